@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 from penstock.cluster.descriptors import DescriptorLink
-from penstock.cluster.host import Began, Begin, Ended, FromHost, ToHost
+from penstock.cluster.host import Began, Begin, Ended, FromStarter, ToHost
 from penstock.cluster.memory_kills import MemoryKills
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
@@ -35,7 +35,7 @@ def test_lines_of_user_code_forge_no_field(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps(job))
     written = io.StringIO()
     ours, theirs = (DescriptorLink(s, k) for s, k in
-                    zip(socket.socketpair(), (FromHost, ToHost), strict=True))  # fmt: skip
+                    zip(socket.socketpair(), (FromStarter, ToHost), strict=True))  # fmt: skip
     host = PodHost(
         theirs, JsonLog("engine", {"pod": "words-worker-0"}, written).quote, MemoryKills()
     )

@@ -19,9 +19,9 @@ from penstock.cluster.link import KeeperLink
 from penstock.contract.control_messages import EngineHello
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
+from penstock.keeper.engine_launcher import ForkedChild, spawn_by
 from penstock.keeper.engine_process import EngineChild, LocalChild
 from penstock.keeper.final_report import EXIT_CANNOT_START, STATUS_UNKNOWN
-from penstock.keeper.forked_engine import ForkedChild, spawn_by
 from tests.integration.local_job import cluster_settings, make_lines
 
 WITHIN_S = 60

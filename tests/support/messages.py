@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from penstock.cli.record import JobRecord
 from penstock.cluster import control, metadata, watch
-from penstock.cluster.forks import Fork, FromForkServer
-from penstock.cluster.host import FromHost, ToHost
+from penstock.cluster.host import FromStarter, ToHost
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import FromEngine, TermedCommand
 from penstock.cluster.rpc import Method
@@ -26,7 +25,7 @@ from penstock.supervisor.folders import Endpoint
 METHODS = [m for of in (control, metadata, watch) for m in vars(of).values() if type(m) is Method]
 READ = (
     *(kind for method in METHODS for kind in (method.request, method.reply)),
-    *(TermedCommand, FromEngine, Fork, FromForkServer, ToHost, FromHost),
+    *(TermedCommand, FromEngine, ToHost, FromStarter),
     *(KeeperLaunch, EngineLaunch, Endpoint, Termination, JobRecord),
     *(Latest, Desired, RootManifest, MembersFile, SavepointIndex, JobStatus, LogicalGraph),
     *(ingest.Hello, ingest.Rows, ingest.End, ingest.Reply),

@@ -17,7 +17,7 @@ from penstock.contract.latest import (
     encode_desired,
     encode_latest,
 )
-from penstock.keeper.stores import read_desired
+from penstock.keeper.effects import read_desired
 from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore
 

@@ -9,7 +9,7 @@ from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import encode
 from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import LATEST_FORMAT, Latest, decode_latest, encode_latest
-from penstock.keeper.stores import read_latest, refuse_newer
+from penstock.keeper.effects import read_latest, refuse_newer
 from penstock.ports import Versioned
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events

@@ -5,7 +5,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Incarnation, JobUid, Ordinal, SwapId, Term, Version
 from penstock.contract.latest import Latest
 from penstock.contract.status import EngineProgress, StepStatus, WorkerReport
-from penstock.keeper.load_meter import LoadMeter
+from penstock.keeper.status_publisher import LoadMeter
 
 LATEST = Latest(
     JobUid("uid"),

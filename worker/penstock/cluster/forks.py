@@ -1,14 +1,8 @@
-"""A process that has loaded what every engine needs, and forks one when a keeper asks for it.
+"""The fork server of a machine: it has loaded what every engine needs, and forks one when asked.
 
-::
-
-    keeper ── Fork(launch, group) + link, stdout, stderr ──> fork server ──fork──> engine
-           <── Forked(pid) + a handle of the process ────────────
-           <── Exited(status) ──────────────────────────────────
-
-Loading takes a second of a processor for every engine that is started alone; a fork takes none.
-There is one connection per engine, and the engine's link to its keeper does not pass through the
-server: it may be killed, and no engine minds. A keeper that finds none starts engines by itself.
+Loading takes a second of a processor for every engine that is started alone. A fork takes none. The
+messages are in :mod:`penstock.cluster.host`. A server that was killed ends no engine, and a keeper
+that finds no server starts engines by itself.
 """
 
 import shutil
@@ -19,34 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from penstock.contract.codec import Message
-from penstock.contract.launch import EngineLaunch
-
-
-class Fork(Message, tag="Fork"):
-    """Run the engine ``launch`` in the process group ``group``.
-
-    The message carries three descriptors: the engine's link, its standard output and error.
-    """
-
-    launch: EngineLaunch
-    group: int
-
-
-class Forked(Message, tag="Forked"):
-    """The engine runs; the message carries a pidfd, which names this process and no later one."""
-
-    pid: int
-
-
-class Exited(Message, tag="Exited"):
-    """The engine has ended; ``status`` as of ``subprocess``: below zero for a signal."""
-
-    status: int
-
-
-FromForkServer = Forked | Exited
 
 
 class ForkServer:

@@ -1,14 +1,20 @@
-"""A keeper and the host of engines in the other container of its pod: one Unix socket.
+"""How a keeper has another process start engines: the same messages on a machine and in a pod.
 
 ::
 
-    keeper ── Begin(launch) + one end of a socket pair ──> host ──fork──> engine
-           ── Kill(incarnation) ─────────────────────────>
-           <── Began(incarnation, pid) ──────────────────
-           <── Ended(incarnation, status, last words) ────
+    keeper ── Begin(launch, group) + link, stdout, stderr ──> fork server ──fork──> engine
+           <── Began(incarnation, pid) + a pidfd ────────────
+           <── Ended(incarnation, status) ───────────────────
 
-The engine then talks to its keeper over the pair, as on one machine: the host passes nothing on.
-Either side's end closes the socket; whoever is left ends what it had with the other.
+    keeper ── Begin(launch) + link ─────────────────────────> host of the pod ──> engine
+           ── Kill(incarnation) ────────────────────────────>
+           <── Began(incarnation, pid) ──────────────────────
+           <── Ended(incarnation, status, last words, memory)
+
+The engine then talks to its keeper over its link, a socket pair: whoever started it passes nothing
+on. On a machine there is one connection for each engine, and a keeper kills by the pidfd, so that
+an engine outlives its fork server. A pidfd ends at the border of a container. There a keeper kills
+by a message, and a host that loses its keeper ends its engine.
 """
 
 import subprocess
@@ -23,19 +29,27 @@ SOCKET_NAME = "engine.sock"
 
 
 class Begin(Message, tag="Begin"):
-    """Start this life; the message carries a file descriptor, the engine's end of its link."""
+    """Start this engine. The message carries file descriptors: the engine's end of its link first.
+
+    To a fork server it also carries standard output and standard error, and ``group``: the process
+    group that the engine joins. A host keeps both outputs itself, and ignores ``group``.
+    """
 
     launch: EngineLaunch
+    group: int = 0
 
 
 class Kill(Message, tag="Kill"):
-    """End this life's process at once; another one, or none, is no error."""
+    """End this engine's process at once. Another engine, or none, is no error. For a host only."""
 
     incarnation: Incarnation
 
 
 class Began(Message, tag="Began"):
-    """The process runs; ``pid`` is its number in the host's container."""
+    """The process runs; ``pid`` is its number where it was started.
+
+    From a fork server the message carries a pidfd, which names this process and no later one.
+    """
 
     incarnation: Incarnation
     pid: int
@@ -44,7 +58,8 @@ class Began(Message, tag="Began"):
 class Ended(Message, tag="Ended"):
     """The process has ended; ``status`` as of ``subprocess``: below zero for a signal.
 
-    ``memory`` is not empty when the kernel has ended it because memory ran out: what the limit was.
+    From a host: ``last_words`` are the last lines of its standard error. ``memory`` is the limit of
+    memory for which the kernel has ended it, or empty.
     """
 
     incarnation: Incarnation
@@ -54,7 +69,7 @@ class Ended(Message, tag="Ended"):
 
 
 ToHost = Begin | Kill
-FromHost = Began | Ended
+FromStarter = Began | Ended
 
 
 def spawn(launch: EngineLaunch, link: int, stdout: int | None = None) -> "subprocess.Popen[bytes]":

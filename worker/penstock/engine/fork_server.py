@@ -23,8 +23,10 @@ from penstock.base.errors import PeerError
 from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
 from penstock.base.values import replace
 from penstock.cluster.descriptors import DescriptorLink
-from penstock.cluster.forks import Exited, Fork, Forked, remove_socket
+from penstock.cluster.forks import remove_socket
 from penstock.cluster.framing import LinkClosed
+from penstock.cluster.host import Began, Begin, Ended
+from penstock.contract.ids import Incarnation
 from penstock.engine.main import run
 from penstock.engine.warm import kernels_in_use
 
@@ -56,6 +58,7 @@ MODULES = (
 class EngineLife:
     """An engine that was forked, until it has been waited for."""
 
+    incarnation: Incarnation
     pid: int
     handle: int
     keeper: DescriptorLink
@@ -83,13 +86,13 @@ class ForkServer:
                 if descriptor == self._listener.fileno():
                     self._answer()
                 else:
-                    self._mourn(self._lives.pop(descriptor))
+                    self._reap(self._lives.pop(descriptor))
             busy = busy and next(chores, None) is not None
 
     def _answer(self) -> None:
         connection, _ = self._listener.accept()
         connection.settimeout(FORK_REQUEST_TIMEOUT_S)  # a keeper that hangs holds nobody up
-        keeper = DescriptorLink(connection, Fork)
+        keeper = DescriptorLink(connection, Begin)
         given: list[int] = []
         try:
             order, given = keeper.receive()
@@ -100,7 +103,7 @@ class ForkServer:
             for descriptor in given:
                 os.close(descriptor)
 
-    def _fork(self, order: Fork, keeper: DescriptorLink, given: list[int]) -> None:
+    def _fork(self, order: Begin, keeper: DescriptorLink, given: list[int]) -> None:
         if len(given) != DESCRIPTORS:
             raise PeerError(f"{len(given)} descriptors for an engine, not link, output and error")
         gc.freeze()  # a collector that looks at these objects would copy their pages
@@ -110,21 +113,21 @@ class ForkServer:
             pid = os.fork()
         if pid == 0:
             self._become_engine(order, keeper, given)
-        life = EngineLife(pid, os.pidfd_open(pid), keeper)
+        life = EngineLife(order.launch.incarnation, pid, os.pidfd_open(pid), keeper)
         self._lives[life.handle] = life
         self._ready.register(life.handle, selectors.EVENT_READ)
         with suppress(LinkClosed):  # the engine will find its link closed, and end
-            keeper.send(Forked(pid), life.handle)
+            keeper.send(Began(life.incarnation, pid), life.handle)
 
-    def _mourn(self, life: EngineLife) -> None:
+    def _reap(self, life: EngineLife) -> None:
         self._ready.unregister(life.handle)
         os.close(life.handle)
         _, status = os.waitpid(life.pid, 0)
         with suppress(LinkClosed):  # nobody is left who asked
-            life.keeper.send(Exited(os.waitstatus_to_exitcode(status)))
+            life.keeper.send(Ended(life.incarnation, os.waitstatus_to_exitcode(status)))
         life.keeper.close()
 
-    def _become_engine(self, order: Fork, keeper: DescriptorLink, given: list[int]) -> NoReturn:
+    def _become_engine(self, order: Begin, keeper: DescriptorLink, given: list[int]) -> NoReturn:
         """Run an engine in this process, which was forked just now."""
         try:
             self._leave_to_parent(keeper)

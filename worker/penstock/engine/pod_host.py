@@ -30,7 +30,7 @@ from penstock.cluster.host import (
     Began,
     Begin,
     Ended,
-    FromHost,
+    FromStarter,
     Kill,
     ToHost,
     spawn,
@@ -155,7 +155,7 @@ class PodHost:
         self._lives.pop(life, None)
         self._tell(Ended(life, status, _bounded(words), witness.says(status)))
 
-    def _tell(self, message: FromHost) -> None:
+    def _tell(self, message: FromStarter) -> None:
         try:
             self._link.send(message)
         except LinkClosed:

@@ -1,4 +1,4 @@
-"""The loop: events in, the cores' decisions, actions out. It never blocks on anything else."""
+"""The loop: events in, the cores' decisions, actions out. Nothing in the loop blocks for long."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from penstock.base.errors import PeerError
+from penstock.base.errors import PeerError, PenstockError
 from penstock.base.limits import RETIRE_TIMEOUT_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
@@ -20,9 +20,8 @@ from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Leader
 from penstock.contract.status import WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
-from penstock.keeper.desired_watcher import watch_desired
-from penstock.keeper.effects import KeeperEffects, Outside, Stores
-from penstock.keeper.engines import Engines
+from penstock.keeper.effects import KeeperEffects, Outside, Stores, read_desired
+from penstock.keeper.engine_process import Engines
 from penstock.keeper.keeper_inbox import (
     Core,
     EngineCrashed,
@@ -35,11 +34,39 @@ from penstock.keeper.keeper_inbox import (
 from penstock.keeper.peer_senders import PeerSenders
 from penstock.keeper.platforms import Facts, Platform, Voice
 from penstock.metrics.logs import Log
+from penstock.ports import MetaStore
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
+from penstock.protocol.control_events import DesiredRead
 from penstock.protocol.leader.leader_core import LeaderCore
 from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from penstock.storage.blobs import DirectoryBlobStore
+
+
+def watch_desired(
+    store: MetaStore, name: str, interval_s: float, inbox: KeeperInbox, changed: threading.Event
+) -> None:
+    """Start a thread that reads the object at an interval and says so when it is another.
+
+    ``changed`` may be set by anybody to have it read now. A store that does not answer is asked
+    again: what is wanted has not changed meanwhile.
+    """
+
+    def watch() -> None:
+        last: DesiredRead | None = None
+        while True:
+            changed.clear()  # before the read: what changes after it wakes us again
+            now: DesiredRead | None
+            try:
+                now = DesiredRead(read_desired(store, name))
+            except PenstockError:
+                now = None
+            if now is not None and now != last:
+                inbox.put(ForCoordinator(now))
+                last = now
+            changed.wait(interval_s)
+
+    threading.Thread(target=watch, name="desired", daemon=True).start()
 
 
 class Keeper:

@@ -16,8 +16,8 @@ from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.launch import EnginePlace
 from penstock.contract.status import WorkerReport
 from penstock.contract.trust import signed
+from penstock.keeper.engine_launcher import spawn_by
 from penstock.keeper.engine_process import LocalChild, Spawn
-from penstock.keeper.forked_engine import spawn_by
 from penstock.keeper.keeper_inbox import KeeperInbox
 from penstock.keeper.supervisor_reporter import SupervisorReporter
 from penstock.metrics.exporter import Exporter

@@ -30,14 +30,14 @@ from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.job_reader import read_stream_job
 from penstock.contract.launch import EnginePlace
 from penstock.contract.streamjob import StreamJob
+from penstock.keeper.effects import refuse_newer
+from penstock.keeper.engine_launcher import EngineLauncher
 from penstock.keeper.engine_process import Spawn
-from penstock.keeper.hosted_engine import EngineLauncher
 from penstock.keeper.keeper import Keeper
 from penstock.keeper.keeper_inbox import Leave
 from penstock.keeper.platforms import Announcing, Served, Voice
 from penstock.keeper.probes import Probes
 from penstock.keeper.status_publisher import StatusBoard, StatusPublisher
-from penstock.keeper.stores import refuse_newer
 from penstock.kubernetes.access import Access, pod_access
 from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.config_maps import ConfigMapMetaStore

@@ -1,11 +1,9 @@
-"""The keeper's end of the socket to the engine's container: who starts engines there.
-
-A life may be asked for before a host has come; it begins when one does. A host that goes takes its
-engine with it, and the next one starts with nothing.
-"""
+"""Engines that another process starts: the fork server of a machine, or the host of a pod."""
 
 import os
 import queue
+import select
+import signal
 import socket
 import subprocess
 import threading
@@ -17,26 +15,152 @@ from pathlib import Path
 from penstock.base.errors import PeerError
 from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.framing import LinkClosed
-from penstock.cluster.host import Began, Begin, Ended, FromHost, Kill
+from penstock.cluster.host import Began, Begin, Ended, FromStarter, Kill
+from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
+from penstock.keeper.engine_process import EngineChild, LocalChild, Spawn
+from penstock.keeper.final_report import STATUS_UNKNOWN
+
+STDOUT = 1  # this process's own: what user code prints belongs in the worker's log
+
+
+def spawn_by(address: str) -> Spawn:
+    """Return what has the fork server at ``address`` start engines; where it cannot, do so here."""
+
+    def spawn(launch: EngineLaunch, theirs: socket.socket) -> EngineChild:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(address)
+            return ForkedChild(launch, theirs, DescriptorLink(connection, FromStarter))
+        except (OSError, LinkClosed):  # it is gone
+            connection.close()
+            return LocalChild(launch, theirs)
+
+    return spawn
+
+
+class RemoteChild:
+    """What is known of an engine that is another process's child: its number, and how it ended.
+
+    It is half of an :class:`penstock.keeper.engine_process.EngineChild`. How a process is killed,
+    and where its words come from, differs: a machine has a handle of the process and a pipe; out of
+    another container both come as messages.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._pid: int | None = None
+        self._status = STATUS_UNKNOWN
+        self._memory = ""
+        self._over = threading.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, also of a process that has ended; None until it is known."""
+        return self._pid
+
+    @property
+    def memory(self) -> str:
+        """Return, once it has ended, the limit of memory that ended it; empty when none did."""
+        return self._memory
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status, a signal as its negative. Raises subprocess.TimeoutExpired."""
+        if not self._over.wait(timeout):
+            raise subprocess.TimeoutExpired("engine", timeout or 0.0)
+        return self._status
+
+    def _end(self, status: int, memory: str) -> None:
+        self._status, self._memory = status, memory
+        self._over.set()
+
+
+class ForkedChild(RemoteChild):
+    """An engine that the fork server has forked."""
+
+    def __init__(self, launch: EngineLaunch, theirs: socket.socket, server: DescriptorLink) -> None:
+        """Ask ``server`` for it, which this object owns. Raises LinkClosed."""
+        super().__init__()
+        self._server = server
+        self._handle: int | None = None
+        self._killed = False
+        self._witness = MemoryWitness(MemoryKills())
+        self._lock = threading.Lock()  # over the handle: its number may be another file's later
+        self._errors, errors = os.pipe()
+        try:
+            server.send(Begin(launch, os.getpgid(0)), theirs.fileno(), STDOUT, errors)
+        except LinkClosed:
+            os.close(self._errors)
+            raise
+        finally:
+            os.close(errors)
+        threading.Thread(target=self._follow, name="engine-forked", daemon=True).start()
+
+    def kill(self) -> None:
+        """End the process at once, or as soon as it begins."""
+        with self._lock:
+            self._killed = True
+            if self._handle is not None:
+                _kill(self._handle)
+
+    def lines(self) -> Iterator[str]:
+        """Read its standard error to the end."""
+        with os.fdopen(self._errors, errors="replace") as stream:
+            yield from stream
+
+    def _follow(self) -> None:
+        status = STATUS_UNKNOWN  # until the server says: it may be gone before
+        try:
+            while True:
+                message, descriptors = self._server.receive()
+                match message:
+                    case Began():
+                        self._begun(message.pid, *descriptors)
+                    case Ended():
+                        status = message.status
+                        break
+        except (LinkClosed, PeerError):
+            self._outlive_server()
+        self._server.close()
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+        self._end(status, self._witness.says(status))
+
+    def _begun(self, pid: int, handle: int) -> None:
+        with self._lock:
+            self._pid, self._handle = pid, handle
+            if self._killed:
+                _kill(handle)
+
+    def _outlive_server(self) -> None:
+        """Wait for the process itself, which goes on without the server."""
+        if self._handle is not None:
+            ending = select.poll()
+            ending.register(self._handle, select.POLLIN)
+            ending.poll()
+
+
+def _kill(handle: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+
 
 STATUS_GONE = -9  # as of SIGKILL: nobody knows how a container ended that took its host along
 
 
-class HostedChild:
-    """A life in the other container; see :class:`penstock.keeper.engine_process.Child`."""
+class HostedChild(RemoteChild):
+    """An engine that the host in the other container has started, or is to start."""
 
-    def __init__(self, launch: EngineLaunch, link: int, door: "EngineLauncher") -> None:
+    def __init__(self, launch: EngineLaunch, link: int, launcher: "EngineLauncher") -> None:
         """Own the descriptor ``link`` until the host has it."""
+        super().__init__()
         self.launch = launch
         self.link: int | None = link
         self.host: DescriptorLink | None = None
-        self._door = door
-        self._pid: int | None = None
-        self._status: int | None = None
-        self._memory = ""
-        self._ended = threading.Event()
+        self._launcher = launcher
         self._words: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     @property
@@ -44,26 +168,9 @@ class HostedChild:
         """Return the life's name."""
         return self.launch.incarnation
 
-    @property
-    def pid(self) -> int | None:
-        """Return its number in the other container, once it has begun."""
-        return self._pid
-
-    @property
-    def memory(self) -> str:
-        """Return the limit of memory that ended it, as its host says."""
-        return self._memory
-
     def kill(self) -> None:
         """Have it ended; at once if it never began."""
-        self._door.kill(self)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status, a signal as its negative. Raises subprocess.TimeoutExpired."""
-        if not self._ended.wait(timeout):
-            raise subprocess.TimeoutExpired("engine", timeout or 0.0)
-        assert self._status is not None
-        return self._status
+        self._launcher.kill(self)
 
     def lines(self) -> Iterator[str]:
         """Yield its last words, when it has ended: the rest is in its container's own log."""
@@ -76,14 +183,13 @@ class HostedChild:
 
     def ended(self, status: int, final_report: tuple[str, ...], memory: str = "") -> None:
         """Hear that it has ended; only the first word counts. ``memory`` as of ``Ended``."""
-        if self._ended.is_set():
+        if self._over.is_set():
             return
         self.drop_link()
         for line in final_report:
             self._words.put(line + "\n")
         self._words.put(None)
-        self._status, self._memory = status, memory
-        self._ended.set()
+        self._end(status, memory)
 
     def drop_link(self) -> None:
         """Close our copy of the engine's end, so that its death is seen."""
@@ -148,7 +254,7 @@ class EngineLauncher:
                 connection, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            host = DescriptorLink(connection, FromHost)
+            host = DescriptorLink(connection, FromStarter)
             with self._lock:
                 before, self._host = self._host, host
                 self._absent_since = None
@@ -194,7 +300,7 @@ class EngineLauncher:
         if child is not None and child.host is host:
             child.ended(STATUS_GONE, (why,))
 
-    def _hear(self, message: FromHost) -> None:
+    def _hear(self, message: FromStarter) -> None:
         child = self._child
         if child is None or child.incarnation != message.incarnation:
             return

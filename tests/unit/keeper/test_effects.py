@@ -20,7 +20,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, SplitState
 from penstock.contract.plan import Assignment
-from penstock.keeper import stores
+from penstock.keeper import effects as stores
 from penstock.ports import LeaseView, SwapUnknown, Versioned
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events

@@ -13,7 +13,7 @@ from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
-from penstock.keeper.hosted_engine import STATUS_GONE, EngineLauncher, HostedChild
+from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, HostedChild
 
 WITHIN_S = 20.0
 

@@ -66,7 +66,8 @@ check: $(STAMP)  ## lint, format, types, import contracts, sizes of functions an
 	@echo "== ruff format";     $(BIN)/ruff format --check .
 	@echo "== mypy (strict)";   $(BIN)/mypy
 	@echo "== import contracts"; $(BIN)/lint-imports --no-cache
-	@echo "== sizes and hygiene"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene
+	@echo "== sizes, hygiene, twins"; $(BIN)/python -m tools.sizes && $(BIN)/python -m tools.hygiene && \
+		$(BIN)/python -m tools.twins
 	@echo "== base images";     $(BIN)/python -m tools.images
 	@echo "== make check: all clean"
 

@@ -22,7 +22,7 @@ import yaml
 from bench.scenario import Scenario
 from penstock.base.values import replace
 from penstock.cluster.system import SystemClock
-from penstock.connectors.registry import ConnectorInspector
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.contract import control_messages as c
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member

@@ -15,7 +15,7 @@ from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import Attempt, ChannelId, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.model.elements import Barrier, Credit, Data, EndOfStream
-from penstock.model.handshake import ChannelHello, Reply, Verdict
+from penstock.model.handshake import AdmissionVerdict, ChannelHello, HandshakeReply
 from penstock.protocol.channel.admission import Admission
 from penstock.protocol.channel.flow_control import Fill, Owed, ReceiveChannel, SendChannel, cut
 from sim.cluster.channel_ends import (
@@ -171,7 +171,7 @@ class SimExchange:
         match event.body:
             case ChannelHello() as hello:
                 self._hello(event.stream, hello)
-            case Reply() as reply:
+            case HandshakeReply() as reply:
                 self._reply(event.stream, reply)
             case Wire() as wire:
                 self._wire(event.stream, wire)
@@ -198,11 +198,11 @@ class SimExchange:
 
     def _hello(self, stream: int, hello: ChannelHello) -> None:
         decision = self.admission.admit(hello)
-        if decision.verdict is Verdict.HELD:
+        if decision.verdict is AdmissionVerdict.HELD:
             self._kernel.happened("stream held at its handshake")
             self._held.append((stream, hello))
             return
-        if decision.verdict is Verdict.REFUSED:
+        if decision.verdict is AdmissionVerdict.REFUSED:
             self._kernel.happened("stream refused at its handshake")
         else:
             self._monitor.let_in(hello.channel, self._attempt, hello.attempt)
@@ -210,7 +210,7 @@ class SimExchange:
             self.inbound[hello.channel] = SimInbound(self._core(hello.channel), stream)
             self._begin(hello.channel.receiver)
             self._by_stream[stream] = hello.channel
-        reply = Reply(decision.verdict, hello.channel, decision.reason)
+        reply = HandshakeReply(decision.verdict, hello.channel, decision.reason)
         self._network.carry(stream, self._me.process, reply)
 
     def _retry_held(self) -> None:
@@ -218,11 +218,11 @@ class SimExchange:
         for stream, hello in held:
             self._hello(stream, hello)
 
-    def _reply(self, stream: int, reply: Reply) -> None:
+    def _reply(self, stream: int, reply: HandshakeReply) -> None:
         channel = self._by_stream.get(stream)
         if channel is None or channel not in self.outbound:
             return
-        if reply.verdict is Verdict.ACCEPTED:
+        if reply.verdict is AdmissionVerdict.ACCEPTED:
             self.outbound[channel].core.accept()
         else:
             self.broken.append(f"{channel} was refused: {reply.reason}")

@@ -21,7 +21,7 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
 )
-from penstock.model.handshake import ChannelHello, Verdict
+from penstock.model.handshake import AdmissionVerdict, ChannelHello
 from penstock.protocol.channel.admission import Admission
 from sim.kernel.kernel import Violation
 from sim.models.pool import copied, structure
@@ -83,11 +83,11 @@ class AdmissionModel:
         admissions = copied(list(state.admissions), {})
         admission = admissions[hello.receiver]
         decision = admission.admit(hello)
-        if decision.verdict is Verdict.HELD:
+        if decision.verdict is AdmissionVerdict.HELD:
             return state  # it is tried again when the admission has changed
         wire = tuple(h for h in state.wire if h is not hello)
         after = replace(state, admissions=tuple(admissions), wire=wire)
-        if decision.verdict is Verdict.REFUSED:
+        if decision.verdict is AdmissionVerdict.REFUSED:
             return after
         if hello.attempt != admission.attempt:
             raise Violation("G", f"attempt {admission.attempt} lets in a stream of {hello.attempt}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.base import units
 from penstock.base.errors import ConfigError, PenstockError
-from penstock_spark import dataset, folders, oracle, replay, report, temperature, texts
+from penstock_spark import dataset, folders, replay, report, temperature, texts, word_oracle
 from penstock_spark import oracle_windows as windows
 from penstock_spark.push import proof_of
 
@@ -226,7 +226,9 @@ def _make(
 
 
 def _oracle(options: argparse.Namespace) -> int:
-    verdict = _with_spark(options, lambda spark: oracle.check(spark, options.input, options.output))
+    verdict = _with_spark(
+        options, lambda spark: word_oracle.check(spark, options.input, options.output)
+    )
     return _judge(options, verdict, [str(difference) for difference in verdict.first])
 
 
@@ -243,7 +245,7 @@ def _replay(options: argparse.Namespace) -> int:
     proof = proof_of(options.trust, anybody=options.anybody)
     partitions = replay.partitions_of(options.announce, proof)
     options.threads = partitions
-    request = replay.Replay(
+    request = replay.ReplayRequest(
         options.dataset,
         options.announce,
         options.rate,

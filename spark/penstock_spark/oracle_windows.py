@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock_spark.folders import demand_columns, parquet_files
-from penstock_spark.oracle import output_files
+from penstock_spark.word_oracle import output_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,6 +1,6 @@
 """Pushes one partition into a running job, whatever happens to the job meanwhile.
 
-    find a worker ─> dial ─> Hello ─> TAKEN(next) ─> rows from ``next`` on ─> End ─> FINISHED
+    find a worker ─> dial ─> Hello ─> TAKEN(next) ─> rows from ``next`` on ─> PartitionEnd ─> FINISHED
          ^                                 |
          └── RETRY, MOVED, REWIND, a broken stream: dial anew, go on where the worker says
 
@@ -32,7 +32,15 @@ from penstock.connectors.bounded import head
 from penstock.connectors.parquet_source import Pieces
 from penstock.connectors.rate_limit import RateLimit
 from penstock.contract import codec
-from penstock.model.ingest import WIRE_VERSION, Answer, End, Hello, Reply, Rows, decode_reply
+from penstock.model.ingest_messages import (
+    WIRE_VERSION,
+    Hello,
+    IngestAnswer,
+    IngestReply,
+    PartitionEnd,
+    Rows,
+    decode_reply,
+)
 from penstock.storage.trust import read_credentials
 
 BATCH_ROWS = 8192
@@ -88,7 +96,7 @@ class Pushed:
     dials: int
 
 
-class Input:
+class PartitionRows:
     """The rows of a partition, from any offset on."""
 
     def __init__(self, files: Sequence[str], rows: int | None = None) -> None:
@@ -141,7 +149,7 @@ class Pusher:
     def __init__(self, push: Push) -> None:
         """Open the input; nothing is dialled yet."""
         self._push = push
-        self._input = Input(push.files, push.rows)
+        self._input = PartitionRows(push.files, push.rows)
         self._shown = _shown(push)
         self._sent = 0
         self._dials = 0
@@ -152,7 +160,7 @@ class Pusher:
         """Push to the end. Raises PeerError when refused, StorageError when nobody answers."""
         while True:
             answer = self._attempt()
-            if answer in {Answer.FINISHED, Answer.SUPERSEDED}:
+            if answer in {IngestAnswer.FINISHED, IngestAnswer.SUPERSEDED}:
                 push = self._push
                 return Pushed(push.partition, answer, self._input.rows, self._sent, self._dials)
             if time.monotonic() - self._heard > GIVE_UP_S:
@@ -179,9 +187,9 @@ class Pusher:
                     answer = self._stream(address)
                 except STREAM_ERRORS:
                     continue  # the worker is gone or going: another one knows more
-                if answer not in {Answer.RETRY, Answer.MOVED}:
+                if answer not in {IngestAnswer.RETRY, IngestAnswer.MOVED}:
                     return answer
-            return Answer.FINISHED if self._is_noted(folder) else Answer.RETRY
+            return IngestAnswer.FINISHED if self._is_noted(folder) else IngestAnswer.RETRY
 
     def _is_noted(self, folder: Path) -> bool:
         """Say whether the job, which is over, has left a note that it has this partition.
@@ -201,7 +209,7 @@ class Pusher:
             writer, reader = client.do_exchange(descriptor)
             try:
                 reply = self._hear(reader)
-                if reply.answer != Answer.TAKEN:
+                if reply.answer != IngestAnswer.TAKEN:
                     return reply.answer
                 return self._send(writer, reader, reply.next)
             finally:
@@ -223,24 +231,24 @@ class Pusher:
             while unanswered >= UNANSWERED_MAX:
                 reply = self._hear(reader)
                 unanswered -= 1
-                if reply.answer != Answer.TAKEN:
+                if reply.answer != IngestAnswer.TAKEN:
                     return reply.answer
-        writer.write_metadata(codec.encode(End(offset)))
+        writer.write_metadata(codec.encode(PartitionEnd(offset)))
         self._told_end = True
         return self._last_answers(reader, unanswered)
 
     def _last_answers(self, reader: Any, unanswered: int) -> str:
         for _ in range(unanswered):
             reply = self._hear(reader)
-            if reply.answer != Answer.TAKEN:
+            if reply.answer != IngestAnswer.TAKEN:
                 return reply.answer
         return self._hear(reader).answer
 
-    def _hear(self, reader: Any) -> Reply:
+    def _hear(self, reader: Any) -> IngestReply:
         chunk = reader.read_chunk()
         self._heard = time.monotonic()
         reply = decode_reply(chunk.app_metadata.to_pybytes())
-        if reply.answer == Answer.REFUSED:
+        if reply.answer == IngestAnswer.REFUSED:
             raise PeerError(f"replay: partition {self._push.partition} was refused: {reply.text}")
         return reply
 

@@ -19,7 +19,7 @@ from penstock.connectors.announce import (
     opened,
     read_announcements,
 )
-from penstock.model.ingest import Answer
+from penstock.model.ingest_messages import IngestAnswer
 from penstock_spark.folders import parquet_files
 from penstock_spark.push import Push, Pushed, Pusher
 
@@ -32,7 +32,7 @@ SUPERSEDED = "a later sender took over a partition"
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayRequest:
     """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all.
 
     ``rows``: at most so many in all, the same number of each partition. ``trust``,
@@ -76,7 +76,7 @@ def _nobody(announce: Path, proof: Proof, there: list[Announcement]) -> str:
     )
 
 
-def run(spark: "SparkSession", replay: Replay, partitions: int) -> list[Pushed]:
+def run(spark: "SparkSession", replay: ReplayRequest, partitions: int) -> list[Pushed]:
     """Push everything; returns when every row is committed in the job.
 
     Raises PenstockError with the words of the first task that could not go on.
@@ -134,6 +134,6 @@ def _push(pushes: Iterable[Push]) -> Iterator[Pushed | str]:
         except PenstockError as error:
             yield str(error)  # raised here, it would come back as a Java stack trace
             continue
-        if pushed.answer == Answer.SUPERSEDED:
+        if pushed.answer == IngestAnswer.SUPERSEDED:
             raise PenstockError(SUPERSEDED)
         yield pushed

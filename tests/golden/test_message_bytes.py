@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from penstock.cli.record import record_of
-from penstock.connectors.registry import ConnectorInspector
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.contract import codec
 from penstock.graph import load_job, read_job_file
 from penstock.protocol.settings import ControlSettings

@@ -74,9 +74,11 @@ HELLOS: dict[str, handshake.Hello] = {
     "link": handshake.LinkHello(*LIFE, Ordinal(3), Ordinal(6)),
 }
 REPLIES = {
-    "accepted link": handshake.Reply(handshake.Verdict.ACCEPTED),
-    "accepted channel": handshake.Reply(handshake.Verdict.ACCEPTED, CHANNEL),
-    "refused channel": handshake.Reply(handshake.Verdict.REFUSED, CHANNEL, "attempt 2 is over"),
+    "accepted link": handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED),
+    "accepted channel": handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED, CHANNEL),
+    "refused channel": handshake.HandshakeReply(
+        handshake.AdmissionVerdict.REFUSED, CHANNEL, "attempt 2 is over"
+    ),
 }
 
 

@@ -15,7 +15,14 @@ from penstock.connectors.announce import Proof, dialled, opened, read_announceme
 from penstock.connectors.ingest import IngestReader, IngestSource
 from penstock.contract import codec
 from penstock.contract.columns import Column
-from penstock.model.ingest import WIRE_VERSION, Answer, Hello, Reply, Rows, decode_reply
+from penstock.model.ingest_messages import (
+    WIRE_VERSION,
+    Hello,
+    IngestAnswer,
+    IngestReply,
+    Rows,
+    decode_reply,
+)
 
 LINE = (Column("line", "string"),)
 MIB = 1 << 20
@@ -27,12 +34,14 @@ class Sender:
     def __init__(self, client: Any) -> None:
         descriptor = fl.FlightDescriptor.for_command(codec.encode(Hello(WIRE_VERSION, 0, 1, 1)))
         self.writer, self.stream = client.do_exchange(descriptor)
-        assert self.hear().answer == Answer.TAKEN
+        assert self.hear().answer == IngestAnswer.TAKEN
 
-    def hear(self) -> Reply:
+    def hear(self) -> IngestReply:
         return decode_reply(bytes(self.stream.read_chunk().app_metadata))
 
-    def push(self, batch: pa.RecordBatch, codec_name: str | None = None, offset: int = 0) -> Reply:
+    def push(
+        self, batch: pa.RecordBatch, codec_name: str | None = None, offset: int = 0
+    ) -> IngestReply:
         if codec_name is not None or offset == 0:
             options = pa.ipc.IpcWriteOptions(compression=codec_name)
             self.writer.begin(batch.schema, options=options)
@@ -137,7 +146,7 @@ def test_what_a_worker_cannot_hold_is_refused(
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     reply = sender.push(batch, codec_name)
-    assert reply.answer == Answer.REFUSED
+    assert reply.answer == IngestAnswer.REFUSED
     assert re.search(reason, reply.text), reply
     assert pool.bytes_allocated() - before < 2 * INGEST_BATCH_BYTES_MAX
     assert reader.read(10) is None
@@ -172,7 +181,7 @@ def test_dictionaries_and_views_are_taken(sender: Sender, reader: IngestReader) 
 
 
 def test_a_large_batch_within_the_cap_is_taken(sender: Sender, reader: IngestReader) -> None:
-    assert sender.push(lines("x" * (15 * MIB))).answer == Answer.TAKEN
+    assert sender.push(lines("x" * (15 * MIB))).answer == IngestAnswer.TAKEN
     read = reader.read(10)
     assert read is not None
     assert read.batch.nbytes > 15 * MIB

@@ -31,7 +31,7 @@ from penstock.connectors.ingest import IngestSource
 from penstock.contract import codec
 from penstock.contract.ids import Epoch
 from penstock.contract.trust import IngestPlace
-from penstock.model.ingest import WIRE_VERSION, Answer, Hello, decode_reply
+from penstock.model.ingest_messages import WIRE_VERSION, Hello, IngestAnswer, decode_reply
 from penstock_spark.push import Push, Pushed, Pusher
 from penstock_spark.replay import partitions_of
 from tests.integration.cluster_rig import line
@@ -268,9 +268,9 @@ def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
     hello = Hello(WIRE_VERSION, 0, 1, 1)
     for sender in (-1, 2**63, 10**400):
         reply = decode_reply(greeted(tmp_path / "announce", replace(hello, sender=sender)))
-        assert reply.answer == Answer.REFUSED
+        assert reply.answer == IngestAnswer.REFUSED
         assert "is out of range" in reply.text
-    assert decode_reply(greeted(tmp_path / "announce", hello)).answer == Answer.TAKEN
+    assert decode_reply(greeted(tmp_path / "announce", hello)).answer == IngestAnswer.TAKEN
     reader.close()
 
 

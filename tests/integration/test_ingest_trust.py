@@ -14,7 +14,7 @@ from penstock.contract import codec
 from penstock.contract.ids import Epoch
 from penstock.contract.pod import CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from penstock.contract.trust import Credentials, IngestPlace
-from penstock.model.ingest import WIRE_VERSION, Hello
+from penstock.model.ingest_messages import WIRE_VERSION, Hello
 from penstock_spark.push import STREAM_ERRORS, Push, Pusher
 from tests.integration.cluster_rig import line
 from tests.integration.test_ingest import LINE, drain, write

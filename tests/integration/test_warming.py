@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.connectors.registry import ConnectorInspector
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.engine.warm import warm
 from penstock.graph import load_job
 

@@ -23,7 +23,7 @@ from penstock.contract.settings import StateSettings
 from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
-from penstock.steps.values import BatchState
+from penstock.steps.state_values import BatchState
 from tests.support.fakes import FakeBlobStore
 
 GROUPS = 4

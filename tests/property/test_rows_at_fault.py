@@ -14,8 +14,8 @@ from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
+from penstock.steps.state_values import BatchState
 from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep
-from penstock.steps.values import BatchState
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 GIVEN = pa.schema([("k", pa.string()), ("n", pa.int64()), ("seen", pa.int64())])

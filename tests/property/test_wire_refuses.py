@@ -80,8 +80,8 @@ hellos = st.one_of(
     ),
 )
 replies = st.builds(
-    handshake.Reply,
-    st.sampled_from([handshake.Verdict.ACCEPTED, handshake.Verdict.REFUSED]),
+    handshake.HandshakeReply,
+    st.sampled_from([handshake.AdmissionVerdict.ACCEPTED, handshake.AdmissionVerdict.REFUSED]),
     st.none() | channels,
     st.text(max_size=200),
 )
@@ -114,7 +114,7 @@ def test_an_element_is_read_as_it_was_written(sequence: int, head: wire.Head) ->
 
 @given(credit_lists, hellos, replies)
 def test_credits_and_handshakes_are_read_as_they_were_written(
-    owed: list[Credit], hello: handshake.Hello, reply: handshake.Reply
+    owed: list[Credit], hello: handshake.Hello, reply: handshake.HandshakeReply
 ) -> None:
     assert wire.decode_credits(wire.encode_credits(owed)) == owed
     assert handshake.decode_hello(handshake.encode_hello(hello)) == hello
@@ -172,7 +172,7 @@ def again(decode: Callable[[bytes], object], message: bytes) -> bytes:
             return wire.encode_control(sequence, head)  # type: ignore[arg-type]
         case list():
             return wire.encode_credits(value)
-        case handshake.Reply():
+        case handshake.HandshakeReply():
             return handshake.encode_reply(value)
         case handshake.ChannelHello() | handshake.LinkHello():
             return handshake.encode_hello(value)

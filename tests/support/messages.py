@@ -19,7 +19,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.pod import Termination
 from penstock.contract.status import JobStatus
 from penstock.keeper.savepoint_copies import SavepointIndex
-from penstock.model import ingest
+from penstock.model import ingest_messages
 from penstock.supervisor.folders import Endpoint
 
 METHODS = [m for of in (control, metadata, watch) for m in vars(of).values() if type(m) is Method]
@@ -28,7 +28,12 @@ READ = (
     *(TermedCommand, FromEngine, ToHost, FromStarter),
     *(KeeperLaunch, EngineLaunch, Endpoint, Termination, JobRecord),
     *(Latest, Desired, RootManifest, MembersFile, SavepointIndex, JobStatus, LogicalGraph),
-    *(ingest.Hello, ingest.Rows, ingest.End, ingest.Reply),
+    *(
+        ingest_messages.Hello,
+        ingest_messages.Rows,
+        ingest_messages.PartitionEnd,
+        ingest_messages.IngestReply,
+    ),
 )
 
 

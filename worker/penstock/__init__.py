@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         UserCodeError,
     )
     from penstock.contract.manifest import SinkHandle, SplitState
-    from penstock.graph.aggregates import Aggregation, count, last, mean
-    from penstock.graph.aggregates import max_ as max  # noqa: A004  ps.max is no built-in
-    from penstock.graph.aggregates import min_ as min  # noqa: A004
-    from penstock.graph.aggregates import sum_ as sum  # noqa: A004
+    from penstock.graph.aggregations import Aggregation, count, last, mean
+    from penstock.graph.aggregations import max_ as max  # noqa: A004  ps.max is no built-in
+    from penstock.graph.aggregations import min_ as min  # noqa: A004
+    from penstock.graph.aggregations import sum_ as sum  # noqa: A004
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters
@@ -48,7 +48,7 @@ _HOMES = {
         "UserCodeError",
     ),
     "penstock.contract.manifest": ("SinkHandle", "SplitState"),
-    "penstock.graph.aggregates": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
+    "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
     "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
     "penstock.graph.connect": ("discard", "generator", "ingest", "parquet"),
     "penstock.graph.parameters": ("Parameters",),

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import PenstockError
 from penstock.base.values import replace
-from penstock_spark import dataset, folders, oracle, report, temperature
+from penstock_spark import dataset, folders, report, temperature, word_oracle
 from penstock_spark import oracle_windows as windows
 from penstock_spark.cli import positive, quantity
 from penstock_spark.demo import summary
@@ -187,13 +187,13 @@ class Demo:
         log = self._work / f"{name}.log"
         return JobFiles(name, EXAMPLES / f"{name}.yaml", settings, output, state, log)
 
-    def _check(self) -> tuple[oracle.Verdict, windows.WindowVerdict]:
+    def _check(self) -> tuple[word_oracle.OracleVerdict, windows.WindowVerdict]:
         self.say("starting Spark to compute the expected answers and compare every row")
         places = windows.Folders(
             self.readings, self._work / "temperature-output", self._work / "temperature-late"
         )
         with _spark() as spark:
-            counted = oracle.check(spark, self.lines, self._work / "wordcount-output")
+            counted = word_oracle.check(spark, self.lines, self._work / "wordcount-output")
             self.say(f"word count: {counted.rows_found:,} rows compared")
             averaged = windows.check(spark, places, WINDOWING)
         self.say(f"temperature: {averaged.windows_found:,} windows compared")

@@ -38,7 +38,7 @@ class JobFiles:
 
 
 @dataclass(slots=True)
-class Observed:
+class JobObservation:
     """What the watcher saw: the newest status, every checkpoint once, the first output."""
 
     status: JobStatus | None = None
@@ -57,7 +57,7 @@ class RunningJob:
         self._process = subprocess.Popen(
             command(files, workers), stdout=self._log, stderr=subprocess.STDOUT
         )
-        self.seen = Observed()
+        self.seen = JobObservation()
         self._client: JobClient | None = None
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)

@@ -13,7 +13,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Disturbance:
     """One thing that was done, and its time in seconds; ``detail`` is what the job said of it."""
 
     name: str
@@ -21,7 +21,7 @@ class Event:
     detail: str = ""
 
 
-def disturb(job: RunningJob, say: Say) -> list[Event]:
+def disturb(job: RunningJob, say: Say) -> list[Disturbance]:
     """Kill a worker, kill the leader, rescale 2 -> 3 -> 2; a few epochs of peace in between.
 
     Raises DemoError when the job ends too early or is not well in time.
@@ -39,7 +39,7 @@ def disturb(job: RunningJob, say: Say) -> list[Event]:
     return events
 
 
-def _kill(job: RunningJob, say: Say, *, leader: bool) -> Event:
+def _kill(job: RunningJob, say: Say, *, leader: bool) -> Disturbance:
     before = job.until("a leader and all workers", _complete, RECOVERY_TIMEOUT_S)
     victim = _find(before, leader=leader)
     role = "the leader" if leader else "a worker"
@@ -53,7 +53,7 @@ def _kill(job: RunningJob, say: Say, *, leader: bool) -> Event:
     )
     seconds = time.monotonic() - begun
     say(f"running again after {seconds:.1f} s (attempt {after.attempt}, term {after.term})")
-    return Event(f"recovery after the death of {role}", seconds)
+    return Disturbance(f"recovery after the death of {role}", seconds)
 
 
 def _complete(status: JobStatus) -> bool:
@@ -68,7 +68,7 @@ def _find(status: JobStatus, *, leader: bool) -> WorkerStatus:
     return found[0]
 
 
-def _rescale(job: RunningJob, say: Say, workers: int) -> Event:
+def _rescale(job: RunningJob, say: Say, workers: int) -> Disturbance:
     before = len(job.workers())
     say(f"penstock rescale {before} -> {workers} workers")
     begun = time.monotonic()
@@ -78,4 +78,4 @@ def _rescale(job: RunningJob, say: Say, workers: int) -> Event:
         f"{workers} workers", lambda s: is_well(s) and len(s.workers) == workers, RECOVERY_TIMEOUT_S
     )
     say(f"rescaled in {seconds:.1f} s: {answer}")
-    return Event(f"rescale {before} -> {workers}, request to settled", seconds, answer)
+    return Disturbance(f"rescale {before} -> {workers}, request to settled", seconds, answer)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_spark.demo.job import RunningJob
-from penstock_spark.demo.scenario import Event
+from penstock_spark.demo.scenario import Disturbance
 
 Row = tuple[str, object]
 
@@ -16,7 +16,7 @@ class Counting:
     """The word count: the disturbed run, then the rest at full speed."""
 
     job: RunningJob
-    events: tuple[Event, ...]
+    events: tuple[Disturbance, ...]
     paced_words: int
     paced_seconds: float
     rest_words: int
@@ -58,7 +58,7 @@ def checkpoint_rows(job: RunningJob) -> list[Row]:
     ]
 
 
-def event_rows(events: Sequence[Event]) -> list[Row]:
+def event_rows(events: Sequence[Disturbance]) -> list[Row]:
     """Say how long each disturbance took."""
     return [(e.name, f"{e.seconds:.2f} s") for e in events]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.connectors.announce import Proof
-from penstock_spark import dataset, oracle, replay
+from penstock_spark import dataset, replay, word_oracle
 from penstock_spark.demo.job import JobFiles, RunningJob, is_well
 from tests.integration.cluster_rig import ROOT, send
 
@@ -36,7 +36,7 @@ def test_no_spark_task_fails_when_an_engine_dies(spark: SparkSession, tmp_path: 
         job.until("a running job", is_well, 120)
         partitions = replay.partitions_of(announce, Proof.FOLDER)
         killed.start()
-        request = replay.Replay(tmp_path / "lines", announce, rate=1500)
+        request = replay.ReplayRequest(tmp_path / "lines", announce, rate=1500)
         pushed = replay.run(spark, request, partitions)
         killed.join()
         assert job.wait(120) == 0, job.words()
@@ -45,7 +45,7 @@ def test_no_spark_task_fails_when_an_engine_dies(spark: SparkSession, tmp_path: 
     assert {p.answer for p in pushed} == {"finished"}
     assert sum(p.rows for p in pushed) == 8 * 1500
     assert sum(p.dials for p in pushed) > partitions
-    assert oracle.check(spark, tmp_path / "lines", output).exact
+    assert word_oracle.check(spark, tmp_path / "lines", output).exact
 
 
 def kill_one_engine(job: RunningJob) -> None:

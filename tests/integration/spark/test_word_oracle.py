@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.base.errors import ConfigError, StateError
-from penstock_spark import oracle
+from penstock_spark import word_oracle
 
 LINES = ["a b a", "", "  ", None, "a  c ", "b", " lead", "a b a b", "\u00fc \u00fc"]
 Rows = list[tuple[str | None, int | None]]
@@ -53,7 +53,7 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def test_a_right_output_is_exact(spark: SparkSession, dataset: Path, tmp_path: Path) -> None:
-    verdict = oracle.check(spark, dataset, write(tmp_path / "out", right_output()))
+    verdict = word_oracle.check(spark, dataset, write(tmp_path / "out", right_output()))
     assert verdict.exact
     assert verdict.rows_expected == verdict.rows_found == len(right_output())
     assert verdict.words_expected == verdict.words_found == 6
@@ -114,7 +114,7 @@ def test_one_broken_row_is_found(
     word: str | None,
     problem: str,
 ) -> None:
-    verdict = oracle.check(spark, dataset, write(tmp_path / "out", fault(right_output())))
+    verdict = word_oracle.check(spark, dataset, write(tmp_path / "out", fault(right_output())))
     assert not verdict.exact
     assert {d.word: d.problem for d in verdict.first}[word] == problem
 
@@ -127,12 +127,12 @@ def test_order_between_files_is_that_of_their_names(
     first.rename(output / "x")
     second.rename(first)
     (output / "x").rename(second)
-    assert not oracle.check(spark, dataset, output).exact
+    assert not word_oracle.check(spark, dataset, output).exact
 
 
 def test_an_empty_output_is_not_exact(spark: SparkSession, dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    verdict = oracle.check(spark, dataset, tmp_path / "out")
+    verdict = word_oracle.check(spark, dataset, tmp_path / "out")
     assert not verdict.exact
     assert verdict.rows_found == 0
     assert {d.problem for d in verdict.first} == {"is missing from the output"}
@@ -145,11 +145,11 @@ def test_unreadable_output_names_its_file(
     whole = (output / FILES_NAMES[1]).read_bytes()
     (output / FILES_NAMES[1]).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StateError, match=r"output file .*000000000002-s\.parquet cannot be read"):
-        oracle.check(spark, dataset, output)
+        word_oracle.check(spark, dataset, output)
 
 
 def test_a_dataset_without_the_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "in" / "p.parquet")
     with pytest.raises(ConfigError, match="has no column 'line'"):
-        oracle.check(spark, tmp_path / "in", write(tmp_path / "out", right_output()))
+        word_oracle.check(spark, tmp_path / "in", write(tmp_path / "out", right_output()))

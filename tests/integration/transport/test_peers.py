@@ -29,10 +29,10 @@ from penstock.model import handshake, wire
 from penstock.model.elements import Data, Watermark
 from penstock.model.wire import DataHead
 from penstock.transport.batches import fingerprint, measure
-from penstock.transport.events import StreamBroken, StreamRefused
 from penstock.transport.exchange import Exchange, Identity, Peer
 from penstock.transport.flight_endpoint import FlightEndpoint
 from penstock.transport.packed import pack
+from penstock.transport.transport_events import StreamBroken, StreamRefused
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])
@@ -154,9 +154,11 @@ class RawPeer:
     def open_channel(self) -> Stream:
         """Shake hands and wait for the credit."""
         link = self.open(handshake.encode_hello(LINK))
-        assert handshake.decode_reply(link.read()) == handshake.Reply(handshake.Verdict.ACCEPTED)
+        assert handshake.decode_reply(link.read()) == handshake.HandshakeReply(
+            handshake.AdmissionVerdict.ACCEPTED
+        )
         stream = self.open(handshake.encode_hello(HELLO))
-        reply = handshake.Reply(handshake.Verdict.ACCEPTED, HELLO.channel)
+        reply = handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED, HELLO.channel)
         assert handshake.decode_reply(link.read()) == reply
         assert wire.decode_credits(link.read())[0].granted == CREDIT_FIRST_BYTES
         return stream

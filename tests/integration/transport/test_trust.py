@@ -24,8 +24,8 @@ from penstock.contract.trust import TOKEN_HEADER, RunSecret, Shown, Trust, signe
 from penstock.model.elements import Data
 from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, encode_hello
 from penstock.transport.batches import fingerprint, measure
-from penstock.transport.events import StreamBroken
 from penstock.transport.flight_endpoint import FlightEndpoint, call_options, dial
+from penstock.transport.transport_events import StreamBroken
 from tests.support.certificates import Renewed, also_believing, authority, trust
 
 Make = Callable[..., Any]

@@ -7,7 +7,7 @@ import yaml
 from bench import oracle
 from bench.scenario import Scenario, Target, expand, load, names, part, read
 from penstock.base.values import replace
-from penstock.connectors.registry import ConnectorInspector
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.graph import load_job
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.connectors.ingest_queue import PartitionQueue
-from penstock.model.ingest import Answer
+from penstock.model.ingest_messages import IngestAnswer
 
 MOST = limits.INGEST_QUEUE_BYTES_MAX // limits.INGEST_CHARGE_BYTES_MIN
 
@@ -37,7 +37,7 @@ def test_many_small_batches_are_not_taken_for_few_bytes() -> None:
     taken, enough = [0], threading.Event()
 
     def push() -> None:
-        while taken[0] < 2 * MOST and queue.push(1, taken[0], row).answer is Answer.TAKEN:
+        while taken[0] < 2 * MOST and queue.push(1, taken[0], row).answer is IngestAnswer.TAKEN:
             taken[0] += 1
             if taken[0] == MOST:
                 enough.set()

@@ -33,7 +33,7 @@ from penstock.contract.status import (
     StepStatus,
     WorkerReport,
 )
-from penstock.model.ingest import Hello
+from penstock.model.ingest_messages import Hello
 
 INJECT = Envelope(
     JobUid("u"), Term(3), Ordinal(1), Inject(Attempt(2), Epoch(7), Version(1), 0, Epoch(6))

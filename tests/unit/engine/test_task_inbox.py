@@ -8,14 +8,16 @@ from penstock.contract.ids import Epoch, Term, Version
 from penstock.engine.task_inbox import TaskInbox
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
+from penstock.transport.wakeup import Wakeup
 
 
-class Bell:
+class CountingWakeup(Wakeup):
     def __init__(self) -> None:
-        self.rung = 0
+        super().__init__()
+        self.times_set = 0
 
     def set(self) -> None:
-        self.rung += 1
+        self.times_set += 1
 
 
 def every(_: Barrier) -> bool:
@@ -23,16 +25,16 @@ def every(_: Barrier) -> bool:
 
 
 def test_every_event_wakes_the_task() -> None:
-    bell = Bell()
-    inbox = TaskInbox(bell)
+    wakeup = CountingWakeup()
+    inbox = TaskInbox(wakeup)
     inbox.put(ev.Started())
     inbox.put(ev.Published(Epoch(1)))
-    assert bell.rung == 2
+    assert wakeup.times_set == 2
     assert inbox.take() == ev.Started()
 
 
 def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
-    inbox = TaskInbox(Bell())
+    inbox = TaskInbox(CountingWakeup())
     inbox.put(ev.EpochCommitted(Epoch(1), Version(1)))
     inbox.put(ev.Aborted(Term(1), Epoch(2)))
     inbox.put(ev.Published(Epoch(1)))
@@ -44,7 +46,7 @@ def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
 
 def test_a_barrier_that_is_no_news_keeps_nothing_waiting() -> None:
     inbox, barrier = (
-        TaskInbox(Bell()),
+        TaskInbox(CountingWakeup()),
         Barrier(Term(1), Epoch(1), Version(1), BarrierKind.FINAL, Epoch(0), 0),
     )
     inbox.put(ev.Injected(barrier))
@@ -55,7 +57,7 @@ def test_a_barrier_that_is_no_news_keeps_nothing_waiting() -> None:
 
 
 def test_a_reset_is_seen_whatever_else_waits() -> None:
-    inbox = TaskInbox(Bell())
+    inbox = TaskInbox(CountingWakeup())
     inbox.put(ev.Started())
     before = inbox.reset
     inbox.put(ev.ResetTo(Epoch(3)))
@@ -64,7 +66,7 @@ def test_a_reset_is_seen_whatever_else_waits() -> None:
 
 
 def test_more_orders_than_the_bound_are_refused_and_the_end_and_answers_are_not() -> None:
-    inbox = TaskInbox(Bell())
+    inbox = TaskInbox(CountingWakeup())
     for _ in range(TASK_INBOX_MAX):
         inbox.put(ev.Started())
     with pytest.raises(StorageError, match=f"has not taken {TASK_INBOX_MAX} orders: Aborted"):

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.cli.inspect_job import validate
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.connectors.parquet_stage import stage
-from penstock.connectors.registry import ConnectorInspector
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob
 

@@ -12,7 +12,7 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
 )
-from penstock.model.handshake import ChannelHello, LinkHello, Verdict
+from penstock.model.handshake import AdmissionVerdict, ChannelHello, LinkHello
 from penstock.protocol.channel.admission import Admission
 
 ME, PEER = Ordinal(1), Ordinal(0)
@@ -32,8 +32,8 @@ def admitting() -> Admission:
 
 def test_what_is_expected_is_accepted() -> None:
     admission = admitting()
-    assert admission.admit(LINK).verdict is Verdict.ACCEPTED
-    assert admission.admit(HELLO).verdict is Verdict.ACCEPTED
+    assert admission.admit(LINK).verdict is AdmissionVerdict.ACCEPTED
+    assert admission.admit(HELLO).verdict is AdmissionVerdict.ACCEPTED
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_expected_is_accepted() -> None:
 )
 def test_a_mismatch_is_refused_with_its_reason(change: dict[str, object], reason: str) -> None:
     decision = admitting().admit(replace(HELLO, **change))  # type: ignore[arg-type]
-    assert decision.verdict is Verdict.REFUSED
+    assert decision.verdict is AdmissionVerdict.REFUSED
     assert reason in decision.reason
 
 
@@ -59,19 +59,19 @@ def test_a_broken_stream_is_never_redialled_in_its_attempt() -> None:
     admission = admitting()
     admission.admit(HELLO)
     decision = admission.admit(HELLO)
-    assert decision.verdict is Verdict.REFUSED
+    assert decision.verdict is AdmissionVerdict.REFUSED
     assert "never redialled" in decision.reason
 
 
 def test_a_higher_attempt_is_held_until_the_worker_has_reset_itself_and_opened() -> None:
     admission = admitting()
     newer = replace(HELLO, attempt=Attempt(4))
-    assert admission.admit(newer).verdict is Verdict.HELD
+    assert admission.admit(newer).verdict is AdmissionVerdict.HELD
     admission.reset(Attempt(4))
-    assert admission.admit(newer).verdict is Verdict.HELD
+    assert admission.admit(newer).verdict is AdmissionVerdict.HELD
     admission.open({PEER: PEER_LIFE}, {CHANNEL: SCHEMA})
-    assert admission.admit(newer).verdict is Verdict.ACCEPTED
-    assert admission.admit(HELLO).verdict is Verdict.REFUSED
+    assert admission.admit(newer).verdict is AdmissionVerdict.ACCEPTED
+    assert admission.admit(HELLO).verdict is AdmissionVerdict.REFUSED
 
 
 def test_what_a_rescale_brings_too_early_is_held() -> None:
@@ -79,9 +79,9 @@ def test_what_a_rescale_brings_too_early_is_held() -> None:
     joiner = Ordinal(2)
     channel = replace(CHANNEL, sender=TaskId(StageIndex(0), joiner, 0))
     early = replace(HELLO, channel=channel, incarnation=Incarnation("new"))
-    assert admission.admit(early).verdict is Verdict.HELD
+    assert admission.admit(early).verdict is AdmissionVerdict.HELD
     admission.extend({joiner: Incarnation("new")}, {channel: SCHEMA})
-    assert admission.admit(early).verdict is Verdict.ACCEPTED
+    assert admission.admit(early).verdict is AdmissionVerdict.ACCEPTED
 
 
 def test_a_worker_that_comes_back_in_another_life_is_held_until_it_is_known() -> None:
@@ -90,14 +90,14 @@ def test_a_worker_that_comes_back_in_another_life_is_held_until_it_is_known() ->
     admission.admit(HELLO)
     reborn = Incarnation("life-2")
     again = replace(HELLO, incarnation=reborn)
-    assert admission.admit(again).verdict is Verdict.HELD
+    assert admission.admit(again).verdict is AdmissionVerdict.HELD
     admission.forget([PEER], [CHANNEL])
-    assert admission.admit(again).verdict is Verdict.HELD
-    assert admission.admit(HELLO).verdict is Verdict.HELD
+    assert admission.admit(again).verdict is AdmissionVerdict.HELD
+    assert admission.admit(HELLO).verdict is AdmissionVerdict.HELD
     admission.extend({PEER: reborn}, {CHANNEL: SCHEMA})
-    assert admission.admit(again).verdict is Verdict.ACCEPTED
-    assert admission.admit(replace(LINK, incarnation=reborn)).verdict is Verdict.ACCEPTED
-    assert admission.admit(HELLO).verdict is Verdict.HELD
+    assert admission.admit(again).verdict is AdmissionVerdict.ACCEPTED
+    assert admission.admit(replace(LINK, incarnation=reborn)).verdict is AdmissionVerdict.ACCEPTED
+    assert admission.admit(HELLO).verdict is AdmissionVerdict.HELD
 
 
 def test_an_attempt_never_goes_back() -> None:
@@ -111,6 +111,6 @@ def test_a_refusal_does_not_tell_the_uid_that_was_to_be_guessed() -> None:
     admission.reset(Attempt(3))
     for hello in (HELLO, LINK):
         decision = admission.admit(hello)
-        assert decision.verdict is Verdict.REFUSED
+        assert decision.verdict is AdmissionVerdict.REFUSED
         assert secret not in decision.reason
         assert str(hello.job_uid) in decision.reason

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.model.ingest import Answer
+from penstock.model.ingest_messages import IngestAnswer
 from penstock.protocol.channel.ingest_partition import (
     Action,
     Closed,
@@ -23,22 +23,22 @@ def opened(offset: int = 0) -> IngestPartition:
     return partition
 
 
-def answers(actions: tuple[Action, ...]) -> list[tuple[int, Answer, int]]:
+def answers(actions: tuple[Action, ...]) -> list[tuple[int, IngestAnswer, int]]:
     return [(a.stream, a.answer, a.next) for a in actions if isinstance(a, Reply)]
 
 
 def test_a_sender_is_told_where_to_begin() -> None:
     partition = opened(700)
-    assert partition.step(Greeted(1, sender=5)) == (Reply(1, Answer.TAKEN, 700, 700),)
+    assert partition.step(Greeted(1, sender=5)) == (Reply(1, IngestAnswer.TAKEN, 700, 700),)
 
 
 def test_nobody_is_let_in_before_it_is_open_or_after_it_is_closed() -> None:
     partition = IngestPartition()
-    assert answers(partition.step(Greeted(1, 5))) == [(1, Answer.RETRY, 0)]
+    assert answers(partition.step(Greeted(1, 5))) == [(1, IngestAnswer.RETRY, 0)]
     partition.step(Opened(0, finished=False))
     partition.step(Greeted(2, 5))
-    assert answers(partition.step(Closed())) == [(2, Answer.RETRY, 0)]
-    assert answers(partition.step(Greeted(3, 5))) == [(3, Answer.RETRY, 0)]
+    assert answers(partition.step(Closed())) == [(2, IngestAnswer.RETRY, 0)]
+    assert answers(partition.step(Greeted(3, 5))) == [(3, IngestAnswer.RETRY, 0)]
 
 
 def test_rows_are_taken_once_and_without_a_gap() -> None:
@@ -46,8 +46,8 @@ def test_rows_are_taken_once_and_without_a_gap() -> None:
     partition.step(Greeted(1, 5))
     assert partition.step(RowsCame(1, 0, 10))[0] == Take(0)
     assert partition.step(RowsCame(1, 4, 10))[0] == Take(6)
-    assert answers(partition.step(RowsCame(1, 0, 14))) == [(1, Answer.TAKEN, 14)]
-    assert partition.step(RowsCame(1, 15, 1)) == (Reply(1, Answer.REWIND, 14, 0),)
+    assert answers(partition.step(RowsCame(1, 0, 14))) == [(1, IngestAnswer.TAKEN, 14)]
+    assert partition.step(RowsCame(1, 15, 1)) == (Reply(1, IngestAnswer.REWIND, 14, 0),)
     assert partition.next == 14
 
 
@@ -55,11 +55,11 @@ def test_the_higher_sender_wins_and_the_loser_never_comes_back() -> None:
     partition = opened()
     partition.step(Greeted(1, 5))
     assert answers(partition.step(Greeted(2, 6))) == [
-        (1, Answer.SUPERSEDED, 0),
-        (2, Answer.TAKEN, 0),
+        (1, IngestAnswer.SUPERSEDED, 0),
+        (2, IngestAnswer.TAKEN, 0),
     ]
     assert partition.step(RowsCame(1, 0, 10)) == ()
-    assert answers(partition.step(Greeted(3, 5))) == [(3, Answer.SUPERSEDED, 0)]
+    assert answers(partition.step(Greeted(3, 5))) == [(3, IngestAnswer.SUPERSEDED, 0)]
     assert partition.stream == 2
 
 
@@ -67,7 +67,10 @@ def test_a_sender_that_dials_anew_replaces_its_own_dead_stream() -> None:
     partition = opened()
     partition.step(Greeted(1, 5))
     partition.step(RowsCame(1, 0, 10))
-    assert answers(partition.step(Greeted(2, 5))) == [(1, Answer.RETRY, 10), (2, Answer.TAKEN, 10)]
+    assert answers(partition.step(Greeted(2, 5))) == [
+        (1, IngestAnswer.RETRY, 10),
+        (2, IngestAnswer.TAKEN, 10),
+    ]
 
 
 def test_a_sender_goes_only_when_its_end_is_committed() -> None:
@@ -77,9 +80,9 @@ def test_a_sender_goes_only_when_its_end_is_committed() -> None:
     assert partition.step(EndCame(1, 10)) == (WantCheckpoint(),)
     assert partition.step(CommittedSenders(10, finished=False)) == ()
     assert partition.step(CommittedSenders(10, finished=True)) == (
-        Reply(1, Answer.FINISHED, 10, 10, last=True),
+        Reply(1, IngestAnswer.FINISHED, 10, 10, last=True),
     )
-    assert answers(partition.step(Greeted(2, 9))) == [(2, Answer.FINISHED, 10)]
+    assert answers(partition.step(Greeted(2, 9))) == [(2, IngestAnswer.FINISHED, 10)]
 
 
 def test_a_reset_goes_back_to_the_committed_offset() -> None:
@@ -87,8 +90,8 @@ def test_a_reset_goes_back_to_the_committed_offset() -> None:
     partition.step(Greeted(1, 5))
     partition.step(RowsCame(1, 0, 10))
     partition.step(EndCame(1, 10))
-    assert answers(partition.step(Opened(4, finished=False)))[0][1] is Answer.RETRY
-    assert answers(partition.step(Greeted(2, 5))) == [(2, Answer.TAKEN, 4)]
+    assert answers(partition.step(Opened(4, finished=False)))[0][1] is IngestAnswer.RETRY
+    assert answers(partition.step(Greeted(2, 5))) == [(2, IngestAnswer.TAKEN, 4)]
     assert partition.end is None
     assert partition.step(RowsCame(2, 4, 6))[0] == Take(0)
 
@@ -96,7 +99,7 @@ def test_a_reset_goes_back_to_the_committed_offset() -> None:
 def test_an_end_before_its_rows_sends_the_sender_back() -> None:
     partition = opened()
     partition.step(Greeted(1, 5))
-    assert partition.step(EndCame(1, 3)) == (Reply(1, Answer.REWIND, 0, 0),)
+    assert partition.step(EndCame(1, 3)) == (Reply(1, IngestAnswer.REWIND, 0, 0),)
     assert partition.end is None
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock_spark.push import Input
+from penstock_spark.push import PartitionRows
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> list[str]:
 def test_rows_from_any_offset_to_the_last_one(
     files: list[str], rows: int | None, offset: int
 ) -> None:
-    wanted = Input(files, rows)
+    wanted = PartitionRows(files, rows)
     last = min(10, 10 if rows is None else rows)
     assert wanted.rows == last
     got = [n for batch in wanted.batches(offset, 3) for n in batch["n"].to_pylist()]

@@ -12,7 +12,7 @@ from penstock.contract.graph import Call, Compute, Function, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 from penstock.steps.process import ProcessStep
-from penstock.steps.values import BatchState
+from penstock.steps.state_values import BatchState
 
 ROWS = pa.record_batch(
     {

@@ -40,7 +40,7 @@ def validate(  # noqa: PLR0917  typer passes by name
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
     from penstock.cli.preflight import CHANGE, MISFIT, Begins, check_outside, fit_lines, input_lines  # noqa: PLC0415  # noqa: PLC0415
     from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
-    from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415  needs Arrow
+    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
 
     read = read_job_file(file, set_, cluster=cluster)

@@ -200,7 +200,7 @@ def check_outside(job: "CompiledJob", *, first: bool) -> None:
 
 def check_files(job: "CompiledJob") -> None:
     """Raise ConfigError when a file of an input is broken or has not the columns; needs Arrow."""
-    from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
+    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415
 
     for step in job.graph.steps:
         if isinstance(step.parameters, Source):

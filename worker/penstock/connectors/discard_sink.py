@@ -24,7 +24,7 @@ from penstock.contract.codec import parsed
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
-from penstock.model.columns import fixed
+from penstock.model.arrays import fixed
 
 Totals = dict[str, int]
 REPORTS = SUFFIXES["discard"]

@@ -29,7 +29,15 @@ from penstock.connectors.ingest_queue import PartitionQueue
 from penstock.contract import codec
 from penstock.contract.trust import IngestPlace, scheme
 from penstock.folders import PrivateFolder
-from penstock.model.ingest import Answer, End, Hello, Reply, Rows, decode_hello, decode_push
+from penstock.model.ingest_messages import (
+    Hello,
+    IngestAnswer,
+    IngestReply,
+    PartitionEnd,
+    Rows,
+    decode_hello,
+    decode_push,
+)
 from penstock.protocol.channel import ingest_partition as core
 
 _SOCKET_PATH_BYTES_MAX = 100  # of 104 to 108, by system
@@ -128,9 +136,9 @@ class IngestHub:
             for reply in self._replies(messages):
                 yield codec.encode(reply)
         except PeerError as error:
-            yield codec.encode(Reply(Answer.REFUSED, text=str(error)))
+            yield codec.encode(IngestReply(IngestAnswer.REFUSED, text=str(error)))
 
-    def _replies(self, messages: Iterator[FlightData]) -> Iterator[Reply]:
+    def _replies(self, messages: Iterator[FlightData]) -> Iterator[IngestReply]:
         first = next(messages, None)
         if first is None:
             return  # the sender is gone; it will reconnect and learn its offset
@@ -148,7 +156,7 @@ class IngestHub:
 
     def _exchange(
         self, queue: PartitionQueue, stream: int, hello: Hello, messages: Iterator[FlightData]
-    ) -> Iterator[Reply]:
+    ) -> Iterator[IngestReply]:
         pushes = self._pushes(messages)
         say = queue.greet(stream, hello.sender)
         yield self._reply(say, queue.index)
@@ -156,7 +164,7 @@ class IngestHub:
             match came:
                 case Rows(offset), pa.RecordBatch() as batch:
                     say = queue.push(stream, offset, batch)
-                case End(offset), None:
+                case PartitionEnd(offset), None:
                     say = queue.finish(stream, offset)
                 case push, _:
                     raise PeerError(f"{type(push).__name__} with a batch, or without its own")
@@ -164,17 +172,17 @@ class IngestHub:
 
     def _pushes(
         self, messages: Iterator[FlightData]
-    ) -> Iterator[tuple[Rows | End, pa.RecordBatch | None]]:
+    ) -> Iterator[tuple[Rows | PartitionEnd, pa.RecordBatch | None]]:
         arrivals = Arrivals(self._schema)
         for message in messages:
             batch = arrivals.rows(message) if message.header else None
             if batch is not None or not message.header:  # otherwise a schema or a dictionary
                 yield decode_push(bytes(message.metadata)), batch
 
-    def _reply(self, say: core.Reply, partition: int) -> Reply:
+    def _reply(self, say: core.Reply, partition: int) -> IngestReply:
         owner = ""
         answer = say.answer
-        if answer is Answer.RETRY:
+        if answer is IngestAnswer.RETRY:
             owner = read_owners(self._folder).get(partition, "")
-            answer = Answer.MOVED if owner not in {"", self.address} else answer
-        return Reply(answer, say.next, say.committed, owner)
+            answer = IngestAnswer.MOVED if owner not in {"", self.address} else answer
+        return IngestReply(answer, say.next, say.committed, owner)

@@ -38,7 +38,7 @@ DESCRIPTORS = 3  # that a keeper gives: link, output, error
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 MODULES = (
     "penstock.cluster.link",
-    "penstock.connectors.registry",
+    "penstock.connectors.open_connectors",
     "penstock.engine.build",
     "penstock.engine.worker",
     "penstock.graph.assemble",

@@ -169,7 +169,7 @@ def _page(launch: EngineLaunch) -> "InFlightPage | None":
 
 
 def _load(launch: EngineLaunch) -> "CompiledJob":
-    from penstock.connectors.registry import ConnectorInspector  # noqa: PLC0415
+    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415
     from penstock.graph import load_job  # noqa: PLC0415
 
     job = load_job(launch.job_file, ConnectorInspector())

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UserCodeError, Where
-from penstock.model.columns import Int32s
+from penstock.model.arrays import Int32s
 from penstock.steps.base import split_hidden
-from penstock.steps.calls import record_text
+from penstock.steps.user_calls import record_text
 
 
 class Partitioner:

@@ -6,11 +6,10 @@ task at a time (the core sees to it), several tasks beside each other.
 
 import itertools
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.base.errors import StorageError
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, blob_name
@@ -19,21 +18,9 @@ from penstock.protocol.task.task_events import SnapshotParts, SnapshotStored, St
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore, Pending
+    from penstock.state.snapshot import StateSnapshot
 
 log = logging.getLogger(__name__)
-
-
-class StateCut(Protocol):
-    """Captured changes of a task's state; ``write`` makes files of them, off the task's thread.
-
-    It rests now and then until ``hurry`` is set.
-    """
-
-    hurry: threading.Event
-
-    def write(self, naming: Callable[[str], BlobName], blobs: "BlobStore") -> tuple[StateFile, ...]:
-        """Return every live file of the task, new ones included."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +29,7 @@ class Captured:
 
     term: Term
     epoch: Epoch
-    state: StateCut | None
+    state: "StateSnapshot | None"
     sinks: "tuple[Pending, ...]"
     splits: tuple[SplitState, ...]
 

@@ -6,19 +6,25 @@ of a reset and of events that change no order.
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
 from penstock.contract.ids import ChannelId
 from penstock.engine.rescale_timings import RescaleTimings
 from penstock.engine.router import EdgeRouter
-from penstock.engine.snapshot_writer import Captured, StateCut
+from penstock.engine.snapshot_writer import Captured
 from penstock.engine.task_inbox import FetchedState, TaskInbox
-from penstock.engine.task_runtime import Input, Output, TaskParts, TaskProgress, TaskRuntime, Wakeup
+from penstock.engine.task_runtime import TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol.engine.engine_status import TaskMarks
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.routes import routes
+from penstock.transport.input import TaskInput
+from penstock.transport.output import Output
+from penstock.transport.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from penstock.state.snapshot import StateSnapshot
 
 ROWS = (Data, LatencyMarker)  # what a full channel refuses
 REST_S = 1.0  # of a wait that everything interrupts
@@ -39,7 +45,7 @@ class TaskEffects:
         self.progress = TaskProgress()
         self.marks = TaskMarks()
         self.over = False
-        self.input: Input | None = None
+        self.input: TaskInput | None = None
         self._parts = parts
         self._host = host
         self._now = host.clock.monotonic
@@ -52,7 +58,7 @@ class TaskEffects:
         self._marker_turn = 0
         self._waited_s = 0.0  # for credit, by rows since the steps were given theirs
         self._captured: Captured | None = None  # while state of it is not copied
-        self._cut: StateCut | None = None  # the newest
+        self._cut: StateSnapshot | None = None  # the newest
         self.timings = RescaleTimings(self.task)
         self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
 

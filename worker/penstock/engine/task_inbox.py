@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.base.errors import StorageError
 from penstock.base.limits import TASK_INBOX_MAX
@@ -20,6 +20,7 @@ from penstock.protocol.task.task_events import (
     SnapshotStored,
     StoreFailed,
 )
+from penstock.transport.wakeup import Wakeup
 
 # Events that change nothing about the order of what is being sent: taken even in the middle of it.
 # A barrier is if it is no news.
@@ -52,14 +53,6 @@ class Stop:
     """End the task and leave what it prepared alone: a committed epoch may list it."""
 
 
-class Wakes(Protocol):
-    """The part of a wakeup that an inbox needs."""
-
-    def set(self) -> None:
-        """Wake the waiting thread, or let its next wait return at once."""
-        ...
-
-
 class TaskInbox:
     """A queue of control events.
 
@@ -70,7 +63,7 @@ class TaskInbox:
 
     __slots__ = ("_events", "_reset", "_wakeup")
 
-    def __init__(self, wakeup: Wakes) -> None:
+    def __init__(self, wakeup: Wakeup) -> None:
         """Wake the task through ``wakeup``, on which all its waits sleep."""
         self._events: deque[Event | FetchedState | Stop] = deque()
         self._wakeup = wakeup

@@ -1,167 +1,29 @@
-"""What a task's thread works with: the Protocols of its surroundings, and what it owns."""
+"""What the thread of a task works with: the worker around it, and the parts that it owns."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.cluster.in_flight import Slot
-from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
-from penstock.contract.keygroups import Share
+from penstock.contract.ids import ChannelId, Epoch, TaskId, Term
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan
 from penstock.engine.router import Custom
 from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.source_reader import SourceReader
-from penstock.model.elements import Barrier, Control, Data
+from penstock.model.elements import Barrier
 from penstock.ports import Clock, LatencyMeter
 from penstock.protocol.task.task_core import TaskCore
+from penstock.transport.input import TaskInput
+from penstock.transport.output import Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.ports import BlobStore, SinkWriter
-
-
-class Chain(Protocol):
-    """The steps of a stage, composed. What they emit goes where they were bound to."""
-
-    def on_batch(self, batch: "pa.RecordBatch") -> None:
-        """Take rows."""
-        ...
-
-    def on_watermark(self, time_us: int) -> bool:
-        """Let event time pass; true when more is due: call again when what came may have left."""
-        ...
-
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Find timers and the like of key groups whose state was just loaded."""
-        ...
-
-    def read_by(self, reading: Callable[[], tuple[str, str, int] | None]) -> None:
-        """Learn who can tell source, split and first offset of the rows that were read last."""
-        ...
-
-    def counters(self) -> dict[str, dict[str, int]]:
-        """Return what each step has counted, by the names of steps that count."""
-        ...
-
-    @property
-    def steps(self) -> Sequence[object]:
-        """Return the steps in their order."""
-        ...
-
-
-class State(Protocol):
-    """The keyed state of a task."""
-
-    def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
-        """Cut: capture the values of all changes that are not known committed.
-
-        Without ``merges`` it only adds files.
-        """
-        ...
-
-    def copy_on(self) -> bool:
-        """Capture some more of them; say whether all are, so that the cut may be written."""
-        ...
-
-    def committed(self, epoch: Epoch) -> None:
-        """Forget that what was cut up to ``epoch`` is dirty."""
-        ...
-
-    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Any:
-        """Bring entries here and open them; blocking, from any thread. The result has close()."""
-        ...
-
-    def take(self, fetched: Any) -> None:
-        """Take over fetched entries, each as narrow as it is listed."""
-        ...
-
-    def live_rows(self, state: str) -> Any:
-        """Return the rows of all keys of a step. Raises StateError when some are on disk."""
-        ...
-
-    def drop_groups(self, share: Share) -> None:
-        """Forget key groups that have moved away."""
-        ...
-
-    def close(self) -> None:
-        """Release memory and files."""
-        ...
-
-
-class Input(Protocol):
-    """All input channels of a task."""
-
-    def poll(
-        self, reads: Callable[[ChannelId], bool], joins: Callable[[ChannelId], bool] | None = None
-    ) -> Any:
-        """Return (channel, element) of a channel that may be read, or None.
-
-        Small batches of channels for which ``joins`` is true may come with those of another.
-        """
-        ...
-
-    def worked(
-        self, data: "Data[pa.RecordBatch]", seconds: float, waited_s: float, now: float
-    ) -> None:
-        """Hear what the steps took for rows: how much is taken and let wait follows it."""
-        ...
-
-    def announce(self, version: Version) -> None:
-        """Carry ``version`` in the credit of every channel."""
-        ...
-
-    @property
-    def empty(self) -> bool:
-        """True when nothing is queued; what arrives afterwards sets the wakeup."""
-        ...
-
-
-class Output(Protocol):
-    """One output channel."""
-
-    @property
-    def window(self) -> int:
-        """Return how many bytes may wait at the receiver at its present pace."""
-        ...
-
-    @property
-    def receiver_version(self) -> Version:
-        """Return what the receiver has announced."""
-        ...
-
-    def try_send(self, element: Any, *, more: bool = False) -> bool:
-        """Queue rows; False when there is no room, and the wakeup is set when there is.
-
-        With ``more`` the caller calls ``wake_receiver`` or ``flush`` before it waits.
-        """
-        ...
-
-    def wake_receiver(self) -> None:
-        """Wake whoever goes on with what was queued with ``more``."""
-        ...
-
-    def put(self, control: Control) -> None:
-        """Queue a control element behind everything else."""
-        ...
-
-    def flush(self) -> None:
-        """Let the rows that wait for more rows leave now."""
-        ...
-
-
-class Wakeup(Protocol):
-    """Where the thread sleeps."""
-
-    def set(self) -> None:
-        """Wake it."""
-        ...
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until set or the time is over."""
-        ...
+    from penstock.state.keyed_backend import KeyedStateBackend
+    from penstock.steps.chain import Chain
 
 
 class TaskRuntime(Protocol):
@@ -171,7 +33,7 @@ class TaskRuntime(Protocol):
     snapshot_writer: SnapshotWriter
     clock: Clock
 
-    def input(self, task: TaskId) -> Input:
+    def input(self, task: TaskId) -> TaskInput:
         """Return the input of a task, once the attempt's streams are open."""
         ...
 
@@ -290,10 +152,10 @@ class TaskParts:
     """
 
     core: TaskCore
-    chain: Chain
+    chain: "Chain"
     edges: tuple[OutEdge, ...]
     sinks: "dict[str, SinkSlot]"
-    state: State | None = None
+    state: "KeyedStateBackend | None" = None
     source: SourceReader | None = None
     in_flight: Slot | None = None
 

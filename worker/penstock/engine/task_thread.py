@@ -17,10 +17,11 @@ from penstock.contract.ids import ChannelId, Version
 from penstock.engine.source_reader import SourceReader
 from penstock.engine.task_effects import REST_S, ROWS, TaskEffects, TaskStopped
 from penstock.engine.task_inbox import FetchedState, Stop
-from penstock.engine.task_runtime import TaskParts, TaskRuntime, Wakeup
+from penstock.engine.task_runtime import TaskParts, TaskRuntime
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
+from penstock.transport.wakeup import Wakeup
 
 POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
 

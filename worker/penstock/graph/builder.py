@@ -47,7 +47,7 @@ from penstock.contract.graph import (
     Window,
 )
 from penstock.contract.plan import Partitioning
-from penstock.graph.aggregates import Aggregation
+from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, caller_place, label, partition_role
 

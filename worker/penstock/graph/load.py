@@ -31,10 +31,10 @@ from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, partition_role
 from penstock.graph.flow import Flows, input_flow, trace
 from penstock.graph.job_file import JobFile, read_job_file
 from penstock.graph.parameters import Parameters
-from penstock.graph.plan import Edge, Layout, lay_out, to_plan
+from penstock.graph.planner import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
 from penstock.graph.python_file import is_python, job_of
-from penstock.graph.validate import check_shape
+from penstock.graph.shape_checks import check_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
-from penstock.connectors.registry import ConnectorInspector
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.contract.connectors import Role
 from penstock.contract.graph import PYTHON_CONNECTOR, Connector, Sink, Source, Step
 from penstock.contract.job_reader import read_stream_job

@@ -48,7 +48,6 @@ from penstock.contract.plan import Assignment, channels_of
 from penstock.engine.build import JobParts
 from penstock.engine.checkpoint_reader import read_root
 from penstock.engine.snapshot_writer import SnapshotWriter
-from penstock.engine.task_runtime import Input, Output
 from penstock.engine.task_thread import POLL_S, TaskLoop
 from penstock.graph.compiled import CompiledJob
 from penstock.inprocess.scheduler import (
@@ -73,7 +72,7 @@ from penstock.storage.memory import MemoryBlobStore
 from penstock.transport.exchange import Identity
 from penstock.transport.input import TaskInput
 from penstock.transport.local import join_locally
-from penstock.transport.output import LocalOutput
+from penstock.transport.output import LocalOutput, Output
 
 TERM = Term(1)
 COUNTED = ("rows_in", "rows_out", "late", "late_after_idle", "without_time", "dead_letters")
@@ -316,7 +315,7 @@ class InProcessTasks:
 
     # --- For tasks ------------------------------------------------------------------------------
 
-    def input(self, task: TaskId) -> Input:
+    def input(self, task: TaskId) -> TaskInput:
         """Return the input of a task."""
         return self._inputs[task]
 

@@ -1,4 +1,4 @@
-"""What travels and how it is written: elements, wire format, key hash, compiled kernels.
+"""What channels carry and how it is encoded: elements, wire format, key hash, compiled kernels.
 
-``elements`` and ``wire`` know no Arrow: the pure protocol core rests on them.
+``elements`` and ``wire`` import no Arrow, because the pure protocol core uses them.
 """

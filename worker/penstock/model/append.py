@@ -1,17 +1,16 @@
-"""Small batches appended one behind the other, in compiled code."""
+"""Appends small batches of text one after the other, in compiled code."""
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.model.columns import text
+from penstock.model.arrays import text
 from penstock.model.kernels import gather
 
 
 def appended(array: pa.Array, batch_rows: int) -> pa.Array:
-    """Return a text array as its rows come when they are given ``batch_rows`` at a time.
+    """Return a copy of a text array, made by appending ``batch_rows`` rows at a time.
 
-    Each batch is copied behind the one before: what a client does that takes small messages off
-    the network. ``array`` has no nulls.
+    This is what a client does that takes small messages off the network. ``array`` has no nulls.
     """
     assert array.null_count == 0, "nulls are not appended"
     column, rows = text(array), len(array)

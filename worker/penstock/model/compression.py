@@ -1,13 +1,13 @@
-"""Whether a batch is worth packing: entropy of a sample, then how fast rows are sent either way.
+"""Decides which batches to pack (compress): by the entropy of a sample, and by measured speed.
 
     none   never
-    lz4    where rows look compressible: the entropy of a sample is below the threshold
-    auto   there, too, the way that sends them faster: packed, or plain
+    lz4    when rows look compressible: the entropy of a sample is below the threshold
+    auto   when rows look compressible and packed rows are sent faster than plain ones
 
-``auto`` believes measurements only. It sends one way and tries the other for a while, now and then:
-soon when rows begin to flow, later and later while nothing changes. The rate of a way counts the
-time to pack, the time to write, and the time for which rows wait for credit. No trial is made where
-packing a sample takes longer than sending as much.
+``auto`` measures. It sends packed or plain, and now and then tries the other for a while: soon after
+rows begin to flow, and less and less often while nothing changes. A rate counts the time to pack, to
+write, and to wait for credit. If packing a sample takes longer than sending as many bytes, no trial
+is made.
 """
 
 from time import thread_time
@@ -31,12 +31,12 @@ from penstock.base.limits import (
 )
 from penstock.contract.settings import CompressionMode, CompressionSettings
 
-_BETTER = 1.05  # of a rate: less is noise, or not worth a processor
-_LATER = 4  # times as many bytes between two trials, after one in vain
+_BETTER = 1.05  # a trial must be this much faster: less is noise, or not worth the processor time
+_LATER = 4  # after a trial without gain, the next one comes after this many times as many bytes
 
 
 class Rate:
-    """Bytes per second over COMPRESSION_RATE_BYTES or so; older ones count less and less."""
+    """A moving average of bytes per second, over about COMPRESSION_RATE_BYTES."""
 
     __slots__ = ("_bytes", "_seconds")
 
@@ -44,19 +44,19 @@ class Rate:
         self._bytes = self._seconds = 0.0
 
     def count(self, size: int, seconds: float) -> None:
-        """Count ``size`` bytes that took so long."""
+        """Count ``size`` bytes that took ``seconds``."""
         keep = COMPRESSION_RATE_BYTES / (COMPRESSION_RATE_BYTES + size)
         self._bytes = keep * self._bytes + size
         self._seconds = keep * self._seconds + seconds
 
     @property
     def bytes_per_s(self) -> float:
-        """The rate as it stands; 0 before anything was counted."""
+        """The present rate; 0 before anything was counted."""
         return self._bytes / self._seconds if self._seconds else 0.0
 
 
 class Packing:
-    """Decides for the batches of one channel: ``packs`` before each is sent, ``sent`` after it."""
+    """Decides for the batches of one channel. Call ``packs`` before a batch, ``sent`` after it."""
 
     def __init__(self, settings: CompressionSettings) -> None:
         self._settings = settings
@@ -64,11 +64,11 @@ class Packing:
         self._bytes_min = COMPRESSION_BATCH_BYTES_MIN
         if self._mode is CompressionMode.AUTO:
             self._bytes_min = COMPRESSION_AUTO_BATCH_BYTES_MIN
-        self._sampled_in = 0  # bytes until the next look at the entropy
+        self._sampled_in = 0  # bytes until the entropy is measured again
         self._compressible = False
-        self._asked = 0  # bytes of the batch between ``packs`` and ``sent``; 0: it does not count
+        self._asked = 0  # bytes of the batch that is being sent; 0: it is not measured
         self._prefers_packed = False
-        self._trying = False  # the other way
+        self._trying = False  # whether a trial of the other form is under way
         self._pause = self._left = COMPRESSION_TRY_AFTER_BYTES
         self._left_s = COMPRESSION_TRY_AFTER_S_MAX
         self._skipped = COMPRESSION_SKIPPED_BYTES
@@ -76,7 +76,7 @@ class Packing:
         self._tried = Rate()
 
     def packs(self, batch: pa.RecordBatch, size: int) -> bool:
-        """Say whether the next batch travels packed; ``size`` is its charge, in bytes."""
+        """Return whether to pack the next batch; ``size`` is its charge in bytes."""
         self._asked = 0
         if self._mode is CompressionMode.NONE:
             return False
@@ -90,7 +90,7 @@ class Packing:
         return self._prefers_packed != self._trying
 
     def sent(self, seconds: float) -> None:
-        """Count the time that the batch took: to pack, to write, and to wait for credit before."""
+        """Count the time for the batch: to wait for credit, to pack and to write."""
         size = self._asked
         if not size:
             return
@@ -110,7 +110,7 @@ class Packing:
         return self._compressible
 
     def _turn(self, batch: pa.RecordBatch) -> None:
-        """Begin a trial of the other way, or end one."""
+        """Begin or end a trial of the other form."""
         self._skipped = COMPRESSION_SKIPPED_BYTES
         if not self._trying and self._may_gain(batch):
             self._trying, self._tried = True, Rate()
@@ -130,9 +130,9 @@ class Packing:
 
 
 def sample_of(batch: pa.RecordBatch) -> bytes:
-    """Return up to COMPRESSION_SAMPLE_BYTES of the batch's buffers, the same share of each.
+    """Return up to COMPRESSION_SAMPLE_BYTES of the batch: the same share of each buffer.
 
-    Of a slice they are its parent's, which is at most twice as large (``transport.batches``).
+    The buffers of a slice are at most twice as large as the slice (``transport.batches``).
     """
     buffers = [b for c in batch.columns for b in c.buffers() if b is not None and b.size]
     share = min(COMPRESSION_SAMPLE_BYTES / max(sum(b.size for b in buffers), 1), 1.0)
@@ -149,7 +149,7 @@ def entropy_bits(sample: bytes) -> float:
 
 
 def packed_per_s(sample: bytes) -> float:
-    """Return how many bytes of a sample LZ4 takes in a second of the processor."""
+    """Return how many bytes of the sample LZ4 compresses in a second of processor time."""
     start = thread_time()
     pa.compress(sample, codec="lz4_raw", asbytes=True)
     return len(sample) / max(thread_time() - start, 1e-6)

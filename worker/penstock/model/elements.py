@@ -1,7 +1,7 @@
-"""What travels on a channel: data, barriers, watermarks, marks; and credit, the other way.
+"""Elements of a channel (data, barriers, watermarks, markers), and the credit that flows back.
 
 Only :class:`Data` has a payload (an Arrow record batch in the engine, a list of records in the
-simulator); the protocol core never looks into it. Times of events are microseconds.
+simulator); the protocol core never reads it. Event times are microseconds.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ P = TypeVar("P")
 
 
 class BarrierKind(IntEnum):
-    """Why an epoch is taken; the numbers are those of the wire."""
+    """Why an epoch is taken. The numbers are used on the wire."""
 
     CHECKPOINT = 0
     SAVEPOINT = 1
@@ -25,7 +25,7 @@ class BarrierKind(IntEnum):
 
 @hot_dataclass
 class Data(Generic[P]):
-    """Rows in order. ``charge`` is what both sides count against the credit of the channel."""
+    """Rows in order. Both sides count ``charge`` bytes against the credit of the channel."""
 
     payload: P
     rows: int
@@ -36,10 +36,10 @@ class Data(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Cut between what belongs to ``epoch`` and what does not.
+    """Separates the rows that belong to ``epoch`` from later rows.
 
-    ``committed`` is the last epoch known committed by the leader; ``version`` is the assignment
-    that holds behind the barrier (the next one, when the kind is RESCALE).
+    ``committed`` is the last epoch that the leader knows as committed. ``version`` is the
+    assignment that holds after the barrier (the next one if the kind is RESCALE).
     """
 
     term: Term
@@ -52,24 +52,24 @@ class Barrier:
 
 @hot_dataclass
 class Watermark:
-    """No row with an event time at or below ``time_us`` follows on this channel, save late ones."""
+    """No row with an event time at or below ``time_us`` follows on this channel, except late rows."""
 
     time_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The sender has nothing to expect: its watermark does not hold the receiver's back."""
+    """The sender expects no rows: its watermark must not hold back the receiver's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """Ends :class:`Idle`; sent before the next element."""
+    """Ends :class:`Idle`. It is sent before the next element."""
 
 
 @hot_dataclass
 class LatencyMarker:
-    """Travels like a row from ``source``; ``origin_ns`` is the monotonic clock at its making."""
+    """Flows like a row from ``source``; ``origin_ns`` is the monotonic time at which it was made."""
 
     source: TaskId
     origin_ns: int
@@ -77,16 +77,16 @@ class LatencyMarker:
 
 @dataclass(frozen=True, slots=True)
 class EndOfStream:
-    """The last element of a channel: nothing follows, and closing it is no break."""
+    """The last element of a channel: nothing follows, and closing the stream is no failure."""
 
 
 @hot_dataclass
 class Credit:
-    """Receiver to sender: bytes granted and elements received since the attempt began.
+    """From receiver to sender: bytes granted and elements received since the attempt began.
 
-    Both numbers are cumulative, so a lost or repeated message does no harm. ``version`` is the
-    assignment the receiver has loaded: held records of a rescale wait for it. ``window`` is how
-    many bytes may wait at the receiver at its present pace; for a while more may be granted.
+    Both numbers are totals, so a lost or repeated message does no harm. ``version`` is the
+    assignment that the receiver has loaded: the held rows of a rescale wait for it. ``window`` is
+    how many bytes may wait at the receiver at its present speed; more may be granted for a while.
     """
 
     channel: ChannelId

@@ -1,6 +1,6 @@
-"""Values of Python as values of a declared Arrow type: exactly, or refused.
+"""Converts Python values to a declared Arrow type, exactly; a value that would change is refused.
 
-A value is taken when the type can hold it, and comes back as a reader of the column gets it:
+A value is accepted when the type can hold it:
 
     whole numbers   int, or a float without a fraction, within the type's range
     floats          int that the type holds exactly; a float is rounded to the nearest of the type,
@@ -12,7 +12,7 @@ A value is taken when the type can hold it, and comes back as a reader of the co
                     one, and none where it has none
     lists, structs  each value by its own type; a struct has all of its fields and no other
 
-Arrow itself cuts 1.7 to 1, 5 us to 0 s and an unknown field to nothing without a word.
+Arrow itself would silently turn 1.7 into 1 and 5 us into 0 s, and drop an unknown field.
 """
 
 import datetime as dt
@@ -30,21 +30,21 @@ from penstock.base.errors import ConfigError
 
 Take = Callable[[Any], Any]
 
-VALUE_CHARS_MAX = 80  # of a refused value in a message
+VALUE_CHARS_MAX = 80  # a refused value in an error text is cut to this length
 _US_OF_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 
 
 def exact_array(values: Sequence[Any], kind: pa.DataType, what: str) -> pa.Array:
     """Return n Python values as an array of ``kind``; None is null.
 
-    Raises ValueError or TypeError, which begin with ``what`` and name the value and the type.
+    Raises ValueError or TypeError, whose texts begin with ``what`` and name the value and the type.
     """
     quick = _quick(kind)
     if quick is not None and quick.issuperset(map(type, values)):
         try:
             array = pa.array(values, kind)
         except (pa.ArrowException, ValueError, OverflowError):
-            array = None  # the slow way knows which value it was
+            array = None  # the loop below finds the bad value
         if array is not None and not (pa.types.is_float32(kind) and _has_infinite(array)):
             return array
     take = taker(kind)
@@ -56,7 +56,7 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, what: str) -> pa.Array
 
 
 def taken(take: Take, value: Any, kind: pa.DataType, what: str) -> Any:
-    """Take one value by a rule of :func:`taker`; a complaint names ``what``, value and type."""
+    """Convert one value by a rule of :func:`taker`. An error names ``what``, value and type."""
     try:
         return take(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -71,7 +71,7 @@ def _shown(value: Any) -> str:
 
 @cache
 def _quick(kind: pa.DataType) -> frozenset[type] | None:
-    """Return the classes of which Arrow takes every value exactly or raises; None for none."""
+    """Return the classes whose values Arrow converts exactly or refuses; None if there are none."""
     t = pa.types
     for fits, plain in (
         (t.is_integer(kind), int),
@@ -91,10 +91,10 @@ def _has_infinite(array: pa.Array) -> bool:
 
 @cache
 def taker(kind: pa.DataType) -> Take:
-    """Return the rule of a type: it takes a value that is not None, and returns what is kept.
+    """Return the rule of a type, a function that converts a value other than None.
 
-    Raises ConfigError for a type without a rule. The rule raises TypeError for a value of another
-    kind, and ValueError for one that would be changed.
+    Raises ConfigError for a type without a rule. The rule raises TypeError for a value of a wrong
+    class, and ValueError for a value that the conversion would change.
     """
     t = pa.types
     if t.is_dictionary(kind):
@@ -138,7 +138,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _integer(value: Any) -> int | None:
-    """Return a whole number as an int; None for what is none by its class."""
+    """Return a whole number as an int; None for a value of another class."""
     if isinstance(value, np.bool_):
         return int(value)
     try:
@@ -170,7 +170,7 @@ def _whole_taker(kind: pa.DataType) -> Take:
 
 
 def _float_taker(code: str) -> Take:
-    nearest = struct.Struct(f"<{code}")  # of a standard size: only these refuse what is too large
+    nearest = struct.Struct(f"<{code}")  # "<": only standard sizes refuse values that are too large
 
     def take(value: Any) -> float:
         if code == "d" and type(value) is float:
@@ -238,7 +238,7 @@ def _take_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"it is no str but {type(value).__name__}")
     if not value.isascii():
-        value.encode()  # UnicodeEncodeError is a ValueError: half of a surrogate pair is no text
+        value.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
     return value if type(value) is str else str.__str__(value)
 
 
@@ -371,10 +371,10 @@ def _map_taker(key: Take, item: Take) -> Take:
 
 
 def exact_cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    """Return an array in another type of the same family, no value changed.
+    """Convert an array to another type of the same family without changing a value.
 
-    Numbers become other numbers, texts other texts, units of time others; a float is rounded, as
-    above. Raises ValueError or TypeError, which begin with ``what``; a lossy value is named.
+    Families are numbers, texts, times and so on. A float may be rounded, as above. Raises
+    ValueError or TypeError, whose texts begin with ``what`` and name the value.
     """
     if array.type == kind:
         return array
@@ -397,21 +397,21 @@ def exact_cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
 
 
 def _value_by_value(array: pa.Array, kind: pa.DataType, what: str, refused: Exception) -> pa.Array:
-    """Find the value that Arrow's cast refuses; it refuses some that are exact."""
+    """Convert value by value what Arrow's cast refuses: it also refuses some exact values."""
     try:
         values = array.to_pylist()
-    except (ValueError, OverflowError):  # a time that the classes of Python do not have
+    except (ValueError, OverflowError):  # a time that no class of Python can hold
         raise ValueError(f"{what} ({kind}): {refused}") from None
     return exact_array(values, kind, what)
 
 
 def _cast_is_exact(found: pa.DataType, kind: pa.DataType) -> bool:
-    """Say whether Arrow's safe cast takes every value exactly or raises."""
+    """Return whether Arrow's safe cast converts every value exactly or raises."""
     return not (pa.types.is_nested(kind) or (pa.types.is_boolean(kind) and found != kind))
 
 
 def _family(kind: pa.DataType) -> object:
-    """Return the same for types between which an exact cast may be made."""
+    """Return the family of a type: exact casts are possible within a family."""
     t = pa.types
     if t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind):
         return "number"

@@ -1,7 +1,7 @@
-"""A Flight server whose certificates are renewed while it serves.
+"""A Flight server whose certificates can be renewed while it serves.
 
-A Flight server keeps the certificates that it was made with. So a renewal makes another one at the
-same address: streams that are open go on at the old one, and whoever dials meets the new one.
+A Flight server keeps the certificates that it was made with. So a renewal starts another server at
+the same address: open streams continue at the old server, and new connections reach the new one.
 """
 
 from collections.abc import Callable
@@ -13,38 +13,38 @@ from penstock.base.limits import LISTEN_PAUSE_S, LISTEN_TRIES
 
 
 class RenewableServer:
-    """One Flight server, and another in its place; between the two a dial may be refused once.
+    """A Flight server that a renewal replaces. Between the two, a connection may be refused once.
 
-    ``make`` gets the port to listen on and returns a server that listens; it raises ConfigError
-    when that is taken.
+    ``make`` gets a port and returns a server that listens on it. It raises ConfigError when the
+    port is in use.
     """
 
     def __init__(self, make: Callable[[int], Any], port: int) -> None:
-        """Listen; port 0: any free one, which is kept."""
+        """Listen. Port 0 means any free port, which later servers keep."""
         self._make = make
         self._lock = Lock()
         self._server = make(port)
         self.port: int = self._server.port
-        self._leaving: list[Thread] = []
+        self._shutting_down: list[Thread] = []
         self._closed = False
 
     def renew(self) -> None:
-        """Listen with the certificates of now. Blocks for milliseconds.
+        """Listen with the newest certificates. Blocks for milliseconds.
 
-        Raises ConfigError when the address was lost meanwhile: then nobody is heard.
+        Raises ConfigError when another process took the address: then no server listens.
         """
         with self._lock:
             if self._closed:
                 return
-            self._leaving = [thread for thread in self._leaving if thread.is_alive()]
-            self._leaving.append(_leave(self._server))
+            self._shutting_down = [thread for thread in self._shutting_down if thread.is_alive()]
+            self._shutting_down.append(_shut_down(self._server))
             self._server = self._listen_again()
 
     def close(self, timeout_s: float) -> bool:
         """Stop listening; False when handlers still wait for their callers after the timeout."""
         with self._lock:
             self._closed = True
-            leaving = [*self._leaving, _leave(self._server)]
+            leaving = [*self._shutting_down, _shut_down(self._server)]
         for thread in leaving:
             thread.join(timeout_s)
         return not any(thread.is_alive() for thread in leaving)
@@ -54,13 +54,13 @@ class RenewableServer:
         for _ in range(LISTEN_TRIES):
             try:
                 return self._make(self.port)
-            except ConfigError:  # the old server is still about to stop listening
+            except ConfigError:  # the old server has not stopped listening yet
                 pause.wait(LISTEN_PAUSE_S)
         return self._make(self.port)
 
 
-def _leave(server: Any) -> Thread:
-    """Stop listening, at once; the thread ends with the last of the streams that are open."""
+def _shut_down(server: Any) -> Thread:
+    """Stop listening at once. The thread returned ends when the last open stream ends."""
     thread = Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
     thread.start()
     return thread

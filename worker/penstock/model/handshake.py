@@ -1,11 +1,11 @@
-"""Who opens a stream, and the answer: fixed structs, checked like the elements of ``wire``.
+"""Handshakes and replies of streams: fixed structs with a checksum, like the elements of ``wire``.
 
     0x20  channel   one stream of one channel     in the FlightDescriptor's command
     0x21  link      replies and credits of all channels of two workers, back to the sender
     0x11  reply     accepted or refused, with the reason; on the link
 
-The wire version stands right behind the kind, so that every later version can read it and say
-so. A stream that is held gets no reply until it is accepted or refused.
+The wire version follows directly after the kind, so that every later version can read it and
+report a mismatch. A held stream gets no reply until it is accepted or refused.
 """
 
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ _LINK = Struct("<II")
 _LENGTH = Struct("<H")
 
 
-class Verdict(IntEnum):
-    """What becomes of a stream; the numbers are those of the wire. HELD is never sent."""
+class AdmissionVerdict(IntEnum):
+    """The decision on a stream. The numbers are used on the wire; HELD is never sent."""
 
     REFUSED = 0
     ACCEPTED = 1
@@ -57,7 +57,7 @@ class ChannelHello:
 
     @property
     def sender(self) -> Ordinal:
-        """The worker that opened the stream."""
+        """The worker that opens the stream."""
         return self.channel.sender.worker
 
     @property
@@ -82,16 +82,16 @@ Hello = ChannelHello | LinkHello
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HandshakeReply:
     """The receiver's verdict on a stream; ``channel`` is None for the link itself."""
 
-    verdict: Verdict
+    verdict: AdmissionVerdict
     channel: ChannelId | None = None
     reason: str = ""
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """Encode the first words of a stream."""
+    """Encode the handshake of a stream."""
     is_channel = isinstance(hello, ChannelHello)
     kind = CHANNEL_HELLO if is_channel else LINK_HELLO
     head = _HEAD.pack(kind, hello.wire_version, hello.attempt)
@@ -103,10 +103,10 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def decode_hello(message: bytes) -> Hello:
-    """Read the first words of a stream. Raises PeerError on anything else.
+    """Read the handshake of a stream. Raises PeerError on anything else.
 
-    A hello of another wire version is refused here, naming both versions: its other fields may
-    mean anything.
+    A handshake of another wire version is refused with both versions in the text, because its other
+    fields may have another meaning.
     """
     body = unseal(message)
     if len(body) < _HEAD.size or body[0] not in {CHANNEL_HELLO, LINK_HELLO}:
@@ -131,19 +131,19 @@ def decode_hello(message: bytes) -> Hello:
     return LinkHello(*who, Ordinal(sender), Ordinal(receiver))
 
 
-def encode_reply(reply: Reply) -> bytes:
-    """Encode an answer to a handshake; a long reason is cut."""
-    assert reply.verdict != Verdict.HELD, "a held stream gets no reply"
+def encode_reply(reply: HandshakeReply) -> bytes:
+    """Encode the answer to a handshake. A long reason is cut."""
+    assert reply.verdict != AdmissionVerdict.HELD, "a held stream gets no reply"
     body = bytes((REPLY, reply.verdict, reply.channel is not None))
     if reply.channel is not None:
         body += _CHANNEL.pack(*channel_fields(reply.channel))
     return seal(body + _text(reply.reason))
 
 
-def decode_reply(message: bytes) -> Reply:
-    """Read an answer to a handshake. Raises PeerError on anything else."""
+def decode_reply(message: bytes) -> HandshakeReply:
+    """Read the answer to a handshake. Raises PeerError on anything else."""
     body = unseal(message)
-    if len(body) < 3 or body[0] != REPLY or body[1] > Verdict.ACCEPTED or body[2] > 1:
+    if len(body) < 3 or body[0] != REPLY or body[1] > AdmissionVerdict.ACCEPTED or body[2] > 1:
         raise PeerError(f"not a reply: {len(body)} bytes of kind 0x{body[0]:02x}")
     channel, at = None, 3
     if body[2]:
@@ -154,7 +154,7 @@ def decode_reply(message: bytes) -> Reply:
         at += _CHANNEL.size
     reason, at = _read_text(body, at)
     _expect_length(body, at)
-    return Reply(Verdict(body[1]), channel, reason)
+    return HandshakeReply(AdmissionVerdict(body[1]), channel, reason)
 
 
 def _text(text: str) -> bytes:

@@ -1,13 +1,14 @@
-"""What a message of Arrow's IPC format would take in memory, read from its metadata alone.
+"""How much memory a message of Arrow's IPC format would use, read from its metadata alone.
 
     metadata (flatbuffer): rows, length of each array, place of each buffer, codec
-    body: buffers, each compressed one behind 8 bytes that say its size when it is unpacked
+    body: buffers; a compressed buffer begins with 8 bytes that hold its decompressed size
 
-Arrow believes these sizes: it takes the memory, then unpacks. So whoever sends 100 KB may ask for a
-gigabyte. Here the sizes are added up first, from the same bytes that Arrow reads afterwards.
+Arrow trusts these sizes: it allocates the memory, then decompresses. So a sender of 100 KB can make
+it allocate a gigabyte. This module adds up the sizes first, from the same bytes that Arrow reads
+afterwards.
 
 Source of the layout: ``format/Message.fbs`` of Apache Arrow, and the encoding of flatbuffers. Arrow
-has verified the flatbuffer when it comes here (``Message``), and every place is checked once more.
+has verified the flatbuffer before (``Message``); this module checks every position once more.
 """
 
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ import pyarrow as pa
 from penstock.base.errors import PeerError
 
 SCHEMA, DICTIONARIES, ROWS = 1, 2, 3
-V5 = 4  # as it is counted there
-RAW = -1  # the size of a buffer that was not worth compressing
+V5 = 4  # the value of MetadataVersion.V5 in Message.fbs
+RAW = -1  # the announced size of a buffer that is not compressed
 LZ4 = 0
-LZ4_RATIO_MAX = 256  # a byte of LZ4 stands for 255 bytes at most: what claims more is no LZ4
+LZ4_RATIO_MAX = 256  # a byte of LZ4 decompresses to at most 255 bytes
 _I8, _I16, _U16, _I32, _U32, _I64 = (
     Struct("<b"),
     Struct("<h"),
@@ -33,16 +34,16 @@ _I8, _I16, _U16, _I32, _U32, _I64 = (
 )
 _PAIR = Struct("<qq")
 _PREFIX_BYTES = 8
-# What Arrow raises for broken bytes; the last one for names of columns that are no UTF-8.
+# What Arrow raises for broken bytes; UnicodeDecodeError is for column names that are not UTF-8.
 READ_ERRORS = (pa.ArrowException, OSError, StopIteration, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a message holds: ``kind`` (SCHEMA, DICTIONARIES, ROWS), rows, bytes once unpacked.
+    """The sizes in a message: ``kind`` (SCHEMA, DICTIONARIES, ROWS), rows, decompressed bytes.
 
-    ``items`` is the length of the longest array at any depth. Of dictionaries, ``dictionary`` is
-    the number that columns know them by, and ``is_delta`` says that they add to those before.
+    ``items`` is the length of the longest array at any depth. For DICTIONARIES, ``dictionary`` is
+    the number by which columns refer to it, and ``is_delta`` says that it extends an earlier one.
     """
 
     kind: int
@@ -55,9 +56,9 @@ class Sizes:
 
 
 def stream_sizes(stream: pa.Buffer) -> Iterator[Sizes]:
-    """Yield the sizes of each message of an IPC stream. Raises PeerError when it is none.
+    """Yield the sizes of each message of an IPC stream. Raises PeerError when it is no stream.
 
-    Arrow's own reader finds the messages: it is the one that reads them afterwards.
+    Arrow's own reader finds the messages, because it also reads them afterwards.
     """
     try:
         for message in pa.ipc.MessageReader.open_stream(stream):
@@ -76,7 +77,7 @@ def message_sizes(metadata: "pa.Buffer | bytes", body: "pa.Buffer | None") -> Si
 
 
 def spelt(schema: pa.Schema) -> str:
-    """Return a schema that others wrote as a text; it may have names that are none."""
+    """Return the text of a schema that a peer wrote; its names may be invalid UTF-8."""
     try:
         return str(schema)
     except UnicodeDecodeError:
@@ -84,10 +85,10 @@ def spelt(schema: pa.Schema) -> str:
 
 
 def check(sizes: Sizes, size_max: int, rows_max: int) -> None:
-    """Raise PeerError when a message would take more than ``size_max`` bytes or ``rows_max`` rows.
+    """Raise PeerError when a message has more than ``size_max`` bytes or ``rows_max`` rows.
 
-    An array below a column may have more items than there are rows, but no more than one for a bit
-    of ``size_max``: arrays of the type null take no memory at all.
+    An array inside a column may have more items than there are rows. At most 8 * ``size_max`` are
+    allowed (one per bit), because arrays of the type null use no memory at all.
     """
     if sizes.size > size_max:
         raise PeerError(f"a batch unpacks to {sizes.size} bytes, at most {size_max} are taken")
@@ -99,7 +100,7 @@ def check(sizes: Sizes, size_max: int, rows_max: int) -> None:
 
 def _sizes(metadata: memoryview, body: memoryview) -> Sizes:
     message = _Table(metadata, _u32(metadata, 0))
-    # Before V5, notes beside a message could say that it is compressed, and Arrow follows them.
+    # Before V5, custom metadata could say that a message is compressed, and Arrow obeys it.
     if message.number(0, _I16, 0) != V5:
         raise PeerError("an Arrow message of before Arrow 1.0: write it with metadata version V5")
     kind = message.number(1, _I8, 0)
@@ -138,7 +139,7 @@ def _batch(
 
 
 def _unpacked(body: memoryview, place: int, length: int, *, lz4: bool) -> int:
-    """Return the size that a compressed buffer announces."""
+    """Return the decompressed size that a compressed buffer announces."""
     packed = length - _PREFIX_BYTES
     size: int = _I64.unpack_from(body, place)[0] if packed >= 0 else RAW - 1
     if size == RAW:
@@ -149,7 +150,7 @@ def _unpacked(body: memoryview, place: int, length: int, *, lz4: bool) -> int:
 
 
 class _Table:
-    """A table of a flatbuffer: fields by number, absent ones have their default."""
+    """A table of a flatbuffer. Fields are read by number; a missing field has its default."""
 
     __slots__ = ("_at", "_data", "_fields")
 
@@ -162,17 +163,17 @@ class _Table:
         ]
 
     def number(self, field: int, kind: Struct, default: int) -> int:
-        """Return a number."""
+        """Return a number; ``default`` when the field is missing."""
         place = self._place(field)
         return _read(self._data, place, kind) if place else default
 
     def table(self, field: int) -> "_Table | None":
-        """Return a table, None when there is none."""
+        """Return a table; None when the field is missing."""
         place = self._place(field)
         return _Table(self._data, place + _u32(self._data, place)) if place else None
 
     def pairs(self, field: int) -> Iterator[tuple[int, int]]:
-        """Return the structs of a vector, each of two numbers of 64 bits."""
+        """Return the structs of a vector; each has two numbers of 64 bits."""
         place = self._place(field)
         if not place:
             return iter(())
@@ -193,7 +194,7 @@ def _u32(data: memoryview, at: int) -> int:
 
 
 def _read(data: memoryview, at: int, kind: Struct) -> int:
-    if at < 0:  # which Python would count from the end
+    if at < 0:  # Python would count a negative position from the end
         raise PeerError("the metadata of an Arrow message points before its beginning")
     value: int = kind.unpack_from(data, at)[0]
     return value

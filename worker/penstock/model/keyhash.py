@@ -1,10 +1,10 @@
-"""Which key group a row belongs to.
+"""Key hashes and key groups of rows.
 
 The hash is exactly Spark SQL's ``xxhash64`` with seed 42: strings and binary by their bytes,
 bool, int8, int16, int32 and date32 as 4 bytes, int64, timestamp(us) and decimal up to 18 digits
-as 8, floats by their bits with -0.0 and NaN made canonical. A null leaves the running hash as it
-is; with several columns the hash so far is the next seed. Rows that are equal as keys have equal
-hashes however the array is laid out: plain, dictionary, chunked or sliced.
+as 8, floats by their bits with -0.0 and NaN made canonical. A null does not change the running
+hash. With several columns, the hash of one column is the seed of the next. Equal keys have equal
+hashes in every layout of an array: plain, dictionary, chunked or sliced.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.limits import HASH_SEED
 from penstock.base.suggest import unknown
-from penstock.model.columns import Int32s, UInt64s, bits, fixed, flat, text, validity
+from penstock.model.arrays import Int32s, UInt64s, bits, fixed, flat, text, validity
 from penstock.model.kernels import routing, xxhash
 
-_DECIMAL_DIGITS_MAX = 18  # more do not fit the 8 bytes that Spark hashes
+_DECIMAL_DIGITS_MAX = 18  # more digits do not fit the 8 bytes that Spark hashes
 
 
 class KeyKind(Enum):
-    """How a key column is hashed and stored: by its bytes, or as 4 or 8 canonical bytes."""
+    """How a key column is hashed and stored: its own bytes, or 4 or 8 canonical bytes."""
 
     VARIABLE = 0
     FOUR = 4
@@ -44,7 +44,7 @@ def key_kind(kind: pa.DataType) -> KeyKind:
 
 @cache
 def _rule(kind: pa.DataType) -> tuple[KeyKind, Words | None]:
-    """Find the rule of a type; the second part gives canonical words (uint64, length n)."""
+    """Return the rule of a type: its kind, and a function that gives canonical words (uint64)."""
     t = pa.types
     if t.is_dictionary(kind):
         return _rule(kind.value_type)
@@ -88,7 +88,7 @@ def _advice(kind: pa.DataType) -> str:
 
 
 def _small_integer(dtype: np.dtype[Any]) -> Words:
-    """Widen to 32 bits with the sign, as the JVM does, and put that into the low half of 64."""
+    """Extend to 32 bits with the sign, as the JVM does, in the low half of 64 bits."""
 
     def words(array: pa.Array) -> UInt64s:
         return fixed(array, dtype).astype(np.int32).view(np.uint32).astype(np.uint64)
@@ -98,7 +98,7 @@ def _small_integer(dtype: np.dtype[Any]) -> Words:
 
 def _float_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     canonical = values + values.dtype.type(0)  # -0.0 + 0.0 is 0.0
-    canonical[np.isnan(canonical)] = np.nan  # one NaN of the many
+    canonical[np.isnan(canonical)] = np.nan  # one bit pattern for all NaNs
     words: npt.NDArray[Any] = canonical.view(f"u{values.dtype.itemsize}")
     return words
 
@@ -111,14 +111,14 @@ def _decimal_low(array: pa.Array) -> UInt64s:
 
 
 def canonical_words(array: pa.Array) -> UInt64s:
-    """Return the canonical words of a fixed-width key column (flat): equal iff equal as keys."""
+    """Return the canonical words of a flat, fixed-width key column. Equal keys have equal words."""
     words = _rule(array.type)[1]
     assert words is not None, "a variable-width column has no words"
     return words(array)
 
 
 def check_key_columns(schema: pa.Schema, names: Sequence[str]) -> None:
-    """Refuse key columns that are missing, repeated or of a type without a rule (ConfigError)."""
+    """Raise ConfigError for key columns that are missing, repeated or of a type without a rule."""
     if not names:
         raise ConfigError("a key needs at least one column")
     for name in names:
@@ -145,7 +145,7 @@ def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], seed: int = HASH
 
 
 def destinations(columns: Sequence[pa.Array | pa.ChunkedArray], table: Int32s) -> Int32s:
-    """Return ``table[key group]`` of every row (int32, length n); a table has an item per group.
+    """Return ``table[key group]`` of every row (int32, length n). ``table`` has one item per group.
 
     Raises ConfigError as :func:`hash_columns` does.
     """
@@ -158,7 +158,7 @@ def destinations(columns: Sequence[pa.Array | pa.ChunkedArray], table: Int32s) -
 
 
 def chain_hash(array: pa.Array, hashes: UInt64s) -> None:
-    """Chain the running ``hashes`` (length n) with one flat column, in place."""
+    """Update the running ``hashes`` (length n) with one flat column, in place."""
     kind, words = _rule(array.type)
     if words is None:
         xxhash.hash_variable(text(array), hashes)

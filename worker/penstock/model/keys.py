@@ -1,8 +1,8 @@
-"""Keys as state tables take them: one row of bytes each, with a hash and a key group.
+"""Keys in the form of state tables: encoded bytes, a hash and a key group for each row.
 
-One variable-width column is its own encoding, without a copy; one fixed-width column is its
-canonical words; several columns are tagged and put one after another (``kernels.encode``).
-Equal keys have equal bytes: floats are canonical, and a null is a value of its own.
+One variable-width column is its own encoding, without a copy. One fixed-width column is encoded as
+canonical words. Several columns are tagged and concatenated (``kernels.encode``). Equal keys have
+equal bytes: floats are canonical, and a null is a value of its own.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.values import hot_dataclass
-from penstock.model.columns import (
+from penstock.model.arrays import (
     NO_BYTES,
     Bytes,
     Int32s,
@@ -36,7 +36,7 @@ WORD_BYTES = 8
 
 @hot_dataclass
 class Keys:
-    """The keys of n rows: encoded bytes, the hash that finds their slot, and their key group."""
+    """The keys of n rows: encoded bytes, hashes (which find slots) and key groups."""
 
     text: Text
     hashes: UInt64s
@@ -45,7 +45,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class EncodedKeys:
-    """Encoded keys out of a table: ends (int64, n + 1), bytes, and which are a lone null."""
+    """Encoded keys read from a table: ends (int64, n + 1), bytes, and which keys are a single null."""
 
     ends: Int64s
     data: Bytes
@@ -54,7 +54,7 @@ class EncodedKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyCodec:
-    """Encodes and decodes keys of these column types. Shapes: n rows, one array per column."""
+    """Encodes and decodes keys of the given column types: one array of length n per column."""
 
     kinds: tuple[pa.DataType, ...]
     max_key_groups: int
@@ -62,7 +62,7 @@ class KeyCodec:
     def keys(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         """Encode n rows. Raises ConfigError for a type that cannot be a key."""
         if len(columns) == 1 and key_kind(self.kinds[0]) is KeyKind.VARIABLE:
-            encoded = text(flat(columns[0]))  # looked at once: small batches feel it
+            encoded = text(flat(columns[0]))  # read once, which matters for small batches
             count = len(encoded[0]) - 1
             hashes, groups = np.empty(count, np.uint64), np.empty(count, np.int32)
             xxhash.hash_keys(encoded, self.max_key_groups, hashes, groups)
@@ -82,7 +82,7 @@ class KeyCodec:
         ends: Int64s,
         hashed: tuple[UInt64s, Int32s],
     ) -> Keys:
-        """Encode (window end, key) of n rows; ``hashed`` is of the key alone, and so the group."""
+        """Encode (window end, key) of n rows. ``hashed`` (hash, group) is of the key alone."""
         hashes = hashed[0].copy()
         words = ends.view(np.uint64)
         xxhash.hash_eight((words, NO_BYTES, 0), hashes)
@@ -98,7 +98,7 @@ class KeyCodec:
         return (offsets, words.view(np.uint8), *validity(flats[0]))
 
     def columns(self, keys: EncodedKeys) -> list[pa.Array]:
-        """Decode what :meth:`keys` encoded (dictionaries come back as plain values)."""
+        """Decode what :meth:`keys` encoded; a dictionary is decoded to plain values."""
         if len(self.kinds) > 1:
             return _decode_several(self.kinds, keys, keys.ends[:-1].copy())
         kind = _plain(self.kinds[0])
@@ -110,7 +110,7 @@ class KeyCodec:
         return [from_words(kind, words, bitmap)]
 
     def window_columns(self, keys: EncodedKeys) -> list[pa.Array]:
-        """Decode the key columns of what :meth:`window_keys` encoded, without the end."""
+        """Decode the key columns of what :meth:`window_keys` encoded, without the window end."""
         return _decode_several(self.kinds, keys, keys.ends[:-1] + encode.WORD_SIZE)
 
 
@@ -119,7 +119,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _encode_several(columns: Sequence[Any]) -> Text:
-    """Encode arrays (and plain words, which are never null) one after another in each row."""
+    """Encode several columns (arrays, or plain words, which are never null) into one key per row."""
     count = len(columns[0])
     parts = [_part(column) for column in columns]
     fixed = sum(encode.WORD_SIZE for is_text, _ in parts if not is_text)
@@ -174,7 +174,7 @@ def _texts(kind: pa.DataType, ends: Int32s, data: Bytes, bitmap: pa.Buffer | Non
 
 
 def from_words(kind: pa.DataType, words: UInt64s, bitmap: pa.Buffer | None) -> pa.Array:
-    """Turn canonical words (see ``keyhash.canonical_words``) back to an array of ``kind``."""
+    """Convert canonical words (see ``keyhash.canonical_words``) back to an array of ``kind``."""
     t = pa.types
     if t.is_boolean(kind):
         packed = pa.py_buffer(np.packbits(words != 0, bitorder="little"))
@@ -190,5 +190,5 @@ def from_words(kind: pa.DataType, words: UInt64s, bitmap: pa.Buffer | None) -> p
 def fixed_array_of(
     kind: pa.DataType, count: int, raw: npt.NDArray[Any], bitmap: pa.Buffer | None
 ) -> pa.Array:
-    """Wrap raw values of any shape as ``count`` items of ``kind``; no copy."""
+    """Wrap raw values of any shape as ``count`` items of ``kind``, without a copy."""
     return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(np.ascontiguousarray(raw))])

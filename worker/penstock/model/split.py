@@ -1,10 +1,10 @@
-"""Splitting a batch by the destination of its rows: every value is copied once, to its part.
+"""Splits a batch by the destination of its rows. Every value is copied once, into its part.
 
     destinations (one per row) --counting sort--> order of the rows --gather--> parts
 
-Texts, numbers, times and booleans, with or without nulls, are gathered by compiled loops for all
-parts at once; a column of any other type by Arrow's own ``take``. A part has memory of its own:
-while it waits for a slow receiver it pins no other.
+Compiled loops gather texts, numbers, times and booleans, with or without nulls, for all parts at
+once. Arrow's own ``take`` gathers columns of other types. A part has memory of its own, so a part
+that waits for a slow receiver keeps no other part in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.values import hot_dataclass
-from penstock.model.columns import Int32s, Int64s, text
+from penstock.model.arrays import Int32s, Int64s, text
 from penstock.model.kernels import gather, routing
 
 
 @hot_dataclass
-class Parts:
-    """Which rows go together: ``order[starts[p]:starts[p + 1]]`` are those of part p, in order.
+class RowGroups:
+    """The rows of each part: ``order[starts[p]:starts[p + 1]]`` are the rows of part p, in order.
 
     Part p goes to ``destinations[p]``, one of ``total``; row i goes to ``of_rows[i]``.
     """
@@ -34,8 +34,8 @@ class Parts:
     starts: Int64s
 
 
-def parts_of(destinations: Int32s, count: int) -> Parts:
-    """Group n rows by destination (0 <= d < count); one without rows has no part."""
+def parts_of(destinations: Int32s, count: int) -> RowGroups:
+    """Group n rows by destination (0 <= d < count). A destination without rows has no part."""
     starts = np.zeros(count + 1, np.int64)
     order = np.empty(len(destinations), np.int32)
     routing.split_order(destinations, starts, order)
@@ -44,7 +44,7 @@ def parts_of(destinations: Int32s, count: int) -> Parts:
     if len(filled) < count:
         starts = starts[[*filled, count]]
     counts = [ends[d + 1] - ends[d] for d in filled]
-    return Parts(destinations, count, filled, counts, order, starts)
+    return RowGroups(destinations, count, filled, counts, order, starts)
 
 
 def split_by(
@@ -52,26 +52,26 @@ def split_by(
 ) -> list[tuple[int, pa.RecordBatch]]:
     """Split rows by destination (0 <= d < count), each part in input order.
 
-    Destinations without rows are left out.
-    The batch itself is returned, not a copy, when all rows go to one place.
+    Destinations without rows are left out. When all rows have the same destination, the batch
+    itself is returned without a copy.
     """
     parts = parts_of(destinations, count)
     if len(parts.counts) <= 1:
         return [(d, batch) for d in parts.destinations]
     schema = batch.schema
-    columns = [_way(array.type)(array, parts) for array in batch.columns]
+    columns = [_gather_of(array.type)(array, parts) for array in batch.columns]
     return [
         (d, pa.RecordBatch.from_arrays(arrays, schema=schema))
         for d, *arrays in zip(parts.destinations, *columns, strict=True)
     ]
 
 
-Way = Callable[[pa.Array, Parts], Sequence[pa.Array]]
+Gather = Callable[[pa.Array, RowGroups], Sequence[pa.Array]]
 
 
 @cache
-def _way(kind: pa.DataType) -> Way:
-    """Choose how a column of this type is gathered: it gives one array for each part."""
+def _gather_of(kind: pa.DataType) -> Gather:
+    """Choose the function that gathers a column of this type into one array for each part."""
     t = pa.types
     if t.is_string(kind) or t.is_binary(kind):
         return _texts
@@ -82,7 +82,7 @@ def _way(kind: pa.DataType) -> Way:
     return _taken
 
 
-def _texts(array: pa.Array, parts: Parts) -> list[pa.Array]:
+def _texts(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     column = text(array)
     ends = [pa.allocate_buffer(4 * (rows + 1)) for rows in parts.counts]
     sizes = np.empty(len(ends), np.int64)
@@ -108,7 +108,7 @@ def _places(blocks: Sequence[pa.Buffer]) -> Int64s:
     return np.array(list(map(_address, blocks)), np.int64)
 
 
-def _fixed(array: pa.Array, parts: Parts) -> list[pa.Array]:
+def _fixed(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     width = array.type.bit_width // 8
     start = array.offset * width
     values = np.frombuffer(array.buffers()[1], np.uint8)[start : start + len(array) * width]
@@ -117,11 +117,11 @@ def _fixed(array: pa.Array, parts: Parts) -> list[pa.Array]:
     return _arrays(array, parts, blocks)
 
 
-def _booleans(array: pa.Array, parts: Parts) -> list[pa.Array]:
+def _booleans(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     return _arrays(array, parts, _bits(array.buffers()[1], array.offset, parts))
 
 
-def _taken(array: pa.Array, parts: Parts) -> list[pa.Array]:
+def _taken(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     starts = parts.starts.tolist()
     return [
         array.take(pa.array(parts.order[start : start + rows]))
@@ -129,7 +129,7 @@ def _taken(array: pa.Array, parts: Parts) -> list[pa.Array]:
     ]
 
 
-def _arrays(array: pa.Array, parts: Parts, blocks: Sequence[pa.Buffer]) -> list[pa.Array]:
+def _arrays(array: pa.Array, parts: RowGroups, blocks: Sequence[pa.Buffer]) -> list[pa.Array]:
     bitmaps = _bitmaps(array, parts)
     return [
         pa.Array.from_buffers(array.type, rows, [bitmap, block])
@@ -137,13 +137,13 @@ def _arrays(array: pa.Array, parts: Parts, blocks: Sequence[pa.Buffer]) -> list[
     ]
 
 
-def _bitmaps(array: pa.Array, parts: Parts) -> Sequence[pa.Buffer | None]:
+def _bitmaps(array: pa.Array, parts: RowGroups) -> Sequence[pa.Buffer | None]:
     if array.null_count == 0:
         return [None] * len(parts.counts)
     return _bits(array.buffers()[0], array.offset, parts)
 
 
-def _bits(bitmap: pa.Buffer, bit: int, parts: Parts) -> list[pa.Buffer]:
+def _bits(bitmap: pa.Buffer, bit: int, parts: RowGroups) -> list[pa.Buffer]:
     blocks = [pa.allocate_buffer((rows + 7) // 8) for rows in parts.counts]
     source = np.frombuffer(bitmap, np.uint8)
     gather.gather_bits(source, bit, parts.order, parts.starts, _places(blocks))

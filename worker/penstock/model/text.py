@@ -1,4 +1,4 @@
-"""Splitting lines into words: ``str.split(" ")`` less one trailing empty word, per batch."""
+"""Splits lines into words, like ``str.split(" ")`` without one trailing empty word, per batch."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.model.columns import Int32s, flat, text, variable_array
+from penstock.model.arrays import Int32s, flat, text, variable_array
 from penstock.model.kernels import words as kernels
 
 
@@ -23,10 +23,11 @@ class Words:
 
 
 def split_words(lines: pa.Array | pa.ChunkedArray) -> Words:
-    """Split n lines at every single space.
+    """Split n lines at every space.
 
-    A null line and ``''`` give no word, two spaces give two empty ones. Takes string or
-    large_string, sliced, chunked or dictionary; gives a string array. Raises ConfigError otherwise.
+    A null line and ``''`` give no word; between two adjacent spaces is an empty word. Takes string
+    or large_string, sliced, chunked or dictionary, and gives a string array. Raises ConfigError for
+    other types.
     """
     array = flat(lines)
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):

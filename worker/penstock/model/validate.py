@@ -1,10 +1,10 @@
-"""Batches that others wrote are looked at in full before a kernel sees them.
+"""Validates batches from other processes in full, before a kernel reads them.
 
-Kernels check no bounds: an offset beyond its bytes, or an index beyond its dictionary, reads any
-memory of the process. ``RecordBatch.validate`` compares the sizes of buffers only, at no cost per
-row. Arrow's full validation takes 3 to 5 ns per text. Here texts and binaries, which are most of
-what is sent, are looked at by kernels of our own that accept nothing Arrow would refuse; whatever
-they do not accept, and all other types, is Arrow's to judge.
+Kernels check no bounds: an offset beyond its buffer, or an index beyond its dictionary, would read
+any memory of the process. ``RecordBatch.validate`` checks the sizes of buffers only, at no cost per
+row. Arrow's full validation takes 3 to 5 ns per text. Most data is text or binary. Kernels of our
+own validate those faster, and accept nothing that Arrow would refuse. Arrow validates what they do
+not accept, and all other types.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import PeerError
-from penstock.model.columns import NO_BYTES, view
-from penstock.model.kernels import validate as kernels
+from penstock.model.arrays import NO_BYTES, view
+from penstock.model.kernels import text_checks as kernels
 
 _TEXT, _LARGE_TEXT = pa.string(), pa.large_string()
 _BINARY, _LARGE_BINARY = pa.binary(), pa.large_binary()
-# The type of offsets, the kernels that look at them, and whether the bytes are text.
+# The type of offsets, the kernel that checks them, and the kernel for cut characters of text.
 _VARIABLE: dict[pa.DataType, tuple[Any, Any, Any]] = {
     _TEXT: (np.int32, kernels.kind, kernels.cut),
     _LARGE_TEXT: (np.int64, kernels.kind_large, kernels.cut_large),
@@ -28,10 +28,10 @@ _VARIABLE: dict[pa.DataType, tuple[Any, Any, Any]] = {
 
 
 def validate(batch: pa.RecordBatch) -> None:
-    """Raise PeerError unless every value of a batch can be read without harm.
+    """Raise PeerError unless every value of a batch can be read safely.
 
-    Then offsets rise and lie within their bytes, texts are UTF-8, indices lie within their
-    dictionaries, bitmaps are long enough and have as many nulls as they say, at any depth.
+    At any depth, offsets must rise and lie within their buffer, texts must be UTF-8, indices must
+    lie within their dictionary, and bitmaps must be long enough and have the announced null count.
     """
     try:
         batch.validate()
@@ -39,19 +39,19 @@ def validate(batch: pa.RecordBatch) -> None:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise PeerError(f"invalid batch: {error}") from error
     for name, column in zip(names, columns, strict=True):
-        if not _is_sound(column):
-            _judge(name, column)
+        if not _is_surely_valid(column):
+            _validate_by_arrow(name, column)
 
 
-def _judge(name: str, column: pa.Array) -> None:
+def _validate_by_arrow(name: str, column: pa.Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowException as error:
         raise PeerError(f"invalid batch, column {name!r}: {error}") from error
 
 
-def _is_sound(column: pa.Array) -> bool:
-    """Say whether an array of texts or binaries is sound; False: not known. Sizes must fit."""
+def _is_surely_valid(column: pa.Array) -> bool:
+    """Return True if an array of texts or binaries is valid; False: not known. Sizes must fit."""
     known = _VARIABLE.get(column.type)
     if known is None or column.null_count < 0 or not len(column):
         return False
@@ -70,7 +70,7 @@ def _is_sound(column: pa.Array) -> bool:
 
 
 def _nulls(column: pa.Array) -> int:
-    """Count the nulls of an array, whatever it says of itself."""
+    """Count the nulls of an array by its bitmap, ignoring the announced count."""
     counted: int = pa.Array.from_buffers(
         column.type, len(column), column.buffers(), -1, column.offset
     ).null_count
@@ -78,7 +78,7 @@ def _nulls(column: pa.Array) -> int:
 
 
 def _is_utf8(data: pa.Buffer, first: int, last: int) -> bool:
-    """Say whether bytes are UTF-8 as a whole: Arrow looks at eight of them at a time."""
+    """Return whether all bytes together are UTF-8: Arrow checks eight bytes at a time."""
     ends = pa.py_buffer(np.array([first, last], np.int64))
     try:
         pa.Array.from_buffers(_LARGE_TEXT, 1, [None, ends, data]).validate(full=True)

@@ -7,14 +7,14 @@
     0x04     latency marker            sequence, source task, origin time
     0x05     end of stream             sequence
     0x06     idle (1) or active (0)    sequence, flag
-    0x07     packed data (no body)     as of data; behind the checksum the batch, compressed
+    0x07     packed data (no body)     as for data; the compressed batch follows the checksum
     0x10     credits (reverse way)     one or more of channel, granted, taken, version, window
 
 The sequence counts all elements of a channel from 1. Every decoder accepts exactly what its
 encoder writes and raises PeerError on anything else: wrong length, checksum, kind or range.
-The checksum covers metadata only; the body has those of its transport. A packed batch is an Arrow
-IPC stream of one batch with LZ4 buffers: each batch may travel packed or not, where the codec of a
-Flight stream holds from its first batch to its end.
+The checksum covers the metadata only; the transport has checksums for the body. A packed batch is
+an Arrow IPC stream of one batch with LZ4 buffers. So each batch can be packed or not, while the
+compression of a Flight stream is fixed for the whole stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,9 +70,9 @@ DATA_HEAD_BYTES = _DATA.size + _CRC.size
 
 @hot_dataclass
 class DataHead:
-    """What the metadata says of a batch; times of events in microseconds, None when unknown.
+    """The metadata of a batch. Event times are microseconds; None when they are unknown.
 
-    Of a ``packed`` one ``charge`` is that of its rows, as they will be decoded.
+    The ``charge`` of a ``packed`` batch is the charge of its decoded rows.
     """
 
     rows: int
@@ -91,7 +91,7 @@ def seal(body: bytes) -> bytes:
 
 
 def unseal(message: bytes) -> bytes:
-    """Return the message without its checksum. Raises PeerError when it does not fit."""
+    """Return the message without its checksum. Raises PeerError when the checksum is wrong."""
     body = message[: -_CRC.size]
     if not body or _CRC.pack(crc32(body)) != message[-_CRC.size :]:
         raise PeerError(f"message of {len(message)} bytes fails its checksum")
@@ -99,7 +99,7 @@ def unseal(message: bytes) -> bytes:
 
 
 def encode_data(sequence: int, head: DataHead) -> bytes:
-    """Encode the metadata of a batch; bounds are given both or not at all."""
+    """Encode the metadata of a batch. Either both event-time bounds are given or neither."""
     bounded = head.min_ts is not None and head.max_ts is not None
     kind = PACKED if head.packed else DATA
     body = _DATA.pack(
@@ -109,7 +109,7 @@ def encode_data(sequence: int, head: DataHead) -> bytes:
 
 
 def encode_control(sequence: int, element: Control) -> bytes:
-    """Encode a control element: it has no body beside this metadata."""
+    """Encode a control element, which has no body."""
     match element:
         case Barrier(term, epoch, version, kind, committed, time_us):
             body = _BARRIER.pack(BARRIER, sequence, term, epoch, version, kind, committed, time_us)
@@ -165,7 +165,7 @@ def decode_credits(message: bytes) -> list[Credit]:
 
 
 def channel_fields(channel: ChannelId) -> tuple[int, int, int, int, int, int, int]:
-    """Flatten a channel into the seven unsigned numbers that name it on the wire."""
+    """Return the seven unsigned numbers that identify a channel on the wire."""
     s, r = channel.sender, channel.receiver
     return (channel.edge, s.stage, s.worker, s.slot, r.stage, r.worker, r.slot)
 
@@ -234,5 +234,5 @@ _DECODERS: dict[int, tuple[Struct, Callable[..., Head]]] = {
     IDLE: (_IDLE, _idle),
     PACKED: (_DATA, _packed),
 }
-# What is longer has a packed batch behind it.
+# A longer message has a packed batch behind its metadata.
 ELEMENT_HEAD_BYTES_MAX = max(struct.size for struct, _ in _DECODERS.values()) + _CRC.size

@@ -32,7 +32,7 @@ import pyarrow as pa
 from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.contract.keygroups import Share
 from penstock.model import ipc
-from penstock.model.columns import Bytes, fixed, pack_validity, text
+from penstock.model.arrays import Bytes, fixed, pack_validity, text
 from penstock.model.keys import Keys
 from penstock.model.validate import validate
 from penstock.state.copies import RowsCopy, by_group

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from penstock.base.limits import KEY_GROUPS_MAX
-from penstock.model.columns import Int64s
-from penstock.state.due import NEVER
+from penstock.model.arrays import Int64s
+from penstock.state.due_rows import NEVER
 from penstock.state.rocks import DUE_BYTES, ColdRow, ColdRows, end_of, group_of
 
 _PAST = b"\xff" * 9  # greater than any hash and tag

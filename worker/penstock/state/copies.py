@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.base.limits import KEY_GROUPS_MAX
-from penstock.model.columns import Bytes, Int32s, Int64s
+from penstock.model.arrays import Bytes, Int32s, Int64s
 from penstock.model.kernels import arena
 from penstock.model.keys import EncodedKeys
 

@@ -5,7 +5,7 @@ a generation. A delta holds the rows changed since the last committed generation
 epoch needs no undo. A deleted row stays as a tombstone until its deletion is committed.
 
 Costs: no pause grows with the size of the state. Arrays of rows and bytes grow in reserved address
-space without a copy. The slots grow by eight for each new key (see ``kernels.table``). A cut copies
+space without a copy. The slots grow by eight for each new key (see ``kernels.hash_table``). A cut copies
 the changed rows little by little; a row that is about to change again is copied first.
 """
 
@@ -20,11 +20,11 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.base.values import replace
-from penstock.model.columns import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
-from penstock.model.kernels import arena, clock, table
+from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
+from penstock.model.kernels import arena, clock, hash_table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
-from penstock.state.due import NEVER, DueRows
+from penstock.state.due_rows import NEVER, DueRows
 from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
 from penstock.steps.base import StateSchema, Value
 
@@ -47,14 +47,18 @@ class HotTable:
         self.schema = schema
         self.values = (*schema.values, Value(END, "int64")) if schema.timed else schema.values
         self._capacity = ROWS_RESERVED
-        self._a = np.zeros((1 << FIRST_BITS) + table.TAIL, np.uint64)
+        self._a = np.zeros((1 << FIRST_BITS) + hash_table.TAIL, np.uint64)
         self._b = self._a[:1]
-        self._records = reserve(table.ROW, ROWS_RESERVED)
+        self._records = reserve(hash_table.ROW, ROWS_RESERVED)
         self._bytes = reserve("uint8", BYTES_RESERVED)
         self._heads = np.zeros(arena.HEADS, np.int64)
         self._changed = reserve("int32", ROWS_RESERVED)
-        self._counters = np.zeros(table.COUNTERS, np.int64)
-        self._counters[[table.FREE, table.BITS_A, table.GENERATION]] = -1, FIRST_BITS, 1
+        self._counters = np.zeros(hash_table.COUNTERS, np.int64)
+        self._counters[[hash_table.FREE, hash_table.BITS_A, hash_table.GENERATION]] = (
+            -1,
+            FIRST_BITS,
+            1,
+        )
         self._cut: CutRows | None = None  # while rows of it are not copied
         self._columns: dict[str, npt.NDArray[Any]] = {}
         self._spans: dict[str, tuple[Int64s, Int32s]] = {}
@@ -63,7 +67,7 @@ class HotTable:
         self._due = DueRows(self._capacity) if schema.timed else None
         fixed = sum(c.strides[0] for c in self._columns.values())
         listed = self._changed.itemsize
-        self._row_bytes = table.ROW.itemsize + listed + fixed + SPAN_BYTES * len(self._spans)
+        self._row_bytes = hash_table.ROW.itemsize + listed + fixed + SPAN_BYTES * len(self._spans)
         self._bundle()
 
     def _make_column(self, value: Value) -> None:
@@ -78,7 +82,7 @@ class HotTable:
         self._blocks = (self._bytes, self._heads)
         slots_and_rows = (self._a, self._b, self._records)
         self._table = (*slots_and_rows, *self._blocks, self._changed, self._counters)
-        slots = 0 if len(self._b) > 1 else 1 << int(self._counters[table.BITS_A])
+        slots = 0 if len(self._b) > 1 else 1 << int(self._counters[hash_table.BITS_A])
         self._rows_free = min(int(LOAD_LIMIT * slots), self._capacity)
 
     # --- The handle that steps use ----------------------------------------------------------
@@ -89,14 +93,14 @@ class HotTable:
         self.reserve_rows(count, int(keys.text[0][-1] - keys.text[0][0]))
         rows = np.empty(count, np.int32)
         kept = np.empty(0 if self._cut is None else count, np.int32)
-        done = table.upsert(self._table, keys.text, keys.hashes, keys.groups, rows, kept)
+        done = hash_table.upsert(self._table, keys.text, keys.hashes, keys.groups, rows, kept)
         if done != count:
             raise StateError(
-                f"state {self.schema.name!r}: more than {table.TAIL} keys share the high half of "
+                f"state {self.schema.name!r}: more than {hash_table.TAIL} keys share the high half of "
                 "their hash; such keys are made, not met: choose another key"
             )
         if self._cut is not None:
-            self._copy(kept[: self._counters[table.KEPT]])
+            self._copy(kept[: self._counters[hash_table.KEPT]])
         return rows
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -123,7 +127,7 @@ class HotTable:
         """Turn rows into tombstones and clear their values."""
         self._keep(rows)
         self._clear(rows)
-        table.delete(self._table, rows)
+        hash_table.delete(self._table, rows)
 
     def set_due(self, rows: Int32s, times: Int64s) -> None:
         """Set the times at which rows come due (timed state). :meth:`rows` returned the rows."""
@@ -159,9 +163,9 @@ class HotTable:
         whole = all_here and WHOLE_SHARE * self.changed >= self.used
         # A range, not an array: making an array of a million numbers would take longer than all else.
         rows = range(self.high_row) if whole else self._changed[: self.changed].copy()
-        ended = int(self._counters[table.GENERATION])
-        self._counters[table.GENERATION] += 1
-        self._counters[[table.CUT, table.WHOLE]] = ended, whole
+        ended = int(self._counters[hash_table.GENERATION])
+        self._counters[hash_table.GENERATION] += 1
+        self._counters[[hash_table.CUT, hash_table.WHOLE]] = ended, whole
         self._cut = cut = CutRows(rows, self.copy_rows(self._changed[:0]))
         return ended, cut
 
@@ -174,7 +178,7 @@ class HotTable:
         self._keep(self._cut.next(most))
         if self._cut.left:
             return False
-        self._counters[table.CUT] = table.NO_CUT
+        self._counters[hash_table.CUT] = hash_table.NO_CUT
         self._cut = None
         return True
 
@@ -186,7 +190,7 @@ class HotTable:
         """Copy those of the given rows that belong to the last cut and are not copied yet."""
         if self._cut is not None and len(rows):
             kept = np.empty(len(rows), np.int32)
-            self._copy(kept[: table.keep_rows(self._table, rows, kept)])
+            self._copy(kept[: hash_table.keep_rows(self._table, rows, kept)])
 
     def _copy(self, kept: Int32s) -> None:
         """Copy rows for the last cut. A negative number is the inverse (~) of a deleted row."""
@@ -198,17 +202,17 @@ class HotTable:
     def settle(self, generation: int) -> None:
         """Mark all changes up to ``generation`` as committed, and remove their tombstones."""
         self._copy_rest()
-        table.settle(self._table, generation)
+        hash_table.settle(self._table, generation)
 
     def rows_of_groups(self, groups: Bytes) -> Int32s:
         """Return all rows, tombstones included, of the flagged groups (one uint8 per key group)."""
         found = np.empty(self.high_row, np.int32)
-        return found[: table.rows_of_groups(self._table, groups, found)]
+        return found[: hash_table.rows_of_groups(self._table, groups, found)]
 
     def all_rows(self, *, tombstones: bool) -> Int32s:
         """Return all rows, with or without the deleted ones."""
         rows = self.rows_of_groups(np.ones(KEY_GROUPS_MAX, np.uint8))
-        return rows if tombstones else rows[(self._records["status"][rows] & table.LIVE) != 0]
+        return rows if tombstones else rows[(self._records["status"][rows] & hash_table.LIVE) != 0]
 
     def drop(self, groups: Bytes) -> None:
         """Forget all rows of the flagged groups, which belong to another task now."""
@@ -221,7 +225,7 @@ class HotTable:
         """Forget rows without a tombstone."""
         self._keep(rows)
         self._clear(rows)
-        table.release(self._table, rows)
+        hash_table.release(self._table, rows)
 
     def copy_rows(self, rows: Int32s) -> RowsCopy:
         """Copy the values of rows, in the order given."""
@@ -229,7 +233,7 @@ class HotTable:
         values: dict[str, Any] = {name: column[rows] for name, column in self._columns.items()}
         for name in self._spans:
             values[name] = self._read_spans(name, rows)
-        deleted = (records["status"] & table.DELETED) != 0
+        deleted = (records["status"] & hash_table.DELETED) != 0
         keys = EncodedKeys(*self._gather(records["start"], records["length"]))
         return RowsCopy(records["group"], deleted, records["hash"], keys, values)
 
@@ -249,7 +253,7 @@ class HotTable:
         gone = rows[deleted]
         if len(gone):
             self._clear(gone)
-            table.delete(self._table, gone)
+            hash_table.delete(self._table, gone)
 
     @contextmanager
     def loading(self) -> Iterator[None]:
@@ -258,25 +262,25 @@ class HotTable:
         Tombstones are removed at the end. Other uncommitted changes stay listed.
         """
         self._copy_rest()
-        generation = self._counters[table.GENERATION]
-        self._counters[table.GENERATION] = COMMITTED
+        generation = self._counters[hash_table.GENERATION]
+        self._counters[hash_table.GENERATION] = COMMITTED
         try:
             yield
         finally:
-            self._counters[table.GENERATION] = generation
-        table.settle(self._table, COMMITTED)
+            self._counters[hash_table.GENERATION] = generation
+        hash_table.settle(self._table, COMMITTED)
 
     # --- What a table with a colder one below needs ------------------------------------------
 
     def found(self, keys: Keys) -> Int32s:
         """Return the row of each of n keys, -1 where there is none; marks no row as changed."""
         rows = np.empty(len(keys.hashes), np.int32)
-        table.look_up(self._table, keys.text, keys.hashes, rows)
+        hash_table.look_up(self._table, keys.text, keys.hashes, rows)
         return rows
 
     def missing(self, keys: Keys) -> Int32s:
         """Return the positions, in rising order, of the keys that have no row."""
-        return np.flatnonzero(self.found(keys) == table.NO_ROW).astype(np.int32)
+        return np.flatnonzero(self.found(keys) == hash_table.NO_ROW).astype(np.int32)
 
     def victims(self, most: int, hand: Int64s, *, changed_too: bool) -> Int32s:
         """Return up to ``most`` live rows that were not used recently."""
@@ -286,7 +290,7 @@ class HotTable:
     def dirty_marks(self, rows: Int32s) -> Int64s:
         """Return the generation of the uncommitted change of each row; 0 where there is none."""
         records = self._read(rows)
-        listed = (records["status"] & table.LISTED) != 0
+        listed = (records["status"] & hash_table.LISTED) != 0
         return np.where(listed, records["mark"], COMMITTED).astype(np.int64)
 
     # --- Sizes ------------------------------------------------------------------------------
@@ -294,17 +298,17 @@ class HotTable:
     @property
     def high_row(self) -> int:
         """Return one more than the highest row ever used."""
-        return int(self._counters[table.ROWS])
+        return int(self._counters[hash_table.ROWS])
 
     @property
     def used(self) -> int:
         """Return how many rows there are, tombstones included."""
-        return int(self._counters[table.USED])
+        return int(self._counters[hash_table.USED])
 
     @property
     def changed(self) -> int:
         """Return how many rows were changed since the last commit."""
-        return int(self._counters[table.CHANGED])
+        return int(self._counters[hash_table.CHANGED])
 
     @property
     def size_bytes(self) -> int:
@@ -346,21 +350,23 @@ class HotTable:
 
     def _grow_slots(self, count: int) -> None:
         growing = len(self._b) > 1
-        limit = LOAD_LIMIT * (1 << int(self._counters[table.BITS_B if growing else table.BITS_A]))
+        limit = LOAD_LIMIT * (
+            1 << int(self._counters[hash_table.BITS_B if growing else hash_table.BITS_A])
+        )
         if growing:
             crowded = self.used + count > limit
             self._move(len(self._a) if crowded else MOVE_PER_ROW * count)
         if not growing or len(self._b) == 1:
-            limit = LOAD_LIMIT * (1 << int(self._counters[table.BITS_A]))
+            limit = LOAD_LIMIT * (1 << int(self._counters[hash_table.BITS_A]))
             if self.used + count > limit:
                 self._begin_growth(count)
 
     def _begin_growth(self, count: int) -> None:
-        bits = int(self._counters[table.BITS_A]) + 1
+        bits = int(self._counters[hash_table.BITS_A]) + 1
         while self.used + count > LOAD_LIMIT * (1 << bits):
             bits += 1
-        self._b = reserve("uint64", (1 << bits) + table.TAIL)
-        self._counters[table.BITS_B] = bits
+        self._b = reserve("uint64", (1 << bits) + hash_table.TAIL)
+        self._counters[hash_table.BITS_B] = bits
         self._bundle()
         self._move(MOVE_PER_ROW * count)
         while self._a_is_crowded(count):
@@ -368,21 +374,21 @@ class HotTable:
 
     def _a_is_crowded(self, count: int) -> bool:
         """Return whether a batch could overfill the slots that are left in the old table."""
-        return len(self._b) > 1 and count > (1 << int(self._counters[table.BITS_A])) // 8
+        return len(self._b) > 1 and count > (1 << int(self._counters[hash_table.BITS_A])) // 8
 
     def _move(self, least: int) -> None:
-        left = table.move_slots(self._table, least)
+        left = hash_table.move_slots(self._table, least)
         assert left >= 0, "a larger table has room for all slots of a smaller one"
         if left == 0:
             self._a, self._b = self._b, np.zeros(1, np.uint64)
-            self._counters[table.BITS_A] = self._counters[table.BITS_B]
-            self._counters[table.MOVED] = 0
+            self._counters[hash_table.BITS_A] = self._counters[hash_table.BITS_B]
+            self._counters[hash_table.MOVED] = 0
             self._bundle()
 
     def _read(self, rows: Int32s) -> npt.NDArray[Any]:
         """Copy records as rows of plain words: numpy would copy structured items field by field."""
-        words = self._records.view(np.uint64).reshape(-1, table.ROW.itemsize // 8)
-        copied: npt.NDArray[Any] = words.take(rows, axis=0).view(table.ROW).reshape(-1)
+        words = self._records.view(np.uint64).reshape(-1, hash_table.ROW.itemsize // 8)
+        copied: npt.NDArray[Any] = words.take(rows, axis=0).view(hash_table.ROW).reshape(-1)
         return copied
 
     # --- Values -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
-from penstock.model.columns import Int64s, flat, text
+from penstock.model.arrays import Int64s, flat, text
 from penstock.model.keys import Keys
 from penstock.state.copies import RowsCopy
 from penstock.state.hot import BYTES, END

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import StateError
-from penstock.model.columns import Bytes, Int32s, Int64s
+from penstock.model.arrays import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.cold_due import ColdDue
 from penstock.state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy

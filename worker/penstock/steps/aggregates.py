@@ -22,7 +22,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, UserCodeError, Where
 from penstock.base.values import hot_dataclass
 from penstock.contract.graph import Compute, Function
-from penstock.model.columns import (
+from penstock.model.arrays import (
     NO_BYTES,
     Int32s,
     Int64s,
@@ -35,7 +35,7 @@ from penstock.model.columns import (
 )
 from penstock.model.kernels import aggregate
 from penstock.steps.base import KeyedState, Value
-from penstock.steps.calls import record_text
+from penstock.steps.user_calls import record_text
 
 ROW_COUNT = "rows"
 _OPERATIONS = {

@@ -28,7 +28,7 @@ from penstock.base.limits import (
     BAD_VALUES_KEPT_MAX,
     BAD_VALUES_WATCHED_MAX,
 )
-from penstock.steps.guesses import Named, named_value, rows_with
+from penstock.steps.guesses import ColumnValue, named_value, rows_with
 
 
 class BadValues:
@@ -36,9 +36,11 @@ class BadValues:
 
     def __init__(self) -> None:
         """Begin without a value."""
-        self._newest: deque[Named] = deque(maxlen=BAD_VALUES_KEPT_MAX)
-        self._cleared: deque[Named] = deque(maxlen=BAD_VALUES_KEPT_MAX)
-        self._watched: dict[Named, int] = {}  # with the number of rows since the last that had it
+        self._newest: deque[ColumnValue] = deque(maxlen=BAD_VALUES_KEPT_MAX)
+        self._cleared: deque[ColumnValue] = deque(maxlen=BAD_VALUES_KEPT_MAX)
+        self._watched: dict[
+            ColumnValue, int
+        ] = {}  # with the number of rows since the last that had it
         self._since_repeat = 0  # bad rows since a value repeated
 
     def watch(self, rows: pa.RecordBatch) -> "Watch | None":
@@ -63,12 +65,12 @@ class BadValues:
             self._newest.remove(value)
             self._watched[value] = 0
 
-    def cleared(self, value: Named) -> None:
+    def cleared(self, value: ColumnValue) -> None:
         """Stop watching for a value, because a row that has it was not bad."""
         self._watched.pop(value, None)
         self._cleared.append(value)
 
-    def searched(self, value: Named, rows: int, *, found: bool) -> None:
+    def searched(self, value: ColumnValue, rows: int, *, found: bool) -> None:
         """Take note that a batch of so many rows was searched for a value."""
         self._watched[value] = 0 if found else self._watched[value] + rows
         if self._watched[value] > BAD_VALUE_ROWS_MAX:
@@ -78,7 +80,9 @@ class BadValues:
 class Watch:
     """The rows of one batch that have a watched value."""
 
-    def __init__(self, known: BadValues, rows: pa.RecordBatch, values: dict[Named, int]) -> None:
+    def __init__(
+        self, known: BadValues, rows: pa.RecordBatch, values: dict[ColumnValue, int]
+    ) -> None:
         """Search all rows for each value."""
         self._known = known
         self._end: int = rows.num_rows

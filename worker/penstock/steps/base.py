@@ -20,7 +20,7 @@ from penstock.base.errors import Where
 from penstock.contract.keygroups import Share
 
 if TYPE_CHECKING:
-    from penstock.model.columns import Int32s, Int64s
+    from penstock.model.arrays import Int32s, Int64s
     from penstock.model.keys import EncodedKeys, Keys
 
 Emit = Callable[[pa.RecordBatch], None]

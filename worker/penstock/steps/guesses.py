@@ -29,14 +29,14 @@ _VALUES = frozenset((str, bytes, int, float, Decimal, date, datetime, time))
 _LIST_ITERATOR: type = type(iter([]))
 
 
-class Named(NamedTuple):
+class ColumnValue(NamedTuple):
     """A value of a row, and the index of its column."""
 
     column: int
     value: Any
 
 
-def named_value(error: BaseException, row: pa.RecordBatch) -> Named | None:
+def named_value(error: BaseException, row: pa.RecordBatch) -> ColumnValue | None:
     """Return the value of a single row that its exception names, or None."""
     text = named(error)
     kinds = [_kind(column) for column in row.columns]
@@ -45,7 +45,7 @@ def named_value(error: BaseException, row: pa.RecordBatch) -> Named | None:
             continue  # the value would stay in memory
         for number, kind in enumerate(kinds):
             if kind is type(value) and _index(value, row.column(number)) == 0:
-                return Named(number, value)
+                return ColumnValue(number, value)
     return None
 
 
@@ -56,7 +56,7 @@ def _kind(column: pa.Array) -> type | None:
         return None  # Python cannot represent the value, so no message names it
 
 
-def rows_with(named: Named, rows: pa.RecordBatch) -> list[int]:
+def rows_with(named: ColumnValue, rows: pa.RecordBatch) -> list[int]:
     """Return the rows that have this value in its column, in ascending order."""
     column = rows.column(named.column)
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from penstock.contract.graph import Compute
-from penstock.model.columns import Int32s
+from penstock.model.arrays import Int32s
 from penstock.model.keyhash import check_key_columns
 from penstock.model.keys import KeyCodec
 from penstock.steps.aggregates import Aggregates

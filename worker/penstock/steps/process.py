@@ -12,18 +12,18 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.contract.graph import Call
-from penstock.model.columns import Int32s
+from penstock.model.arrays import Int32s
 from penstock.steps.base import StateSchema, least_bound, with_hidden
-from penstock.steps.calls import CallResult, as_batch, one_batch, records_of
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.refusals import Refusals, split_refusals
+from penstock.steps.state_values import BatchState, RecordRules, record_rules, state_field
 from penstock.steps.stateless import (
     UserFunctionStep,
     caller_of,
     from_records,
     returned_records,
 )
-from penstock.steps.values import BatchState, RecordRules, record_rules, state_field
+from penstock.steps.user_calls import CallResult, as_batch, one_batch, records_of
 
 
 class ProcessStep(UserFunctionStep):

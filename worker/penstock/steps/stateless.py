@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from penstock.base.errors import Where
 from penstock.contract.graph import Call, Per
-from penstock.model.columns import Int32s
+from penstock.model.arrays import Int32s
 from penstock.model.exact import exact_array
 from penstock.model.text import split_words
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
-from penstock.steps.calls import (
+from penstock.steps.dead_letters import Refused
+from penstock.steps.refusals import Refusals, split_refusals, without_rows
+from penstock.steps.user_calls import (
     CallAnswer,
     Caller,
     CallResult,
@@ -30,8 +32,6 @@ from penstock.steps.calls import (
     one_batch,
     records_of,
 )
-from penstock.steps.dead_letters import Refused
-from penstock.steps.refusals import Refusals, split_refusals, without_rows
 
 Function = Callable[[Any], Any]
 _DICT = frozenset((dict,))

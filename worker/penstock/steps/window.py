@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.graph import Compute
 from penstock.contract.keygroups import Share
-from penstock.model.columns import Int32s, Int64s, fixed, fixed_array, flat
+from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import (

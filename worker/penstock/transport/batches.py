@@ -10,7 +10,7 @@ from penstock.base.limits import ELEMENT_BYTES_MAX, ELEMENT_FIXED_CHARGE_BYTES
 from penstock.model.elements import Data
 from penstock.model.validate import validate
 from penstock.model.wire import CHARGE_MAX
-from penstock.steps.calls import record_text
+from penstock.steps.user_calls import record_text
 
 CHARGES_MAX = 2  # a decoded batch may use this many times its charge: columns may share memory
 _PINNED_TO_COMPACT = 2  # a slice may keep alive this many times its own size

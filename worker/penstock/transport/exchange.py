@@ -37,16 +37,16 @@ from penstock.model.elements import EndOfStream
 from penstock.model.handshake import ChannelHello, LinkHello
 from penstock.protocol.channel.flow_control import SendChannel
 from penstock.transport.batches import fingerprint
-from penstock.transport.events import OnEvent, OrphansExceeded, StreamBroken
 from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
 from penstock.transport.input import InputChannel, TaskInput
-from penstock.transport.link import PeerLink
 from penstock.transport.local import join_locally, receive_state
 from penstock.transport.output import Output, RemoteOutput
+from penstock.transport.peer_link import PeerLink
 from penstock.transport.sender import SenderThread
 from penstock.transport.server import Listener, Receiver
 from penstock.transport.stats import ExchangeStats
 from penstock.transport.stream import OutStream, describe
+from penstock.transport.transport_events import OnEvent, OrphansExceeded, StreamBroken
 from penstock.transport.wakeup import Wakeup
 
 

@@ -19,10 +19,10 @@ from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordin
 from penstock.model.elements import Control, Data
 from penstock.model.flight import RenewableServer
 from penstock.model.handshake import (
+    AdmissionVerdict,
     ChannelHello,
+    HandshakeReply,
     Hello,
-    Reply,
-    Verdict,
     decode_hello,
     encode_reply,
 )
@@ -31,12 +31,12 @@ from penstock.model.validate import validate
 from penstock.model.wire import DataHead, decode
 from penstock.protocol.channel.admission import Admission, AdmissionDecision
 from penstock.transport.batches import CHARGES_MAX, fingerprint
-from penstock.transport.events import OnEvent, StreamBroken
 from penstock.transport.flight_endpoint import FlightEndpoint, check_call
 from penstock.transport.input import InputChannel
-from penstock.transport.link import CreditLine
 from penstock.transport.packed import split, unpack
+from penstock.transport.peer_link import CreditLine
 from penstock.transport.stream import STREAM_ERRORS, describe
+from penstock.transport.transport_events import OnEvent, StreamBroken
 
 
 class Inbound:
@@ -141,7 +141,7 @@ class Receiver:
         decision, inbound = self._decide(hello, context)
         if isinstance(hello, ChannelHello):
             self._answer(hello, decision, inbound)
-        if decision.verdict is not Verdict.ACCEPTED:
+        if decision.verdict is not AdmissionVerdict.ACCEPTED:
             if not isinstance(hello, ChannelHello):
                 _refuse_link(decision, writer)
             raise fl.FlightUnauthorizedError(f"refused: {decision.reason}")
@@ -159,7 +159,7 @@ class Receiver:
         with self._changed:
             while not self._closing:
                 decision = self._admission.admit(hello)
-                if decision.verdict is not Verdict.HELD:
+                if decision.verdict is not AdmissionVerdict.HELD:
                     return decision, self._inbound
                 if self._held >= HELD_STREAMS_MAX:
                     break
@@ -167,22 +167,24 @@ class Receiver:
                 self._changed.wait(STREAM_CHECK_INTERVAL_S)
                 self._held -= 1
                 if context.is_cancelled():
-                    return AdmissionDecision(Verdict.REFUSED, "the caller is gone"), self._inbound
+                    return AdmissionDecision(
+                        AdmissionVerdict.REFUSED, "the caller is gone"
+                    ), self._inbound
             reason = "this worker is closing" if self._closing else "too many streams are held"
-            return AdmissionDecision(Verdict.REFUSED, reason), self._inbound
+            return AdmissionDecision(AdmissionVerdict.REFUSED, reason), self._inbound
 
     def _answer(self, hello: ChannelHello, decision: AdmissionDecision, inbound: Inbound) -> None:
         line = inbound.line(hello.sender)
         if inbound.attempt == hello.attempt:  # otherwise the line leads to another incarnation
-            line.reply(Reply(decision.verdict, hello.channel, decision.reason))
-        if decision.verdict is Verdict.ACCEPTED:
+            line.reply(HandshakeReply(decision.verdict, hello.channel, decision.reason))
+        if decision.verdict is AdmissionVerdict.ACCEPTED:
             inbound.channels[hello.channel].begin(line)
 
     def _serve(self, hello: Hello, inbound: Inbound, stream: tuple[Any, Any, Any]) -> None:
         context, reader, writer = stream
         if not isinstance(hello, ChannelHello):
             line = inbound.line(hello.sender)
-            line.reply(Reply(Verdict.ACCEPTED))
+            line.reply(HandshakeReply(AdmissionVerdict.ACCEPTED))
             line.run(writer.write_metadata, context.is_cancelled)
             return
         channel = inbound.channels[hello.channel]
@@ -268,7 +270,9 @@ def _check_schema(got: pa.Schema, expected: pa.Schema, channel: ChannelId) -> No
 def _refuse_link(decision: AdmissionDecision, writer: Any) -> None:
     """Send the reason on the link itself: that is what the caller reads."""
     try:
-        writer.write_metadata(encode_reply(Reply(Verdict.REFUSED, None, decision.reason)))
+        writer.write_metadata(
+            encode_reply(HandshakeReply(AdmissionVerdict.REFUSED, None, decision.reason))
+        )
     except STREAM_ERRORS:
         return  # the caller is gone
 

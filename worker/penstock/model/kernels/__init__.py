@@ -1,13 +1,13 @@
-"""Hot loops over arrays, compiled by numba. No Arrow objects, no state, no I/O.
+"""Hot loops over arrays, compiled by numba: no Arrow objects, no state, no I/O.
 
-Callers are the modules of ``model``, ``steps`` and ``state``; each kernel says its shapes. A
-kernel is built, or loaded from the cache, at its first call: an engine calls :func:`compile_all`
-before it joins, so that no row ever waits for a compiler.
+The modules of ``model``, ``steps`` and ``state`` call them; each kernel documents its shapes. A
+kernel is compiled, or loaded from the cache, at its first call. :mod:`penstock.engine.warm` loads
+the kernels of a job before rows flow, so that no row waits for the compiler.
 """
 
 
 def compile_all() -> int:
-    """Build all kernels, or load them from the cache on disk; return how many there are.
+    """Compile all kernels, or load them from the cache on disk; return how many there are.
 
     Idempotent. Takes about 10 s on an empty cache, and under half a second later.
     """
@@ -18,10 +18,10 @@ def compile_all() -> int:
         due,
         encode,
         gather,
+        hash_table,
         jit,
         routing,
-        table,
-        validate,
+        text_checks,
         windows,
         words,
         xxhash,
@@ -29,7 +29,7 @@ def compile_all() -> int:
 
     modules = (
         *(aggregate, arena, clock, due, encode, gather),
-        *(routing, table, validate, windows, words, xxhash),
+        *(hash_table, routing, text_checks, windows, words, xxhash),
     )
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:

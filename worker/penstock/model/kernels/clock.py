@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from penstock.model.kernels.hash_table import LISTED, LIVE, ROWS, SEEN, TABLE
 from penstock.model.kernels.jit import INT, OUT_I32, OUT_I64, kernel
-from penstock.model.kernels.table import LISTED, LIVE, ROWS, SEEN, TABLE
 
 
 @kernel(INT, TABLE, INT, OUT_I64, OUT_I32)

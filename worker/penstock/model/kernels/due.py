@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import from_dtype
 
+from penstock.model.kernels.hash_table import QUEUED, TABLE
 from penstock.model.kernels.jit import (
     I32,
     I64,
@@ -28,7 +29,6 @@ from penstock.model.kernels.jit import (
     prefetch,
     tuple_of,
 )
-from penstock.model.kernels.table import QUEUED, TABLE
 
 # Items of the array of counters: buckets ever made, the first free one (plus one), those in use
 # (which is the size of the heap), slots, the power of two at or below them, and the most rows
@@ -64,7 +64,7 @@ _SHORT = 16  # a cell up to here is sorted by insertion
 _MIX_TIME, _MIX_GROUP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
-# Helpers take arrays one by one: see ``kernels.table``.
+# Helpers take arrays one by one: see ``kernels.hash_table``.
 # ruff: noqa: PLR0917
 
 

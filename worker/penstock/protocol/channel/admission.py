@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
-from penstock.model.handshake import ChannelHello, Hello, LinkHello, Verdict
+from penstock.model.handshake import AdmissionVerdict, ChannelHello, Hello, LinkHello
 from penstock.model.wire import WIRE_VERSION
 from penstock.protocol.transitions import checked
 
@@ -29,12 +29,12 @@ from penstock.protocol.transitions import checked
 class AdmissionDecision:
     """The verdict on a hello. The reason is for people and says what to do."""
 
-    verdict: Verdict
+    verdict: AdmissionVerdict
     reason: str = ""
 
 
-_ACCEPTED = AdmissionDecision(Verdict.ACCEPTED)
-_HELD = AdmissionDecision(Verdict.HELD)
+_ACCEPTED = AdmissionDecision(AdmissionVerdict.ACCEPTED)
+_HELD = AdmissionDecision(AdmissionVerdict.HELD)
 
 
 class AdmissionPhase(Enum):
@@ -112,7 +112,7 @@ class Admission:
         """Decide on a handshake. A channel is accepted only once in an attempt."""
         refusal = self._refusal(hello)
         if refusal is not None:
-            return AdmissionDecision(Verdict.REFUSED, refusal)
+            return AdmissionDecision(AdmissionVerdict.REFUSED, refusal)
         if hello.attempt > self._attempt:
             return _HELD
         if not self.is_open or self._members.get(hello.sender) != hello.incarnation:
@@ -138,9 +138,9 @@ class Admission:
             if hello.channel not in self._schemas:
                 return _HELD
             if self._schemas[hello.channel] != hello.schema:
-                return AdmissionDecision(Verdict.REFUSED, _other_schema(hello))
+                return AdmissionDecision(AdmissionVerdict.REFUSED, _other_schema(hello))
         if key in self._seen:
-            return AdmissionDecision(Verdict.REFUSED, self._repeated(hello))
+            return AdmissionDecision(AdmissionVerdict.REFUSED, self._repeated(hello))
         self._seen.add(key)
         return _ACCEPTED
 

@@ -12,7 +12,7 @@ An end that is known but not committed would be lost by a crash, and no sender w
 from dataclasses import dataclass
 
 from penstock.base.errors import PeerError
-from penstock.model.ingest import Answer
+from penstock.model.ingest_messages import IngestAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer on a stream. ``last``: the answer ends the stream."""
+    """IngestAnswer on a stream. ``last``: the answer ends the stream."""
 
     stream: int
-    answer: Answer
+    answer: IngestAnswer
     next: int
     committed: int
     last: bool = False
@@ -122,7 +122,7 @@ class IngestPartition:
                 return self._opened(offset, finished)
             case Closed():
                 self._open = False
-                return self._dismiss(Answer.RETRY)
+                return self._dismiss(IngestAnswer.RETRY)
             case Greeted(stream, sender):
                 return self._greeted(stream, sender)
             case RowsCame(stream, offset, rows):
@@ -133,7 +133,7 @@ class IngestPartition:
                 return self._confirm(offset, finished)
 
     def _opened(self, offset: int, finished: bool) -> tuple[Action, ...]:
-        dismissed = self._dismiss(Answer.RETRY)
+        dismissed = self._dismiss(IngestAnswer.RETRY)
         self._open = True
         self.next = self._committed = offset
         self.end = offset if finished else None
@@ -142,36 +142,36 @@ class IngestPartition:
 
     def _greeted(self, stream: int, sender: int) -> tuple[Action, ...]:
         if not self._open:
-            return (self._reply(stream, Answer.RETRY, last=True),)
+            return (self._reply(stream, IngestAnswer.RETRY, last=True),)
         if sender < self._sender:
-            return (self._reply(stream, Answer.SUPERSEDED, last=True),)
+            return (self._reply(stream, IngestAnswer.SUPERSEDED, last=True),)
         if self._done:
-            return (self._reply(stream, Answer.FINISHED, last=True),)
+            return (self._reply(stream, IngestAnswer.FINISHED, last=True),)
         # A sender that lost its stream and dials again must not be told to stop for ever.
-        loser = Answer.RETRY if sender == self._sender else Answer.SUPERSEDED
+        loser = IngestAnswer.RETRY if sender == self._sender else IngestAnswer.SUPERSEDED
         dismissed = self._dismiss(loser)
         self._sender = sender
         self._stream = stream
-        return (*dismissed, self._reply(stream, Answer.TAKEN))
+        return (*dismissed, self._reply(stream, IngestAnswer.TAKEN))
 
     def _rows(self, stream: int, offset: int, rows: int) -> tuple[Action, ...]:
         if stream != self._stream:
             return ()
         if offset > self.next:
-            return (self._reply(stream, Answer.REWIND),)
+            return (self._reply(stream, IngestAnswer.REWIND),)
         skip = self.next - offset
         if skip >= rows:
-            return (self._reply(stream, Answer.TAKEN),)
+            return (self._reply(stream, IngestAnswer.TAKEN),)
         if self.end is not None:
             raise PeerError(f"rows beyond {self.end}, where the sender said that it ends")
         self.next = offset + rows
-        return (Take(skip), self._reply(stream, Answer.TAKEN))
+        return (Take(skip), self._reply(stream, IngestAnswer.TAKEN))
 
     def _ended(self, stream: int, offset: int) -> tuple[Action, ...]:
         if stream != self._stream:
             return ()
         if offset > self.next:
-            return (self._reply(stream, Answer.REWIND),)
+            return (self._reply(stream, IngestAnswer.REWIND),)
         if offset < self.next:
             raise PeerError(f"the sender ends at {offset}, and {self.next} rows were taken")
         self.end = offset
@@ -182,11 +182,11 @@ class IngestPartition:
             return ()
         self._committed = offset
         self._done = finished
-        return self._dismiss(Answer.FINISHED) if finished else ()
+        return self._dismiss(IngestAnswer.FINISHED) if finished else ()
 
-    def _dismiss(self, answer: Answer) -> tuple[Action, ...]:
+    def _dismiss(self, answer: IngestAnswer) -> tuple[Action, ...]:
         stream, self._stream = self._stream, None
         return () if stream is None else (self._reply(stream, answer, last=True),)
 
-    def _reply(self, stream: int, answer: Answer, *, last: bool = False) -> Reply:
+    def _reply(self, stream: int, answer: IngestAnswer, *, last: bool = False) -> Reply:
         return Reply(stream, answer, self.next, self._committed, last)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.model.columns import Int32s, fixed, fixed_array, pack_validity
+from penstock.model.arrays import Int32s, fixed, fixed_array, pack_validity
 from penstock.model.exact import Take, exact_array, exact_cast, taken, taker
 from penstock.steps.base import KeyedState, Value
 

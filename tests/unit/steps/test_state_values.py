@@ -11,8 +11,8 @@ from penstock.contract.graph import Call, OnError, Per
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
+from penstock.steps.state_values import BatchState, state_field
 from penstock.steps.stateless import FlatMapStep, MapStep
-from penstock.steps.values import BatchState, state_field
 
 ROWS = pa.record_batch({"k": ["a", "a"], "n": [1, 2]})
 STATE = pa.schema(
@@ -49,7 +49,7 @@ def test_a_lossy_state_value_is_refused_with_step_record_column_and_value() -> N
         "step 'own': ValueError: state column 'x' cannot hold 0.6 as int64: it is no whole number"
     )
     assert "{'k': 'a', 'n': 1}" in text, "the record is shown"
-    assert "test_values.py" in text, "so is the user's line"
+    assert "test_state_values.py" in text, "so is the user's line"
 
 
 def test_a_lossy_output_value_is_refused_with_step_record_column_and_value() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.model.columns import Int32s, Int64s
+from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import due
 from penstock.state.region import doubled, reserve
 

@@ -76,7 +76,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OracleVerdict:
     """The answer, with the size of what was compared."""
 
     words_expected: int
@@ -98,7 +98,7 @@ class Verdict:
         return {"exact": self.exact, **asdict(self)}
 
 
-def check(spark: "SparkSession", dataset: Path, output: Path) -> Verdict:
+def check(spark: "SparkSession", dataset: Path, output: Path) -> OracleVerdict:
     """Compare an output folder with the dataset it was made from.
 
     Raises ConfigError for folders that are missing or empty, StateError for an output file that
@@ -159,9 +159,9 @@ def _compress(scratch: str, numbered: Iterator[tuple[int, str]]) -> Iterator[str
             yield str(error)
 
 
-def _totals(spark: "SparkSession", input_files: int, output_files: int) -> Verdict:
+def _totals(spark: "SparkSession", input_files: int, output_files: int) -> OracleVerdict:
     row = spark.sql(TOTALS).collect()[0]
-    return Verdict(**row.asDict(), input_files=input_files, output_files=output_files)
+    return OracleVerdict(**row.asDict(), input_files=input_files, output_files=output_files)
 
 
 def _differences(spark: "SparkSession") -> Iterator[Difference]:

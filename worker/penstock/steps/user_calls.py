@@ -1,7 +1,7 @@
 """Calls user functions with slices of a batch. Finds bad rows and makes dead letters of them.
 
 If a function per batch raises, it is called again with parts of the batch until the bad row is known
-(:mod:`penstock.steps.search`). Its exception may point to the row (:mod:`penstock.steps.guesses`).
+(:mod:`penstock.steps.fault_search`). Its exception may point to the row (:mod:`penstock.steps.guesses`).
 Rows with values that were bad before are tried alone (:mod:`penstock.steps.bad_values`). Rows that
 the function refuses itself (:mod:`penstock.steps.refusals`) cost no further call.
 
@@ -36,9 +36,9 @@ from penstock.model.exact import exact_cast
 from penstock.steps.bad_values import BadValues
 from penstock.steps.base import Locate
 from penstock.steps.dead_letters import DeadLetters, Refused
+from penstock.steps.fault_search import CallCost, Search
 from penstock.steps.guesses import guess_row
 from penstock.steps.refusals import Refusals, Values, without_rows
-from penstock.steps.search import CallCost, Search
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

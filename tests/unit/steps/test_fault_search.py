@@ -4,7 +4,7 @@ from math import log2
 
 import pytest
 
-from penstock.steps.search import CallCost, Search
+from penstock.steps.fault_search import CallCost, Search
 
 
 def look(rows: int, bad: set[int], most: int) -> tuple[list[int], list[range]]:

@@ -25,19 +25,19 @@ from penstock.contract.trust import Shown
 from penstock.model.elements import Credit
 from penstock.model.handshake import (
     REPLY,
+    AdmissionVerdict,
+    HandshakeReply,
     LinkHello,
-    Reply,
-    Verdict,
     decode_reply,
     encode_hello,
     encode_reply,
 )
 from penstock.model.wire import decode_credits, encode_credits
-from penstock.transport.events import OnEvent, StreamBroken, StreamRefused
 from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint, call_options, dial
 from penstock.transport.input import InputChannel
 from penstock.transport.output import RemoteOutput
 from penstock.transport.stream import STREAM_ERRORS, OutStream, describe
+from penstock.transport.transport_events import OnEvent, StreamBroken, StreamRefused
 
 MakeStream = Callable[[Any, ChannelId], OutStream]
 
@@ -130,8 +130,8 @@ class PeerLink:
         for credit in decode_credits(message):
             self._output(credit.channel).on_credit(credit)
 
-    def _on_reply(self, reply: Reply) -> None:
-        if reply.verdict is Verdict.REFUSED:
+    def _on_reply(self, reply: HandshakeReply) -> None:
+        if reply.verdict is AdmissionVerdict.REFUSED:
             self.close()
             peer, attempt = self._hello.receiver, self._hello.attempt
             self._on_event(StreamRefused(attempt, peer, reply.channel, reply.reason))
@@ -170,13 +170,13 @@ class CreditLine:
     """The receiver's end of a link: collects the credit that channels owe, and writes it."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[Reply | tuple[InputChannel, bool] | None] = SimpleQueue()
+        self._calls: SimpleQueue[HandshakeReply | tuple[InputChannel, bool] | None] = SimpleQueue()
 
     def owe(self, channel: InputChannel, urgent: bool) -> None:
         """Send the credit of a channel; unless urgent, wait CREDIT_DELAY_S to send more at once."""
         self._calls.put((channel, urgent))
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, reply: HandshakeReply) -> None:
         """Send the answer to a handshake."""
         self._calls.put(reply)
 
@@ -201,7 +201,7 @@ class CreditLine:
                 continue
             if call is None:
                 return
-            if isinstance(call, Reply):
+            if isinstance(call, HandshakeReply):
                 write(encode_reply(call))
                 continue
             channel, urgent = call

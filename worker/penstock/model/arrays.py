@@ -1,7 +1,7 @@
-"""Arrow arrays as numpy arrays without a copy, as kernels take them, and back.
+"""Converts Arrow arrays to the numpy arrays that kernels take, without a copy, and back.
 
-Bytes that a peer sent may start at any address; they are copied only when the type needs an
-alignment that they do not have.
+Buffers that a peer sent may start at any address. They are copied only when the type needs an
+alignment that they lack.
 """
 
 from typing import Any
@@ -21,14 +21,14 @@ _STRING = pa.string()
 _SIZES = {np.int32: 4, np.int64: 8, np.uint64: 8, np.float64: 8}
 NO_BYTES: Bytes = np.zeros(0, np.uint8)
 _NO_OFFSETS: Int32s = np.zeros(1, np.int32)
-VARIABLE_BYTES_MAX = 2**31 - 1  # 32-bit offsets; one element of a channel is far below it
+VARIABLE_BYTES_MAX = 2**31 - 1  # with 32-bit offsets; an element of a channel is far smaller
 
 
 def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return one plain array: chunks are joined, a dictionary is decoded. Often no copy."""
+    """Return one plain array: join chunks, decode a dictionary. Often without a copy."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        if isinstance(column, pa.ChunkedArray):  # no chunk at all
+        if isinstance(column, pa.ChunkedArray):  # there was no chunk
             column = pa.array([], column.type)
     kind = column.type
     if kind == _STRING:
@@ -43,7 +43,7 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
-    """View ``count`` items of a buffer from item ``start`` on; copied when misaligned."""
+    """Return a view of ``count`` items of a buffer from item ``start`` on; a copy if misaligned."""
     if buffer is None or count == 0:
         return np.zeros(count, dtype)
     size = _SIZES.get(dtype) or np.dtype(dtype).itemsize
@@ -52,7 +52,7 @@ def view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.ND
 
 
 def validity(array: pa.Array) -> tuple[Bytes, int]:
-    """Return the validity bitmap and the bit of row 0; an empty bitmap when nothing is null."""
+    """Return the validity bitmap and the bit of row 0; an empty bitmap when no row is null."""
     if array.null_count == 0:
         return NO_BYTES, 0
     bitmap = array.buffers()[0]
@@ -65,9 +65,9 @@ Text = tuple[Int32s, Bytes, Bytes, int]  # offsets, bytes, validity bitmap, bit 
 
 
 def text(array: pa.Array) -> Text:
-    """Return a string or binary array as kernels take it: see :func:`variable`, `validity`."""
+    """Return a string or binary array in the form of kernels: :func:`variable` and `validity`."""
     rows = len(array)
-    if rows and array.type == _STRING and not array.null_count:  # the common case at one look
+    if rows and array.type == _STRING and not array.null_count:  # the common case, made fast
         _, ends, data = array.buffers()
         if data is not None and ends.address % _SIZES[np.int32] == 0:
             offsets = np.frombuffer(ends, np.int32, rows + 1, array.offset * _SIZES[np.int32])
@@ -99,7 +99,7 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def fixed(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
-    """View the values of a fixed-width array (length n); a null row holds any value."""
+    """Return a view of the values of a fixed-width array (length n); a null row may hold any value."""
     return view(array.buffers()[1], dtype, array.offset, len(array))
 
 
@@ -111,14 +111,14 @@ def bits(array: pa.Array) -> Bytes:
 
 
 def pack_validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Pack one flag per row to an Arrow bitmap; None when every row is valid."""
+    """Pack one flag per row into an Arrow bitmap; None when every row is valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def variable_array(
     kind: pa.DataType, offsets: Int32s, data: Bytes, bitmap: pa.Buffer | None = None
 ) -> pa.Array:
-    """Wrap offsets (length n + 1) and bytes as a string or binary array; no copy."""
+    """Wrap offsets (length n + 1) and bytes as a string or binary array, without a copy."""
     buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
@@ -126,5 +126,5 @@ def variable_array(
 def fixed_array(
     kind: pa.DataType, values: npt.NDArray[Any], bitmap: pa.Buffer | None = None
 ) -> pa.Array:
-    """Wrap values of the width of ``kind`` as an array; no copy."""
+    """Wrap values with the width of ``kind`` as an array, without a copy."""
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])

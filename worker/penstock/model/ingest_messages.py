@@ -1,7 +1,7 @@
-"""Words between a sender of pushed rows and the worker that takes them. JSON, one per batch.
+"""Messages between a sender of pushed rows and the worker that receives them. JSON, one per batch.
 
-sender -> worker   Hello (in the stream's descriptor), Rows with each batch, End
-worker -> sender   Reply: to Hello, to every Rows, and to End when it is committed
+sender -> worker   Hello (in the stream's descriptor), Rows with each batch, PartitionEnd
+worker -> sender   IngestReply: to Hello, to every Rows, and to the end when it is committed
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ NUMBER_MAX = 2**63 - 1  # of a sender, and of a row
 
 
 class Hello(Message, tag="Hello"):
-    """Who pushes what: ``sender`` is the number of the Spark task's attempt, the highest wins."""
+    """Opens a stream. ``sender`` is the number of the Spark task's attempt: the highest one wins."""
 
     wire: int
     partition: int
@@ -24,24 +24,24 @@ class Hello(Message, tag="Hello"):
 
 
 class Rows(Message, tag="Rows"):
-    """The batch beside this begins at ``offset`` of its partition."""
+    """The batch in the same message begins at ``offset`` of its partition."""
 
     offset: int
 
 
-class End(Message, tag="End"):
+class PartitionEnd(Message, tag="End"):
     """The partition has exactly ``offset`` rows."""
 
     offset: int
 
 
-class Answer(StrEnum):
-    """What a worker says.
+class IngestAnswer(StrEnum):
+    """The answer of a worker.
 
-    TAKEN: go on, all rows below ``next`` are here. REWIND: send again from ``next``. MOVED:
-    dial ``owner``. RETRY: nobody owns it now (a reset); ask again. SUPERSEDED: a later attempt
-    sends this partition: stop for good. FINISHED: the partition is committed to its end.
-    REFUSED: see ``text``.
+    TAKEN: continue, all rows below ``next`` were received. REWIND: send again from ``next``.
+    MOVED: connect to ``owner``. RETRY: the partition has no owner now (a reset), ask again.
+    SUPERSEDED: a later attempt sends this partition, stop for good. FINISHED: the partition is
+    committed to its end. REFUSED: ``text`` has the reason.
     """
 
     TAKEN = "taken"
@@ -53,8 +53,8 @@ class Answer(StrEnum):
     REFUSED = "refused"
 
 
-class Reply(Message, tag="Reply"):
-    """An answer with the offsets that go with it."""
+class IngestReply(Message, tag="Reply"):
+    """An answer and its offsets."""
 
     answer: str
     next: int = 0
@@ -72,16 +72,16 @@ def decode_hello(data: bytes) -> Hello:
     return hello
 
 
-def decode_push(data: bytes) -> Rows | End:
-    """Read what a sender says beside or after its batches. Raises PeerError."""
-    push: Rows | End = codec.decode(Rows | End, data)  # type: ignore[arg-type]
+def decode_push(data: bytes) -> Rows | PartitionEnd:
+    """Read the metadata of a batch, or the end of a partition. Raises PeerError."""
+    push: Rows | PartitionEnd = codec.decode(Rows | PartitionEnd, data)  # type: ignore[arg-type]
     _check_number("offset", push.offset)
     return push
 
 
-def decode_reply(data: bytes) -> Reply:
+def decode_reply(data: bytes) -> IngestReply:
     """Read a worker's answer. Raises PeerError."""
-    return codec.decode(Reply, data)
+    return codec.decode(IngestReply, data)
 
 
 def _check_number(name: str, number: int) -> None:

@@ -18,8 +18,8 @@ from penstock.contract.schema import MESSAGE_CHARS_MAX
 from penstock.state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
+from penstock.steps.state_values import BatchState
 from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep
-from penstock.steps.values import BatchState
 
 ROWS = 8192
 NUMBERS = pa.schema([("n", pa.int64())])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import COURIER_IDLE_S
+from penstock.base.limits import PEER_SENDER_IDLE_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Nothing, Server
 from penstock.contract.control_messages import CheckpointWanted, Envelope
@@ -92,8 +92,8 @@ def test_a_silent_peer_delays_nobody(peer: Peer) -> None:
     silent.close()
 
 
-def couriers_of(addresses: list[str]) -> list[threading.Thread]:
-    names = {f"courier-{address}" for address in addresses}
+def threads_of(addresses: list[str]) -> list[threading.Thread]:
+    names = {f"peer-sender-{address}" for address in addresses}
     return [thread for thread in threading.enumerate() if thread.name in names]
 
 
@@ -109,12 +109,12 @@ def test_addresses_of_earlier_lives_leave_no_thread_and_no_channel(peer: Peer) -
     senders = PeerSenders(KeeperInbox(), lambda a: Noted(a, "secret"), print, lambda: now)
     gone = [f"127.0.0.1:{port}" for port in range(1, 21)]  # nobody listens there
     for address in gone:
-        now += COURIER_IDLE_S / 4
+        now += PEER_SENDER_IDLE_S / 4
         senders.send(address, envelope(1))
         senders.send(peer.server.address, envelope(2))
-    for thread in couriers_of(gone[:16]):
+    for thread in threads_of(gone[:16]):
         thread.join(10)
-    assert not couriers_of(gone[:16])
+    assert not threads_of(gone[:16])
     assert closed == gone[:16]
     for _ in gone:
         peer.arrived.acquire()  # one that is written to stays

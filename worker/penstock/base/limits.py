@@ -80,8 +80,10 @@ DEATHS_KEPT_MAX = 4  # the newest ones: who looks every half second misses none
 # --- Processes of one worker ----------------------------------------------------------------
 KEEPER_INBOX_MAX = 10_000  # beyond it messages are refused; their senders repeat them
 KEEPER_LANE_MAX = 10_000  # actions under way; the cores ask for a few at a time
-COURIER_QUEUE_MAX = 1_000  # messages waiting for one peer; more are dropped, and repeated
-COURIER_IDLE_S = 60.0  # without a message to its address: that life is over, or says so by itself
+MESSAGE_QUEUE_MAX = 1_000  # messages waiting for one peer; more are dropped, and repeated
+PEER_SENDER_IDLE_S = (
+    60.0  # without a message to its address: that life is over, or says so by itself
+)
 LAST_CHECKPOINT_WAIT_S = 10.0  # of a stop: for the checkpoint before it; gigabytes take longer
 FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
@@ -223,7 +225,7 @@ assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before th
 assert ANNOUNCE_INTERVAL_S * 3 < SILENT_KEEPER_S < HEARTBEAT_TIMEOUT_S, "one lost is no silence"
 assert WATCH_WAIT_S < CONTROL_CALL_TIMEOUT_S, "a watch is answered in time"
 assert META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read is not the end"
-assert HEARTBEAT_TIMEOUT_S * 2 < COURIER_IDLE_S, "who is written to is not forgotten between"
+assert HEARTBEAT_TIMEOUT_S * 2 < PEER_SENDER_IDLE_S, "who is written to is not forgotten between"
 assert SPLITS_BYTES_MAX < CONTROL_MESSAGE_BYTES_MAX < MANIFEST_BYTES_MAX, "an order has them, too"
 assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
 assert HEARTBEAT_TIMEOUT_S + LEASE_RENEW_DEADLINE_S <= LEASE_DURATION_S, "or a loss is late"

@@ -6,5 +6,5 @@ so that user code holding the interpreter's lock can never cost the leadership.
 
     inbox <── rpc threads, engine reader, lanes (answers), desired watcher, signals
       │
-      └─> loop (main thread): core.step(event) -> actions ──> lanes, couriers, engine process
+      └─> loop (main thread): core.step(event) -> actions ──> lanes, peer senders, engine process
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.base.errors import PeerError
-from penstock.base.limits import COURIER_QUEUE_MAX, ENGINE_EXIT_GRACE_S, ENGINE_FIRST_WORD_S
+from penstock.base.limits import ENGINE_EXIT_GRACE_S, ENGINE_FIRST_WORD_S, MESSAGE_QUEUE_MAX
 from penstock.base.values import replace
 from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
@@ -107,7 +107,7 @@ class EngineProcess:
         self._spoke = threading.Event()
         self._told_to_end = False
         self._silent = False
-        self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(COURIER_QUEUE_MAX)
+        self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(MESSAGE_QUEUE_MAX)
         ours, theirs = socket.socketpair()
         self._link = KeeperLink(ours)
         with theirs:

@@ -1,6 +1,6 @@
 """Messages to other keepers: one thread and one short queue per address.
 
-Everything said between keepers is repeated until it has its effect, so a courier that is behind
+Everything said between keepers is repeated until it has its effect, so a sender that is behind
 drops messages instead of blocking anybody: a stopped peer must not delay the others.
 """
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.base.errors import PenstockError
-from penstock.base.limits import COURIER_IDLE_S, COURIER_QUEUE_MAX
+from penstock.base.limits import MESSAGE_QUEUE_MAX, PEER_SENDER_IDLE_S
 from penstock.cluster.control import DELIVER
 from penstock.cluster.rpc import Client, Unreachable, refuses
 from penstock.contract.control_messages import Envelope
@@ -22,7 +22,7 @@ Dial = Callable[[str], Client]
 class PeerSenders:
     """Sends envelopes to addresses; says when an address refuses, and nothing else.
 
-    A courier that was not needed for ``COURIER_IDLE_S`` is ended, with its thread and channel: the
+    A sender that was not needed for ``PEER_SENDER_IDLE_S`` is ended, with its thread and channel: the
     address of a worker's earlier life is never used again.
     """
 
@@ -41,16 +41,16 @@ class PeerSenders:
         self._dial = dial
         self._complain = complain
         self._clock = clock
-        self._couriers: dict[str, _Courier] = {}
+        self._senders: dict[str, _PeerSender] = {}
         self._used: dict[str, float] = {}  # in the order of their last use
 
     def send(self, address: str, envelope: Envelope) -> None:
         """Queue a message; never blocks. Called by one thread."""
-        courier = self._couriers.get(address)
-        if courier is None:
-            courier = _Courier(address, self._dial(address), self._inbox, self._complain)
-            self._couriers[address] = courier
-        courier.offer(envelope)
+        sender = self._senders.get(address)
+        if sender is None:
+            sender = _PeerSender(address, self._dial(address), self._inbox, self._complain)
+            self._senders[address] = sender
+        sender.offer(envelope)
         now = self._clock()
         self._used.pop(address, None)
         self._used[address] = now
@@ -59,13 +59,13 @@ class PeerSenders:
     def _end_idle(self, now: float) -> None:
         while self._used:
             oldest = next(iter(self._used))
-            if now - self._used[oldest] < COURIER_IDLE_S:
+            if now - self._used[oldest] < PEER_SENDER_IDLE_S:
                 return
             del self._used[oldest]
-            self._couriers.pop(oldest).end()
+            self._senders.pop(oldest).end()
 
 
-class _Courier:
+class _PeerSender:
     def __init__(
         self, address: str, client: Client, inbox: KeeperInbox, complain: Callable[[str], None]
     ) -> None:
@@ -74,8 +74,8 @@ class _Courier:
         self._inbox = inbox
         self._complain = complain
         self._last_reason = ""
-        self._queue: queue.Queue[Envelope | None] = queue.Queue(COURIER_QUEUE_MAX)
-        threading.Thread(target=self._run, name=f"courier-{address}", daemon=True).start()
+        self._queue: queue.Queue[Envelope | None] = queue.Queue(MESSAGE_QUEUE_MAX)
+        threading.Thread(target=self._run, name=f"peer-sender-{address}", daemon=True).start()
 
     def offer(self, envelope: Envelope | None) -> None:
         try:

@@ -81,9 +81,7 @@ DEATHS_KEPT_MAX = 4  # the newest ones: who looks every half second misses none
 KEEPER_INBOX_MAX = 10_000  # beyond it messages are refused; their senders repeat them
 KEEPER_LANE_MAX = 10_000  # actions under way; the cores ask for a few at a time
 MESSAGE_QUEUE_MAX = 1_000  # messages waiting for one peer; more are dropped, and repeated
-PEER_SENDER_IDLE_S = (
-    60.0  # without a message to its address: that life is over, or says so by itself
-)
+PEER_SENDER_IDLE_S = 60.0  # without a message: that incarnation is over, or reports by itself
 LAST_CHECKPOINT_WAIT_S = 10.0  # of a stop: for the checkpoint before it; gigabytes take longer
 FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed

@@ -1,4 +1,4 @@
-"""User functions of the measured jobs: a relay, a stage that sleeps, and where rows go."""
+"""User functions of the measured jobs: a relay, stages that sleep, and partition functions."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Relay rows as they are."""
+    """Return rows unchanged."""
     return batch
 
 
@@ -47,14 +47,14 @@ def call_200ms(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def changing(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Take 3 us for each row, then 300 us, in turns of so many seconds."""
+    """Take 3 us and 300 us for each row, alternating after some seconds."""
     slow = int(time.monotonic() / CHANGES_AFTER_S) % 2
     time.sleep(batch.num_rows * (300e-6 if slow else 3e-6))
     return batch
 
 
 class SleepyStage:
-    """Sleeps for each packet, as long as its phase says; the first packet begins the cycle."""
+    """Sleeps for each packet. The time follows a cycle that begins at the first packet."""
 
     def __init__(self) -> None:
         """Begin at the first call."""
@@ -71,7 +71,7 @@ class SleepyStage:
 
 
 def sleep_ms(since_s: float) -> int:
-    """Return the sleep for each packet so long after the first one."""
+    """Return how long to sleep for a packet at this time after the first one."""
     return SLEEPS_MS[int(since_s / PHASE_S) % len(SLEEPS_MS)]
 
 

@@ -1,6 +1,6 @@
-"""One line for each run that was ever kept: ``bench/results/summary.jsonl``.
+"""One line for each run that was ever stored: ``bench/results/summary.jsonl``.
 
-A raw record has every sample; only those of published figures stay in the tree. A line has the
+A raw record has every sample. Only records of published figures stay in the tree. A line has the
 figures of a run, and what is needed to judge them: file, revision, interpreter, command, exactness.
 """
 

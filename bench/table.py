@@ -1,4 +1,4 @@
-"""Tables for people: the figures of a run, its targets, and what was not exact."""
+"""Tables for readers: the figures of a run, its targets, and what was not exact."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,13 +44,13 @@ TITLES = {
 
 
 def title(name: str) -> str:
-    """Name a figure for people, with its unit."""
+    """Return the title of a figure, with its unit."""
     told = name.removesuffix("_ms").replace("_", " ")
     return TITLES.get(name) or ", ".join(filter(None, (told, unit(name))))
 
 
 def unit(name: str) -> str:
-    """Return the unit of a figure by its name; empty for counts."""
+    """Return the unit of a figure by its name. Empty for counts."""
     ends = [
         u
         for suffix, u in sorted(SUFFIXES.items(), key=lambda i: -len(i[0]))
@@ -60,12 +60,12 @@ def unit(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """Spell a figure: large ones with separators, small ones with three digits."""
+    """Write a figure: a large one with separators, a small one with three digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def verdict(target: Target | None, found: Mapping[str, Any]) -> str:
-    """Say whether a target was met; empty without one."""
+    """Return whether a target was met, as text. Empty if there is no target."""
     if target is None:
         return ""
     return f"target {target}: {'met' if target.met(found) else 'MISSED'}"

@@ -1,9 +1,9 @@
-"""Real text as the input of a benchmark: made into Parquet by PySpark, read or pushed by it.
+"""Real text as the input of a benchmark: PySpark writes it as Parquet.
 
     parquet  the job reads the files itself
-    replay   Spark pushes them into the running job, over Arrow Flight
+    replay   Spark pushes the rows into the running job over Arrow Flight
 
-The text is that of the installation. What must come out is counted here with Arrow, from the files.
+The text is that of the installed packages. The expected counts are computed here with Arrow.
 """
 
 import subprocess
@@ -35,19 +35,19 @@ SENDER_ENDS_S = 60.0
 
 
 def folder_of(scenario: "Scenario") -> Path:
-    """Return where a scenario's text lies, or will."""
+    """Return the folder of a scenario's text. It may not exist yet."""
     return FOLDER / f"{scenario.text}-{scenario.repeat}"
 
 
 def prepare(scenario: "Scenario") -> None:
-    """Let PySpark write the text of a scenario, unless it is there."""
+    """Let PySpark write the text of a scenario, unless it exists."""
     options = ["--size", scenario.text, "--repeat", str(scenario.repeat), "--files", str(FILES)]
     command = _spark("dataset", str(folder_of(scenario)), *options)
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def steps(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
-    """Return the steps in front of the count, as plain data."""
+    """Return the steps before the count, as plain data."""
     source: dict[str, Any] = {"parquet": {"path": str(folder_of(scenario))}}
     if scenario.replayed:
         source = {"ingest": {"partitions": PARTITIONS, "announce": str(announced(report))}}
@@ -59,15 +59,15 @@ def steps(scenario: "Scenario", report: Path) -> list[dict[str, Any]]:
 
 
 def announced(report: Path) -> Path:
-    """Return the folder in which the workers of a run say where they listen."""
+    """Return the folder in which the workers of a run announce their addresses."""
     return report.with_name("announced")
 
 
 @contextmanager
 def pushed(scenario: "Scenario", report: Path, job: "subprocess.Popen[str]") -> Iterator[None]:
-    """Push the text into a run while it is watched, where a scenario says so.
+    """Push the text into a run during the measurement, if the scenario says so.
 
-    A sender that fails ends the job, which else would wait for it.
+    A sender that fails ends the job, which would otherwise wait for it.
     """
     if not scenario.replayed:
         yield
@@ -77,7 +77,7 @@ def pushed(scenario: "Scenario", report: Path, job: "subprocess.Popen[str]") -> 
         Thread(target=_end_with, args=(sender, job), daemon=True).start()
         try:
             yield
-            sender.wait(SENDER_ENDS_S)  # it has still to end its Java
+            sender.wait(SENDER_ENDS_S)  # it must first end its Java process
         finally:
             sender.kill()
 
@@ -88,7 +88,7 @@ def _end_with(sender: "subprocess.Popen[bytes]", job: "subprocess.Popen[str]") -
 
 
 def read_words_per_s(scenario: "Scenario", seconds: float) -> float:
-    """Return the words/s of the first file, as one thread reads its lines alone."""
+    """Return the words/s at which one thread reads the lines of the first file, without a job."""
     folder = folder_of(scenario)
     source = ParquetSource(str(folder), (Column("line", "string"),))
     first = source.splits()[0]
@@ -116,10 +116,10 @@ def expected(scenario: "Scenario") -> dict[str, int]:
 
 
 def _words_of(file: Path) -> pa.Array:
-    """Return the words of a file as the step ``split`` does: one empty last word is left out."""
+    """Return the words of a file as the step ``split`` does: without one empty word at the end."""
     lines = pq.read_table(file, columns=["line"])["line"].combine_chunks().drop_null()
     lines = lines.filter(pc.not_equal(lines, ""))
-    lines = pc.replace_substring_regex(lines, " $", "")  # else the last word would be an empty one
+    lines = pc.replace_substring_regex(lines, " $", "")  # otherwise the last word would be empty
     return pc.split_pattern(lines, " ").flatten()
 
 

@@ -18,11 +18,11 @@ RATES = ("rows_per_s", "best_rows_per_s")
 
 
 def window(marks: Series) -> Series:
-    """Return the marks that count: from the first one behind a third of the time to the last rows.
+    """Return the marks of the window: from the first mark after a third of the time to the last rows.
 
-    It begins at a mark, never between two: an engine that counts a batch at its end has its first,
-    cold one in no part of the window. Empty when no two marks are left: its rate cannot be told
-    without its warm-up.
+    The window begins at a mark. So if an engine counts a batch when it ends, the first and slow batch
+    is not in the window. Empty if fewer than two marks are left: the rate without the warm-up is then
+    not known.
     """
     marks = until_last_change(marks)
     if len(marks) < 2:
@@ -34,11 +34,11 @@ def window(marks: Series) -> Series:
 
 
 def rates(marks: Series) -> dict[str, float]:
-    """Return what may be said of a run; rates are 0 where there is no window.
+    """Return the figures of a run. Rates are 0 if there is no window.
 
-    ``rows_per_s`` is over the window, stalls included; ``best_rows_per_s`` over the fastest stretch
-    of at least a third of all the time, wherever it lies, so without a slow start and without a
-    stall; ``longest_step_s`` is the longest time in the window from one mark to the next, and
+    ``rows_per_s`` is the rate over the window, with its pauses. ``best_rows_per_s`` is the rate over the
+    fastest part of at least a third of all the time, so without a slow start and without pauses.
+    ``longest_step_s`` is the longest time in the window from one mark to the next, and
     ``longest_step_share`` its share of the window.
     """
     inside = window(marks)
@@ -67,9 +67,9 @@ def _best(marks: Series) -> float:
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Compare Penstock with each engine, over the turns in which both were exact and alone.
+    """Compare Penstock with each engine over the turns in which both were exact and undisturbed.
 
-    By both rates; an engine without a window in some turn has that turn left out.
+    Both rates are compared. A turn without a window is left out.
     """
     sound = {
         (run["name"], run["turn"]): run["results"]

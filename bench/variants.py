@@ -1,4 +1,4 @@
-"""Runs of a scenario with two settings, taken in turn: what the second does to the first."""
+"""Compares variants of a scenario that ran alternately."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def figures_of(runs: Sequence[dict[str, Any]], variant: str, name: str) -> Turns
 
 
 def in_pairs(base: Turns, other: Turns) -> tuple[list[float], list[float]]:
-    """Return the figures of the turns that have both."""
+    """Return the pairs of figures of the turns in which both variants have one."""
     both = [(a, b) for a, b in zip(base, other, strict=False) if a and b]
     return [a for a, _ in both], [b for _, b in both]
 
@@ -38,7 +38,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Compare every variant with the first, figure by figure, over the pairs of runs.
 
-    Where a scenario has several cells, each for itself: its verdicts name it.
+    If a scenario has several cells, each is compared separately, and the verdict names the cell.
     """
     cells = cells_of(runs)
     names = [str(v["name"]) for v in variants]
@@ -64,8 +64,8 @@ def judge(
 ) -> list[dict[str, Any]]:
     """Compare the variant ``judged`` with the better one of the others, cell by cell, by rate.
 
-    Beside each verdict are the p-values of Tukey's test between any two variants. A cell in which
-    a variant has no rate is left out.
+    Each verdict also has the p-values of Tukey's test for every two variants. A cell in which a
+    variant has no rate is left out.
     """
     names = [str(v["name"]) for v in variants]
     found = []
@@ -85,7 +85,7 @@ def judge(
 def verdict(
     names: tuple[str, str], figure: str, base: Sequence[float], other: Sequence[float]
 ) -> dict[str, Any]:
-    """Return what may be said of one figure of two things that were measured in pairs."""
+    """Return the verdict on one figure of two variants that were measured in pairs."""
     ratio = paired(base, other)
     return {
         "figure": figure,

@@ -2,13 +2,13 @@
 
     python -m bench.windows [OPEN/ENDS ...] [--out FOLDER]
 
-One thread drives the step and its table, without sources, channels and sinks. 1 M keys, each row of
-another one, so that every row opens a window and another window fires for it: the most that firing
-can cost. OPEN windows are open at a time, and they end at ENDS different moments. A watermark comes
-behind every batch. A pause is one call of the step: a batch of rows, or one slice of what is fired;
-``pause_watermark_ms`` is all slices of a watermark together. Deletions are committed every half a
-million rows, as by checkpoints; copying and writing them is not in the figures
-(``micro/state.py``). CPU is that of the thread: where others use the machine it says more.
+One thread runs the step and its table, without sources, channels and sinks. There are 1 M keys, and
+every row has another key than the row before. So every row opens a window and one other window fires,
+which is the most that firing can cost. OPEN windows are open at a time, and they end at ENDS different
+times. A watermark follows every batch. A pause is one call of the step: a batch of rows, or one slice
+of fired windows. ``pause_watermark_ms`` is the time of all slices of a watermark. Deletions are
+committed every half a million rows, as by checkpoints. Copying and writing of state is not in the
+figures; see ``micro/state.py``. CPU is that of the thread, which says more on a shared machine.
 """
 
 import argparse
@@ -73,7 +73,7 @@ class Task:
         self.fired += batch.num_rows
 
     def commit(self) -> None:
-        """Let all deletions be committed."""
+        """Commit all deletions."""
         generation, _ = self.table.cut()
         while not self.table.copy_on():
             pass
@@ -81,7 +81,7 @@ class Task:
 
 
 class Clocks:
-    """What the calls of the step took while it was measured."""
+    """The measured times of the calls of the step."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -141,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(open_windows: int, ends: int) -> Record:
-    """Fill the state, then measure rows until windows of a few ends at least have fired."""
+    """Fill the state, then measure until windows of several ends have fired."""
     size = open_windows // ends
     task, clocks, behind = Task(size), Clocks(), open_windows - size
     for batch, now in batches(np.random.default_rng(1).permutation(KEYS)):
@@ -165,7 +165,7 @@ def measure(open_windows: int, ends: int) -> Record:
 
 
 def batches(order: npt.NDArray[np.int64]) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield rows of a key each, a microsecond apart, and the event time behind them."""
+    """Yield batches of rows with different keys, a microsecond apart, and the event time after each."""
     bounds = pa.array(np.full(BATCH_ROWS, NO_BOUND, np.int64))
     numbers, now = np.arange(BATCH_ROWS), 0
     while True:

@@ -1,1 +1,1 @@
-"""Pictures of results, made from their JSON alone: they can be drawn again without a run."""
+"""Plots of results. They need only the JSON of a record, so they can be drawn again without a run."""

@@ -1,4 +1,4 @@
-"""Variants of one scenario beside each other, cell by cell: their rates, and bytes on the wire."""
+"""Bar plots of the variants of one scenario, by cell: their rates, and bytes on the wire."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which pictures a record deserves."""
+"""Chooses the plots of a record by its kind."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from bench.draw import bars, latency, ratios, run, sweep
 
 
 def draw(record: dict[str, Any], stem: Path) -> list[Path]:
-    """Draw a record's pictures beside its JSON; return their paths."""
+    """Draw the plots of a record into the folder of its JSON. Returns their paths."""
     if record["kind"] != "scenario":
         return [ratios.draw(record, _named(stem, ""))]
     runs, heading = record["runs"], record["title"]

@@ -1,4 +1,4 @@
-"""Engines beside each other: every measurement as a dot, the median as a line."""
+"""Plot of several engines: every measurement is a dot, the median a line."""
 
 from pathlib import Path
 from statistics import median

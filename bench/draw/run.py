@@ -50,7 +50,7 @@ def draw(run: Run, heading: str, target: Path) -> Path:
 
 
 def subtitle(found: Mapping[str, float]) -> str:
-    """Say the most important figures in a line."""
+    """Return the most important figures as one line of text."""
     parts = [f"{found['rows_per_s'] / 1e6:.2f} M rows/s", f"{found['epochs']:.0f} checkpoints"]
     if "p99_ms" in found and "memory_growth_mib" not in found:
         parts.append(f"p50 {found['p50_ms']:.1f} ms, p99 {found['p99_ms']:.1f} ms")
@@ -64,7 +64,7 @@ def subtitle(found: Mapping[str, float]) -> str:
 def _rate(axes: Axes, run: Run) -> None:
     source = rates(series(run, "source"))
     sink = summed(series(run, "ticks"), TICKS_SHOWN_TOGETHER)
-    slow = run["scenario"]["kind"] == "backpressure"  # its rate goes over two powers of ten
+    slow = run["scenario"]["kind"] == "backpressure"  # its rate varies by a factor of a hundred
     unit = 1.0 if slow else 1e6
     told = "source, as it tells each second"
     axes.plot(*_columns(source, unit), color=ORANGE, lw=1.1, label=told)

@@ -1,4 +1,4 @@
-"""How all pictures look."""
+"""The common style of all plots."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def figure(height: float, width: float = 9.0) -> Figure:
 
 
 def tidy(axes: Axes, ylabel: str, *, zero: bool = True) -> None:
-    """Take away what says nothing; name the y axis."""
+    """Remove the frame lines that carry no information, and label the y axis."""
     axes.set_ylabel(ylabel)
     if zero:
         axes.set_ylim(bottom=0)
@@ -29,7 +29,7 @@ def tidy(axes: Axes, ylabel: str, *, zero: bool = True) -> None:
 
 
 def logarithmic(axes: Axes) -> None:
-    """Give the y axis powers of ten, with numbers that people read."""
+    """Make the y axis logarithmic, with plain numbers."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.yaxis.set_minor_formatter(FuncFormatter(_two_or_five))
@@ -52,6 +52,6 @@ def save(made: Figure, target: Path) -> Path:
 
 
 def legend(axes: Axes, **how: Any) -> None:
-    """Show the names of the lines, if there are any."""
+    """Show the legend, if lines have names."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8, **how)

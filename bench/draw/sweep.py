@@ -7,7 +7,7 @@ from typing import Any
 from bench.draw.style import COLOURS, figure, legend, logarithmic, save, tidy, title
 
 Run = Mapping[str, Any]
-WIDE = 10  # times: figures that are further apart get an axis of powers of ten
+WIDE = 10  # figures that differ by a larger factor get a logarithmic axis
 Fields = dict[str, str]
 LABELS = {
     "payload": "bytes of a word",
@@ -38,7 +38,7 @@ def x_axis(runs: Sequence[Run]) -> str | None:
 def lines(runs: Sequence[Run], x: str, figure_name: str) -> dict[str, list[tuple[float, float]]]:
     """Return the points of each line: one line for every combination of the other fields.
 
-    A field that has one value wherever ``x`` has one goes along with it, and makes no lines.
+    A field whose value depends only on the value of ``x`` makes no lines.
     """
     beside = _beside(runs, x)
     found: dict[str, list[tuple[float, float]]] = {}

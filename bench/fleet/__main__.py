@@ -2,16 +2,16 @@
 
     python -m bench.fleet [--jobs 500] [--interval 10] [--rest 75] [--changes 100] [--out FOLDER]
 
-It makes the jobs, plays their workers (pods, Lease, ``-latest``, ``-status``), and measures
+It creates the jobs, simulates their workers (pods, Lease, ``-latest``, ``-status``), and measures
 
-- at rest: CPU and memory of the operator's process, calls, reconciles and log lines by job;
-- in silence: the same while the workers write nothing and nothing was changed. What is used then is
-  for looks (and the process itself); the difference is for events;
-- change to effect: from a new ``spec.replicas`` to the StatefulSet's, and from a word in
-  ``-latest`` to the condition of the StreamJob, both with all others at rest.
+- at rest: CPU and memory of the operator's process, calls, reconciles and log lines per job;
+- in silence: the same while the workers write nothing and nothing changes. This is the cost of
+  periodic reconciles and of the process itself. The difference to "at rest" is the cost of events;
+- change to effect: from a new ``spec.replicas`` to that of the StatefulSet, and from a change of
+  ``-latest`` to the condition of the StreamJob, while all other jobs are at rest.
 
-The binaries are those of ``make e2e-tools TOOLS=api``. With the defaults it takes some 6 minutes
-on two cores, of which the API server and the players need most.
+The binaries are those of ``make e2e-tools TOOLS=api``. With the defaults it takes about 6 minutes on
+two cores. The API server and the simulated workers use most of the CPU.
 """
 
 import argparse
@@ -39,18 +39,20 @@ from tests.integration.kubernetes.operator.conftest import Running
 
 NAMESPACES = 10
 AT_ONCE = 32
-BEGIN_WITHIN_S = 300.0  # and two more for each job: a slow begin is no reason to measure nothing
+BEGIN_WITHIN_S = (
+    300.0  # plus two seconds for each job: a slow start must not prevent the measurement
+)
 EFFECT_WITHIN_S = 30.0
 CHANGES_PER_S = 5.0
-SILENCE_S = 75.0  # a job at rest is looked at every 60 to 72 s, of a fleet more seldom
-SETTLES_S = 3.0  # until what was written last has been heard
+SILENCE_S = 75.0  # a job at rest is reconciled every 60 to 72 s, in a large fleet less often
+SETTLES_S = 3.0  # time for the last events to arrive
 PAPER_JOBS = 5000
 TARGETS = (("cpu_share", 0.05), ("memory_mib", 256.0), ("scale_p99_s", 5.0), ("stall_p99_s", 5.0))
 Players = list[Player]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure; exit 0 when every job ran and every change had its effect."""
+    """Measure. The exit code is 0 if every job ran and every change had its effect."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.fleet")
     parser.add_argument("--jobs", type=int, default=500)
     parser.add_argument("--interval", type=float, default=10.0, help="of checkpoints, in seconds")
@@ -133,10 +135,11 @@ async def _stop(writers: list[asyncio.Task[None]]) -> None:
 
 
 def _paper(found: dict[str, float], events_per_s: float, options: argparse.Namespace) -> Record:
-    """Return the CPU time of one event and of one look, and what follows for many such jobs.
+    """Return the CPU time of one event and of one periodic reconcile, and estimates for many jobs.
 
-    A look has the whole silence on its account, so it is dear where jobs are few: the process has
-    work of its own (its Lease, its watches). Where none fell into the silence it is not told.
+    A periodic reconcile is charged with the whole silence. It seems expensive if there are few jobs,
+    because the process has other work (its Lease, its watches). It is left out if none happened
+    during the silence.
     """
     looks_per_s = found["reconciles_per_job_minute"] * options.jobs / 60
     silent_per_s = found["silent_reconciles_per_job_minute"] * options.jobs / 60
@@ -240,7 +243,7 @@ Place = tuple[str, str]
 
 
 class Effects:
-    """Watches a collection for what is expected of some objects, and notes how long each took."""
+    """Watches a collection for expected changes of objects, and records how long each took."""
 
     def __init__(self, api: Api, path: str) -> None:
         """Watch ``path`` once it is used as a context."""
@@ -263,7 +266,7 @@ class Effects:
         self._waited[place] = (time.monotonic(), holds)
 
     async def rest(self) -> list[str]:
-        """Wait for what is still expected; returns what did not come."""
+        """Wait for the expected changes. Returns those that did not happen."""
         by = time.monotonic() + EFFECT_WITHIN_S
         while self._waited and time.monotonic() < by:
             await asyncio.sleep(0.1)

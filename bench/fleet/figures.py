@@ -1,4 +1,4 @@
-"""What a process used, and what the operator counted, between two moments."""
+"""What a process used, and what the operator counted, between two readings."""
 
 import os
 import re
@@ -15,7 +15,7 @@ SAMPLE = re.compile(r"^(penstock_operator_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One moment: a steady clock, seconds of CPU, bytes of memory, the operator's own counters."""
+    """One reading: monotonic time, seconds of CPU, bytes of memory, the operator's own counters."""
 
     at: float
     cpu_s: float

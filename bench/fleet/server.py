@@ -19,7 +19,7 @@ NAMES = ("etcd", "kube-apiserver", "kubeadm", "kubectl")
 
 
 def programs() -> Programs:
-    """Find the binaries; ends the process, naming the remedy, where one is missing."""
+    """Find the binaries. Ends the process, with advice, if one is missing."""
     paths = [cache() / "bin" / name for name in NAMES]
     missing = [p.name for p in paths if not os.access(p, os.X_OK)]
     if missing:

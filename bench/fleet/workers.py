@@ -1,9 +1,9 @@
-"""Plays the workers of one job: pods that are ready, and a leader that renews, commits and tells.
+"""Simulates the workers of one job: ready pods, and a leader that renews, commits and reports.
 
-What is written, and how often, is what ``keeper/`` does: the Lease every ``LEASE_RETRY_S``,
-``-latest`` at each commit, ``-status`` behind each commit, and when it was not written for
-``POD_STATUS_INTERVAL_S`` (``keeper.status_publisher``: what is news begins the interval anew).
-Who has the turn is chance: no two jobs write together.
+It writes the same objects as ``keeper/``, as often: the Lease every ``LEASE_RETRY_S``, ``-latest`` at
+each commit, and ``-status`` after each commit and when it was not written for
+``POD_STATUS_INTERVAL_S`` (see ``keeper.status_publisher``). The times are random, so jobs do not all
+write at the same moment.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ Do = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class Player:
-    """The workers of job ``name``. ``events`` counts what was written, by what it is."""
+    """The workers of job ``name``. ``events`` counts the writes by kind of object."""
 
     api: Api
     namespace: str
@@ -64,7 +64,7 @@ class Player:
     told_at: float = 0.0
 
     async def begin(self) -> None:
-        """Wait until the operator has made the job's objects; then be there, and commit."""
+        """Wait until the operator has created the job's objects. Then report ready, and commit."""
         path = f"{self._core}/configmaps/{pod.desired_name(self.name)}"
         workload = f"{SETS}/namespaces/{self.namespace}/statefulsets/{pod.workers_name(self.name)}"
         found = await self._there(workload)
@@ -91,7 +91,7 @@ class Player:
         await self.tell()
 
     async def run(self, until: float) -> None:
-        """Renew, commit and tell until then (monotonic seconds)."""
+        """Renew, commit and report until this time (monotonic seconds)."""
         await asyncio.gather(
             self._every(LEASE_RETRY_S, self.renew, until),
             self._every(self.interval_s, self._commit_and_tell, until),
@@ -123,7 +123,7 @@ class Player:
         await self._record("-latest", pod.latest_name(self.name), encode_latest(self.latest))
 
     async def stall(self) -> None:
-        """Have the truth say that the leader waits for something: people should hear of it."""
+        """Write into ``-latest`` that the leader waits. This must become a condition of the StreamJob."""
         self.latest = replace(self.latest, swap_id=SwapId("stall"), stalled="waits for a disk")
         await self._record("-latest", pod.latest_name(self.name), encode_latest(self.latest))
 
@@ -196,7 +196,7 @@ class Player:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _every(self, seconds: float, do: Do, until: float) -> None:
-        """Do it once in so many seconds, from a moment that chance chooses."""
+        """Repeat an action with an interval in seconds, beginning at a random time."""
         due = time.monotonic() + seconds * random.random()
         while due < until:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -209,5 +209,5 @@ class Player:
 
     @property
     def job_path(self) -> str:
-        """Return where the StreamJob is."""
+        """Return the path of the StreamJob."""
         return f"{JOBS}/namespaces/{self.namespace}/streamjobs/{self.name}"

@@ -1,8 +1,8 @@
-"""CPU time of a row in each aggregate, kernel and arrays around it.
+"""CPU time per row of each aggregate: the kernel and the arrays that it needs.
 
-``python bench/micro/aggregates.py [rows per batch] [distinct keys]``; the best of many runs is
-shown, because a shared machine only ever adds time. To compare revisions, run it in turn with
-``PYTHONPATH`` at the ``worker`` folder of each.
+``python bench/micro/aggregates.py [rows per batch] [distinct keys]``. The best of many
+runs is shown, because other programs can only add time. To compare revisions, alternate runs with
+``PYTHONPATH`` set to the ``worker`` folder of each.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""CPU of the whole hot path by thread: two engines in one process, no keeper, no checkpoints.
+"""CPU time of the whole hot path by thread: two engines in one process, no keeper, no checkpoints.
 
     python -m bench.micro.engine [--rows 8192] [--payload 32] [--workers 2] [--seconds 3]
 
@@ -40,7 +40,7 @@ WARM_UP_S = 1.0
 
 
 class Rig:
-    """Workers of one job in this process, told what to do as a leader would."""
+    """The workers of one job in this process. The program gives the commands of a leader."""
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
         """Make the workers and warm their kernels."""
@@ -88,7 +88,7 @@ def _hear(report: Any) -> None:
 
 
 def cpu_by_thread() -> Counter[str]:
-    """Return the CPU time of the process so far (ns) by kind of thread, from the kernel's books."""
+    """Return the CPU time of the process so far (ns) by kind of thread, as the kernel counts it."""
     names = {t.native_id: t.name for t in threading.enumerate()}
     used: Counter[str] = Counter()
     for folder in Path("/proc/self/task").iterdir():
@@ -130,7 +130,7 @@ def main() -> None:
         cpu = cpu_by_thread() - cpu
         show(options.rows, rows, took, cpu)
         sys.stdout.flush()
-    os._exit(0)  # streams are open: the interpreter's own end would wait for them
+    os._exit(0)  # a normal exit would wait for the open streams
 
 
 def show(batch_rows: int, rows: int, took: float, cpu: Counter[str]) -> None:

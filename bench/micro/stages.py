@@ -1,12 +1,12 @@
-"""Where the time of a batch goes, stage by stage, on one thread: rows in memory, nothing sent.
+"""The time of a batch in each stage, on one thread, with rows in memory. Nothing is sent.
 
     python bench/micro/stages.py [--rows 8192] [--payload 32] [--keys 10000] [--receivers 2]
                                  [--rest-ms 0]
 
-For each stage of the network word count: microseconds a batch and nanoseconds a row, and what a
-batch of a single row costs, which is all Python. With ``--rest-ms 4`` the thread sleeps before each
-batch, as at a fixed rate: the caches cool meanwhile. The median of alternating runs is shown: a
-shared machine changes its speed by half within a second, for all stages alike.
+It shows microseconds per batch and nanoseconds per row for each stage of the network word count, and
+the cost of a batch of one row, which is nearly all Python. With ``--rest-ms 4`` the thread sleeps
+before each batch, as at a fixed rate, so other programs use the caches in between. The median of
+alternating runs is shown, because the speed of a shared machine changes by half within a second.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def line(spec: WordsSpec, rows: int, receivers: int) -> Line:
 
 
 def _read(reader: Any, rows: int) -> pa.RecordBatch:
-    """Read so many rows: of several reads, where they are large or the generator's block ends."""
+    """Read this many rows, in several reads if they are many or the generator's block ends."""
     pieces = [reader.read(rows).batch]
     while (left := rows - sum(piece.num_rows for piece in pieces)) > 0:
         pieces.append(reader.read(left).batch)

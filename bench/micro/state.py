@@ -1,7 +1,7 @@
-"""Rows per second of key hash, split, look-ups, a running count, a cut and its files.
+"""Rows per second of key hash, partitioning, look-ups, a running count, a snapshot and its files.
 
 ``python bench/micro/state.py [rows per batch] [distinct keys]``; the best of many runs is shown,
-because a shared machine only ever adds time.
+because other programs can only add time.
 """
 
 import sys
@@ -74,7 +74,7 @@ def main(rows: int, distinct: int) -> None:
 def _cuts(state: KeyedStateBackend, keys: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         blobs = DirectoryBlobStore(Path(folder))
-        state.flip(Epoch(1))  # its kernels are loaded, as an engine does before its first row
+        state.flip(Epoch(1))  # loads its kernels, as an engine does before its first row
         while not state.copy_on():
             pass
         begin = time.perf_counter()

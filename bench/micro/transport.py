@@ -76,7 +76,7 @@ def wire(exchange: Exchange, locations: list[str], task: TaskId, wakeup: Wakeup)
 
 
 def receive(case: Case) -> None:
-    """Take until the end of the stream, then say how much came and what it cost."""
+    """Receive until the end of the stream. Returns how much arrived and what it cost."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     exchange, wakeup = member(1, case), Wakeup()
     print(exchange.location, flush=True)
@@ -140,7 +140,7 @@ def measure_case(case: Case) -> dict[str, float]:
 
 
 def send(case: Case, exchange: Exchange, wakeup: Wakeup, sent: dict[str, float]) -> None:
-    """Send the same batch as often as it is taken, as a task would."""
+    """Send the same batch again and again, as fast as a task can."""
     batch = pa.record_batch([["x" * case.payload] * case.rows], schema=SCHEMA)
     output = exchange.output(CHANNEL)
     sent["cpu_start"], start = time.process_time(), time.thread_time()
@@ -156,7 +156,7 @@ def send(case: Case, exchange: Exchange, wakeup: Wakeup, sent: dict[str, float])
 
 
 def vars_of(case: Case) -> dict[str, float]:
-    """Return a case as JSON knows it."""
+    """Return a case as data for JSON."""
     return {name: getattr(case, name) for name in Case.__slots__}
 
 

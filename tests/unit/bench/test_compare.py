@@ -43,7 +43,7 @@ def test_the_first_third_is_warm_up_and_the_idle_end_does_not_count() -> None:
     assert rates([])["rows_per_s"] == 0.0
 
 
-def test_a_cold_batch_that_outlasts_a_third_is_in_no_part_of_the_window() -> None:
+def test_a_cold_batch_longer_than_a_third_is_not_in_the_window() -> None:
     batches = [(0.0, 0.0), (5.0, 400.0), (7.0, 800.0), (9.0, 1200.0)]
     assert window(batches) == batches[1:]
     assert rates(batches)["rows_per_s"] == pytest.approx(200.0)
@@ -53,7 +53,7 @@ def test_an_engine_that_counts_everything_at_its_end_has_no_rate() -> None:
     assert rates([(0.0, 0.0), (4.6, 2400.0), (4.6001, 2400.0)])["rows_per_s"] == 0.0
 
 
-def test_a_stall_at_the_end_is_shown_and_the_best_third_is_without_it() -> None:
+def test_a_stall_at_the_end_is_shown_and_is_not_in_the_best_third() -> None:
     stalled = [(float(s), 100.0 * s) for s in range(13)] + [(20.0, 1201.0)]
     told = rates(stalled)
     assert told["rows_per_s"] == pytest.approx((1201 - 700) / 13, abs=0.1)
@@ -65,7 +65,7 @@ def test_a_stall_at_the_end_is_shown_and_the_best_third_is_without_it() -> None:
     )
 
 
-def test_only_turns_in_which_both_were_exact_and_alone_make_a_ratio() -> None:
+def test_only_exact_undisturbed_turns_make_a_ratio() -> None:
     def run(
         name: str, turn: int, rate: float, exact: bool = True, others: float = 0.02
     ) -> dict[str, object]:

@@ -23,7 +23,7 @@ def test_one_late_marker_in_a_thousand_is_seen_at_the_top_only() -> None:
     assert found["max_ms"] >= 500
 
 
-def test_an_age_is_never_told_below_what_was_measured() -> None:
+def test_a_reported_latency_is_never_below_the_measured_one() -> None:
     for us in (0, 1, 255, 256, 999, 12_345, 1_000_003):
         lower = bucket(us * 1000)
         assert lower <= us <= histogram.upper_end(lower)

@@ -17,7 +17,7 @@ def words(reader: SplitReader) -> list[str]:
     return found
 
 
-def test_a_source_of_ones_own_gives_the_words_of_the_generator_and_gathers_nothing() -> None:
+def test_a_users_source_returns_the_generators_words_without_gather() -> None:
     spec = words_spec(SMALL)
     built_in, own = WordSource(spec), OwnWords(spec)
     assert own.splits() == built_in.splits()
@@ -29,11 +29,11 @@ def test_a_source_of_ones_own_gives_the_words_of_the_generator_and_gathers_nothi
         assert reader.state().finished
 
 
-def test_the_sweep_of_batches_takes_the_path_that_users_have(tmp_path: Path) -> None:
+def test_the_sweep_of_batches_uses_a_users_source(tmp_path: Path) -> None:
     for run in load("sweep-batch").runs():
         assert job_file(run, tmp_path / "report")["spec"]["job"]["entrypoint"] == "bench.own:job"
 
 
-def test_what_is_told_of_a_source_alone_is_told_of_the_same_path() -> None:
+def test_the_rate_of_a_source_alone_is_measured_with_the_same_source() -> None:
     one = Scenario("s", "t", kind="own", keys=50, payload=4, batch_rows=1, rows=10)
     assert generator_rows_per_s(one) > 0

@@ -44,7 +44,7 @@ def test_records_are_kept_where_a_row_names_them_and_say_what_the_summary_says()
             assert line in of_file, stem
 
 
-def test_what_is_kept_is_small() -> None:
+def test_the_kept_results_are_small() -> None:
     sizes = {path.name: path.stat().st_size for path in records.PUBLISHED.iterdir()}
     assert sum(sizes.values()) <= BYTES_MAX, sorted(sizes.items(), key=lambda kv: -kv[1])[:5]
 
@@ -68,12 +68,12 @@ def test_a_figure_that_misses_its_target_is_bold() -> None:
     ("text", "figure"),
     [("p99_ms", Figure("p99_ms")), ("p99_ms <= 5", Figure("p99_ms", "<=", 5.0))],
 )
-def test_a_figure_is_spelt_with_its_target(text: str, figure: Figure) -> None:
+def test_a_figure_is_read_with_its_target(text: str, figure: Figure) -> None:
     assert Figure.of(text) == figure
 
 
 @pytest.mark.parametrize("text", ["a < 5", "", "a b", "a <="])
-def test_what_is_no_figure_is_refused(text: str) -> None:
+def test_an_unknown_figure_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no figure"):
         Figure.of(text)
 

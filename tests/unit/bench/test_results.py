@@ -27,14 +27,14 @@ def samples_of(rows_each_tick: list[int], first_s: float = 2.0) -> Samples:
     return Samples(begun=BEGUN, totals=totals, seconds=99.0)
 
 
-def test_the_rate_is_that_behind_the_warm_up() -> None:
+def test_the_rate_is_measured_after_the_warm_up() -> None:
     samples = samples_of([10] * 20 + [100] * 30)
     found = results.figures(Scenario("s", "t", rows=1, warmup_s=2.0), samples)
     assert found["rows_per_s"] == pytest.approx(1000.0)
     assert found["measured_s"] == pytest.approx(2.9)
 
 
-def test_cpu_and_wire_are_told_by_row_of_the_same_time() -> None:
+def test_cpu_and_wire_bytes_per_row_are_of_the_same_time() -> None:
     samples = samples_of([1000] * 41)
     # Counters come once a second and late: rows are counted by the ticks of the sink.
     samples.statuses = [status(float(n), 0, 7) for n in range(9)]
@@ -46,7 +46,7 @@ def test_cpu_and_wire_are_told_by_row_of_the_same_time() -> None:
 
 
 @pytest.mark.parametrize(("taken", "quiet"), [(0.1, 1), (0.011, 1), (0.009, 3)])
-def test_the_latency_of_quiet_seconds_stands_beside_that_of_all(taken: float, quiet: int) -> None:
+def test_the_latency_of_quiet_seconds_is_reported_in_addition(taken: float, quiet: int) -> None:
     samples = samples_of([1000] * 41)
     late = {f"{LATENCY_AT_PREFIX}{502 + n}.{age}": 100 for n, age in enumerate((1024, 4096, 8192))}
     samples.totals |= late | {f"{LATENCY_PREFIX}{age}": 100 for age in (1024, 4096, 8192)}
@@ -66,7 +66,7 @@ def test_a_machine_without_a_host_is_quiet_all_the_time() -> None:
     assert found["quiet_p50_ms"] == found["p50_ms"]
 
 
-def test_a_checkpoint_is_counted_once_with_the_size_that_was_told_last() -> None:
+def test_a_checkpoint_is_counted_once_with_its_newest_size() -> None:
     first = {"epoch": 1, "bytes": 0, "duration_s": 0.0}
     told = {"epoch": 1, "bytes": 3 * MIB, "duration_s": 0.2}
     samples = samples_of([1])
@@ -81,7 +81,7 @@ def seen_at(*times: float, duration_s: float = 0.1) -> list[Any]:
     return [status(at, 0, 0, epoch) for at, epoch in zip(times, told, strict=True)]
 
 
-def test_what_checkpoints_cost_is_the_rate_beside_that_of_the_calm_seconds() -> None:
+def test_the_cost_of_checkpoints_compares_with_seconds_without_one() -> None:
     calm, busy, tail = [100] * 80, [50] * 20, [100] * 25
     samples = samples_of((calm + busy) * 3 + tail)  # begins at 2 s; busy from 10 to 12 s, ...
     samples.statuses = seen_at(12.9, 22.9, 32.9, duration_s=1.5)  # late, as far as may be
@@ -93,7 +93,7 @@ def test_what_checkpoints_cost_is_the_rate_beside_that_of_the_calm_seconds() -> 
     assert "checkpoint_cost_share" not in results.figures(scenario, samples)
 
 
-def test_a_stall_tells_whether_rows_came_and_by_how_much_memory_grew() -> None:
+def test_a_stall_reports_rows_and_the_growth_of_memory() -> None:
     scenario = Scenario("s", "t", rows=1, warmup_s=0.0, stall_after=10.0, stall_for=60.0)
     samples = samples_of([5])
     sent = [min(n, 15) * 100 for n in range(90)]
@@ -105,7 +105,7 @@ def test_a_stall_tells_whether_rows_came_and_by_how_much_memory_grew() -> None:
     assert found["memory_growth_mib"] == 47.0
 
 
-def test_each_kill_has_its_own_recovery_and_one_that_never_came_is_said() -> None:
+def test_each_kill_has_its_recovery_and_a_missing_one_is_reported() -> None:
     ticks = [100] * 50 + [0] * 30 + [100] * 40 + [0] * 60
     samples = samples_of(ticks, first_s=0.0)
     samples.events = [Event(5.0, "kill"), Event(12.0, "kill-leader")]
@@ -119,7 +119,7 @@ def test_each_kill_has_its_own_recovery_and_one_that_never_came_is_said() -> Non
     assert found["recovery_p95_s"] == 3.0
 
 
-def test_a_rescale_is_told_where_nothing_was_killed() -> None:
+def test_rescales_are_reported_without_kills() -> None:
     samples = samples_of([100] * 50 + [0] * 3 + [100] * 60, first_s=0.0)
     samples.events = [Event(5.0, "rescale")]
     scenario = Scenario("s", "t", rate=1000, seconds=11.0, disturb=(Disturbance("rescale", 5.0),))
@@ -138,7 +138,7 @@ def test_latency_comes_from_the_buckets_of_all_sinks() -> None:
     assert 200.0 <= found["max_ms"] < 202.0
 
 
-def test_a_slow_step_tells_how_long_epochs_and_rescales_waited() -> None:
+def test_a_slow_step_reports_the_times_of_epochs_and_rescales() -> None:
     samples = samples_of([10] * 50)
     told = [{"epoch": n, "bytes": 1, "duration_s": took} for n, took in enumerate((0.4, 0.4, 1.2))]
     samples.statuses = [status(3.0 + n, 0, 0, epoch) for n, epoch in enumerate(told)]

@@ -24,7 +24,7 @@ def test_a_block_has_rows_of_one_size(kind: str) -> None:
     assert {len(row) for row in rows.to_pylist()} == {SIZE}
 
 
-def test_readings_compress_best_and_noise_not_at_all() -> None:
+def test_readings_compress_best_and_random_bytes_not_at_all() -> None:
     assert share("sensor") < 0.3 < share("text") < 0.6
     assert share("random") > 0.99
 

@@ -11,7 +11,7 @@ from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.graph import load_job
 
 
-def test_lists_in_a_cell_stand_for_every_combination() -> None:
+def test_lists_in_a_cell_give_every_combination() -> None:
     found = list(expand({"payload": 32, "workers": [1, 2], "batch_rows": [10, 100]}))
     assert len(found) == 4
     assert {"payload": 32, "workers": 2, "batch_rows": 10} in found
@@ -85,7 +85,7 @@ def test_the_oracle_of_changing_words_has_both_kinds() -> None:
     assert both["count"] - alone["count"] >= 3 * 33 * 34 // 2
 
 
-def test_a_lost_a_repeated_and_a_misrouted_word_show() -> None:
+def test_lost_repeated_and_misrouted_words_are_found() -> None:
     wanted = {"rows": 6, "count": 1 + 2 + 3 + 1 + 2 + 3}
     assert oracle.differences(wanted, dict(wanted)) == []
     assert oracle.differences(wanted, {"rows": 5, "count": 9})

@@ -6,7 +6,7 @@ from bench.stats import paired, percentile, tukey
 from bench.variants import compare
 
 
-def test_a_constant_ratio_has_no_width_whatever_the_machine_did_to_both() -> None:
+def test_a_constant_ratio_has_an_interval_of_no_width() -> None:
     base = [1.0, 5.0, 0.3, 2.0, 9.0]
     ratio = paired(base, [2 * x for x in base])
     assert ratio.mean == pytest.approx(2.0)
@@ -25,14 +25,14 @@ def test_the_interval_is_students_over_the_logarithms() -> None:
     assert (ratio.least, ratio.most) == pytest.approx((1.0, math.exp(0.4)))
 
 
-def test_noise_around_one_is_no_difference_and_says_what_would_be_seen() -> None:
+def test_noise_is_no_difference_and_the_smallest_visible_one_is_reported() -> None:
     ratio = paired([1.0, 1.0, 1.0, 1.0], [1.1, 0.9, 1.05, 0.96])
     assert not ratio.differs
     assert "no difference beyond noise" in ratio.verdict()
     assert "% none would be seen" in ratio.verdict()
 
 
-def test_turning_the_pair_turns_the_ratio() -> None:
+def test_exchanging_the_two_things_inverts_the_ratio() -> None:
     a, b = [3.0, 2.9, 3.3], [2.0, 2.2, 2.1]
     there, back = paired(a, b), paired(b, a)
     assert there.mean * back.mean == pytest.approx(1.0)
@@ -40,12 +40,12 @@ def test_turning_the_pair_turns_the_ratio() -> None:
 
 
 @pytest.mark.parametrize("pairs", [1, 2])
-def test_too_few_pairs_say_nothing(pairs: int) -> None:
+def test_too_few_pairs_give_no_verdict(pairs: int) -> None:
     assert paired([1.0] * pairs, [5.0] * pairs).verdict() == f"{pairs} pairs are too few to say"
 
 
 @pytest.mark.parametrize("bad", [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0])])
-def test_what_makes_no_pairs_is_refused(bad: tuple[list[float], list[float]]) -> None:
+def test_values_that_make_no_pairs_are_refused(bad: tuple[list[float], list[float]]) -> None:
     with pytest.raises(ValueError, match="pairs"):
         paired(*bad)
 
@@ -67,7 +67,7 @@ def test_variants_are_compared_run_by_run_with_the_first() -> None:
     assert found["base_spread"] == (50.0, 75.0, 100.0)
 
 
-def test_tukeys_test_knows_how_many_pairs_are_looked_at() -> None:
+def test_tukeys_test_corrects_for_the_number_of_pairs() -> None:
     a, b = [math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (0.22, 0.32, 0.42)]
     ((_, _, alone),) = tukey({"a": a, "b": b})
     among = {(x, y): p for x, y, p in tukey({"a": a, "b": b, "c": a, "d": a})}

@@ -12,7 +12,7 @@ def run(name: str, rate: float) -> dict[str, object]:
     return {"name": name, "results": {"rows_per_s": rate}}
 
 
-def test_a_field_that_goes_along_with_the_axis_makes_no_lines_of_its_own() -> None:
+def test_a_field_that_follows_the_axis_makes_no_lines() -> None:
     runs = [
         run("sweep payload=32,workers=1", 9.0),
         run("sweep payload=32,workers=2", 8.0),
@@ -29,7 +29,7 @@ def test_a_field_that_goes_along_with_the_axis_makes_no_lines_of_its_own() -> No
     }
 
 
-def test_variants_of_a_cell_stand_beside_each_other() -> None:
+def test_variants_of_a_cell_are_drawn_as_a_group() -> None:
     runs = [run(f"c data=x,link=1gbit/{name}", rate) for name in "ab" for rate in (1.0, 3.0)]
     found = values_of([*runs, run("c data=y/a", 2.0), run("c data=y/b", 0.0)], "rows_per_s")
     assert found == {
@@ -42,7 +42,9 @@ def test_variants_of_a_cell_stand_beside_each_other() -> None:
 @pytest.mark.parametrize(
     ("name", "drawn"), [("c k=1/a", ["p.png"]), ("c k=1", []), ("c workers=1", ["p.png"])]
 )
-def test_a_record_gets_the_picture_it_deserves(tmp_path: Path, name: str, drawn: list[str]) -> None:
+def test_the_kind_of_a_record_chooses_its_picture(
+    tmp_path: Path, name: str, drawn: list[str]
+) -> None:
     more = name.replace("/a", "/b").replace("workers=1", "workers=2")
     runs: list[Any] = [run(name, 2.0), run(more, 3.0)]
     record = {"kind": "scenario", "title": "t", "runs": [r | {"hdr": None} for r in runs]}

@@ -26,7 +26,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     return made
 
 
-def test_what_must_come_out_is_what_the_step_makes_of_the_lines(scenario: Scenario) -> None:
+def test_the_expected_words_are_those_of_the_split_step(scenario: Scenario) -> None:
     words = split_words(pa.array(LINES, pa.string())).words.to_pylist()
     assert "" in words
     sums = sum(n * (n + 1) // 2 for n in Counter(words).values())

@@ -33,7 +33,7 @@ def test_a_rate_is_back_when_a_whole_second_has_it() -> None:
     assert back_after_s(ticks(*[100] * 30), 1.0, 1000.0) == pytest.approx(0.0)
 
 
-def test_a_burst_of_what_was_owed_is_no_full_second() -> None:
+def test_a_burst_of_delayed_rows_is_not_a_full_second() -> None:
     burst = [100] * 10 + [0] * 10 + [900] + [0] * 20 + [100] * 20
     back = back_after_s(ticks(*burst), 1.0, 1000.0)
     assert back == pytest.approx(3.1)
@@ -45,7 +45,7 @@ def test_the_longest_silence_within_a_time() -> None:
     assert longest_pause_s(made, 0.0, 2.0) == 0.5
 
 
-def test_a_rise_is_read_between_the_samples() -> None:
+def test_a_rise_is_interpolated_between_samples() -> None:
     series = [(0.0, 0.0), (2.0, 20.0), (4.0, 20.0)]
     assert rise(series, 1.0, 3.0) == 10.0
     assert rise(series, 3.0, 9.0) == 0.0

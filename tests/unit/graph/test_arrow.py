@@ -1,4 +1,4 @@
-"""Types of columns as text: what Arrow spells is read again, nested ones too."""
+"""Column types as text: the text of every Arrow type, also a nested one, is read as this type."""
 
 import pyarrow as pa
 import pytest
@@ -37,24 +37,24 @@ NOT_CARRIED = [
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_arrow_spells_is_read_again(kind: pa.DataType) -> None:
+def test_the_text_of_an_arrow_type_is_read_as_this_type(kind: pa.DataType) -> None:
     assert arrow_type(str(kind)) == kind
     check_type(kind)
 
 
-def test_a_map_of_required_values_is_read_as_one_that_may_have_nulls() -> None:
+def test_a_map_type_with_required_values_is_read_as_one_with_nulls() -> None:
     kind = pa.map_(pa.string(), pa.field("v", pa.int64(), nullable=False))
     check_type(kind)
     assert arrow_type(str(kind)) == pa.map_(pa.string(), pa.int64())
 
 
 @pytest.mark.parametrize("kind", NOT_CARRIED, ids=str)
-def test_a_type_that_cannot_be_carried_is_refused_with_the_remedy(kind: pa.DataType) -> None:
+def test_a_type_that_cannot_pass_through_a_job_is_refused_with_advice(kind: pa.DataType) -> None:
     with pytest.raises(ConfigError, match=r"cannot pass through a job: name those to read"):
         check_type(kind)
 
 
 @pytest.mark.parametrize("text", ["strng", "list<", "list<>", "struct<x>", "map<string>", "map<>"])
-def test_a_text_that_is_no_type_is_refused(text: str) -> None:
+def test_an_unknown_type_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="unknown column type"):
         arrow_type(text)

@@ -1,4 +1,4 @@
-"""Wrong jobs: each message names file and line, the step, what is wrong and the nearest name."""
+"""Wrong jobs: each message names file, line and step, says what is wrong, and names similar names."""
 
 from pathlib import Path
 
@@ -128,7 +128,7 @@ def test_event_time(tmp_path: Path, source: str, expected: str) -> None:
     assert expected in message(graph_file(tmp_path, SINK, source=source))
 
 
-def test_event_time_that_is_lost_on_the_way(tmp_path: Path) -> None:
+def test_a_window_is_refused_if_a_step_drops_the_event_time(tmp_path: Path) -> None:
     words = "{name: words, split: {column: word}}"
     text = message(
         graph_file(tmp_path, words, f"{{name: w, keyBy: [word], {WINDOW}}}", SINK, source=TIME)
@@ -136,7 +136,7 @@ def test_event_time_that_is_lost_on_the_way(tmp_path: Path) -> None:
     assert "step 'w': a window needs event time, and its rows have none" in text
 
 
-def test_a_cycle_over_several_steps_is_spelled_out(tmp_path: Path) -> None:
+def test_a_cycle_is_reported_with_all_its_steps(tmp_path: Path) -> None:
     steps = (
         "{name: a, inputs: [src, b], split: {column: word}}",
         "{name: b, inputs: [a], split: {column: word}}",
@@ -145,7 +145,7 @@ def test_a_cycle_over_several_steps_is_spelled_out(tmp_path: Path) -> None:
     assert "step 'a': reads its own output: a <- b <- a" in message(graph_file(tmp_path, *steps))
 
 
-def test_outputs_nobody_reads_and_sinks_that_are_read(tmp_path: Path) -> None:
+def test_unread_outputs_and_readers_of_sinks_are_refused(tmp_path: Path) -> None:
     file = graph_file(tmp_path, SINK, "{name: a, inputs: [src], split: {column: word}}")
     assert "step 'a': nothing reads it; end every branch with a sink" in message(file)
     file = graph_file(
@@ -156,7 +156,7 @@ def test_outputs_nobody_reads_and_sinks_that_are_read(tmp_path: Path) -> None:
     assert "nothing reads its output 'dead-letter'" in message(graph_file(tmp_path, dead, SINK))
 
 
-def test_different_columns_cannot_be_put_together(tmp_path: Path) -> None:
+def test_inputs_with_different_columns_are_refused(tmp_path: Path) -> None:
     words = "{name: words, split: {column: word}}"
     text = message(
         graph_file(tmp_path, words, "{name: out, inputs: [src, words], sink: {discard: {}}}")

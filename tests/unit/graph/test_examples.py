@@ -24,9 +24,7 @@ def test_an_example_compiles(file: Path) -> None:
     ("name", "interval_s"),
     [("wordcount", SWITCH_INTERVAL_S), ("text_to_json", USER_CODE_SWITCH_INTERVAL_S)],
 )
-def test_only_user_code_has_to_hand_the_interpreter_over_often(
-    name: str, interval_s: float
-) -> None:
+def test_only_jobs_with_user_code_switch_threads_often(name: str, interval_s: float) -> None:
     job = load_job(EXAMPLES / f"{name}.yaml", None)
     assert switch_interval_s(job) == interval_s
     assert job.runs_user_code == (interval_s < SWITCH_INTERVAL_S)

@@ -67,7 +67,7 @@ def test_temperature_file_has_windows_with_a_late_output() -> None:
     assert job.edges[0].timed
 
 
-def test_steps_that_are_not_keyed_are_chained_whatever_their_shape() -> None:
+def test_steps_without_keys_are_chained() -> None:
     def build(job: ps.Job) -> None:
         lines = job.source("lines", ps.parquet("x"), columns=LINES, parallelism=3)
         left = lines.map("left", upper, columns=LINES)
@@ -90,7 +90,7 @@ def test_steps_that_are_not_keyed_are_chained_whatever_their_shape() -> None:
         (lambda s: s.parallel(4), Partitioning.ROUND_ROBIN),
     ],
 )
-def test_what_deals_rows_out_begins_a_stage(
+def test_a_partitioning_begins_a_stage(
     deal: Callable[[ps.Stream], ps.Stream], expected: Partitioning
 ) -> None:
     def build(job: ps.Job) -> None:
@@ -126,7 +126,7 @@ KEYED_AGAIN: list[tuple[Callable[[ps.KeyedStream], ps.Stream], bool]] = [
 
 
 @pytest.mark.parametrize(("before", "chained"), KEYED_AGAIN)
-def test_rows_that_are_where_their_keys_belong_stay_there(
+def test_rows_with_the_same_keys_stay_in_their_task(
     before: Callable[[ps.KeyedStream], ps.Stream], chained: bool
 ) -> None:
     def build(job: ps.Job) -> None:
@@ -144,7 +144,7 @@ def test_rows_that_are_where_their_keys_belong_stay_there(
         assert len(job.edges) >= 2
 
 
-def test_other_keys_deal_rows_out_again() -> None:
+def test_other_keys_begin_a_stage() -> None:
     def build(job: ps.Job) -> None:
         keyed = job.source("lines", ps.parquet("x"), columns=LINES).key_by("line")
         other = keyed.aggregate("first", n=ps.count()).key_by("n")
@@ -153,7 +153,7 @@ def test_other_keys_deal_rows_out_again() -> None:
     assert stages(compiled(build)) == [("lines",), ("first",), ("second", "out")]
 
 
-def test_columns_of_a_batch_function_are_found_with_no_rows() -> None:
+def test_columns_of_a_batch_function_are_found_by_a_call_with_an_empty_batch() -> None:
     def build(job: ps.Job) -> None:
         lines = job.source("lines", ps.parquet("x"))
         lines.map("loud", upper).sink("out", ps.discard())
@@ -162,7 +162,7 @@ def test_columns_of_a_batch_function_are_found_with_no_rows() -> None:
     assert node.outputs["main"] == (Column("line", "string"), Column("n", "int64"))
 
 
-def test_states_are_what_state_depends_on_and_the_fingerprint_is_of_everything() -> None:
+def test_the_fingerprint_covers_the_whole_job_and_states_only_the_stored_columns() -> None:
     def build(key: str, path: str, lateness: str) -> PhysicalPlan:
         def make(job: ps.Job) -> None:
             rows = job.source(
@@ -196,7 +196,7 @@ def test_states_are_what_state_depends_on_and_the_fingerprint_is_of_everything()
     )
 
 
-def test_manifests_of_an_earlier_release_are_known_by_their_fingerprint() -> None:
+def test_the_state_fingerprint_of_manifests_of_format_1_is_unchanged() -> None:
     found = {n: load_job(EXAMPLES / f"{n}.yaml", None) for n in ("wordcount", "temperature")}
     seen = {name: job.plan.state_fingerprint for name, job in found.items()}
     assert seen == {"wordcount": "c42e3a9d9b5939e2", "temperature": "a60450781e554629"}
@@ -250,7 +250,7 @@ def test_pipeline_and_farm_only_build_graphs() -> None:
     assert job.edges[0].plan.partitioning is Partitioning.ROUND_ROBIN
 
 
-def test_parameters_are_texts_read_with_a_type() -> None:
+def test_parameters_are_texts_that_typed_methods_convert() -> None:
     parameters = ps.Parameters({"n": "3", "x": "0.5", "on": "true", "t": "1m"})
     assert (parameters.integer("n"), parameters.number("x")) == (3, 0.5)
     assert (parameters.boolean("on"), parameters.seconds("t")) == (True, 60.0)
@@ -293,7 +293,7 @@ def test_types_of_computed_columns() -> None:
     }
 
 
-def test_an_object_that_is_no_source_or_sink_is_refused() -> None:
+def test_an_object_that_is_not_a_source_or_sink_is_refused() -> None:
     job = ps.Job()
     with pytest.raises(ps.ConfigError, match=r"step 'a': str is not a source: it lacks bounded"):
         job.source("a", "data/lines")
@@ -304,7 +304,7 @@ def test_an_object_that_is_no_source_or_sink_is_refused() -> None:
         lines.sink("o", "data/out")
 
 
-def test_a_column_more_in_an_input_parts_no_workers_unless_it_goes_to_another_task() -> None:
+def test_a_new_input_column_changes_the_fingerprint_only_if_it_is_sent() -> None:
     class Wider(EmptyInputs):
         def source_schema(self, connector: object, columns: object) -> pa.Schema:
             return super().source_schema(connector, columns).append(pa.field("more", pa.int64()))

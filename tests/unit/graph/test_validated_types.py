@@ -1,4 +1,4 @@
-"""What ``validate`` knows of columns before a run, each complaint with its step and line."""
+"""The checks of columns that ``validate`` makes before a run. Each error names step and line."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ COUNT = '.key_by("k").aggregate("count", n=ps.count())'
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with one file of odd columns."""
+    """Return a folder with one file that has columns of unusual types."""
     data = tmp_path / "data"
     data.mkdir()
     pq.write_table(TABLE, data / "a.parquet")
@@ -85,7 +85,7 @@ def test_nested_columns_may_be_declared(folder: Path) -> None:
     assert schema_at(compiled(folder, COUNT, columns), "count").names == ["k", "pair", "tags"]
 
 
-def test_a_column_that_cannot_be_carried_is_named(folder: Path) -> None:
+def test_a_column_that_cannot_pass_through_a_job_is_named(folder: Path) -> None:
     odd = pa.table({"k": ["a"], "y": pa.array([{"a: b": 1}], pa.struct([("a: b", pa.int64())]))})
     pq.write_table(odd, folder / "a.parquet")
     text = complaint(folder, COUNT)
@@ -104,7 +104,7 @@ def test_windows_keep_the_zone_of_their_time(folder: Path) -> None:
     assert seen.field("window_start").type == seen.field("window_end").type == BERLIN
 
 
-def test_a_zone_is_neither_dropped_nor_guessed(folder: Path) -> None:
+def test_a_time_zone_must_be_declared_as_it_is_in_the_file(folder: Path) -> None:
     def check(kind: str, column: str) -> None:
         job = compiled(folder, "", f'columns={{"{column}": "{kind}"}}')
         source = job.graph.steps[0].parameters
@@ -173,7 +173,7 @@ def test_validate_compares_declared_columns_with_the_files(folder: Path) -> None
         validate(file)
 
 
-def test_what_parquet_has_no_word_for_is_kept_beside_it(tmp_path: Path) -> None:
+def test_types_that_parquet_lacks_are_stored_in_the_arrow_schema(tmp_path: Path) -> None:
     odd = pa.table({"ts": pa.array([0], BERLIN), "span": pa.array([5], pa.duration("us"))})
     stage(tmp_path / "odd.parquet", odd.schema, odd.to_batches())
     assert pq.read_table(tmp_path / "odd.parquet").schema.equals(odd.schema)

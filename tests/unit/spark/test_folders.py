@@ -55,13 +55,13 @@ def test_a_users_folder_is_never_emptied(tmp_path: Path) -> None:
     assert (tmp_path / "mine.parquet").read_text() == "mine"
 
 
-def test_hidden_files_are_no_data(tmp_path: Path) -> None:
+def test_hidden_files_are_not_data(tmp_path: Path) -> None:
     for name in ("b.parquet", "a.parquet", "_x.parquet", ".y.parquet", "z.txt"):
         (tmp_path / name).write_text("")
     assert [p.name for p in folders.parquet_files(tmp_path)] == ["a.parquet", "b.parquet"]
 
 
-def test_no_folder_and_no_files_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_and_an_empty_folder_have_different_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         folders.parquet_files(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no \*\.parquet file in"):

@@ -27,7 +27,7 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     assert found == java.Java(home, 17, "JAVA_HOME")
 
 
-def test_a_java_home_that_is_too_old_is_passed_by(tmp_path: Path) -> None:
+def test_a_java_home_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "1.8.0_392")
     new = fake_java(tmp_path / "new", "21.0.1")
     path = f"{new / 'bin'}:{os.defpath}"
@@ -35,7 +35,7 @@ def test_a_java_home_that_is_too_old_is_passed_by(tmp_path: Path) -> None:
     assert found == java.Java(new, 21, "PATH")
 
 
-def test_the_home_is_what_java_says_not_where_its_link_is(tmp_path: Path) -> None:
+def test_the_home_is_the_one_that_java_reports(tmp_path: Path) -> None:
     real = fake_java(tmp_path / "jdk", "17")
     shims = tmp_path / "shims"
     shims.mkdir()
@@ -53,7 +53,7 @@ def test_versions_are_read_in_both_spellings(tmp_path: Path, version: str, major
     assert found.major == major
 
 
-def test_a_java_that_fails_is_none(tmp_path: Path) -> None:
+def test_a_java_that_fails_is_skipped(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "jdk", "17", runs=False)
     assert java.ask(home / "bin" / "java", "test") is None
     assert java.ask(tmp_path / "nowhere" / "java", "test") is None
@@ -84,7 +84,7 @@ def test_the_wrapper_is_written_once(tmp_path: Path) -> None:
     assert [entry.name for entry in (home / "bin").iterdir()] == ["java"]
 
 
-def test_the_error_says_what_was_passed_by_and_what_to_do(
+def test_the_error_says_what_was_skipped_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")

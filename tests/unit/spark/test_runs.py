@@ -32,7 +32,7 @@ def test_a_correct_sequence_is_one_run_a_word() -> None:
         ((1, None, 2), [(100, 1, 1), (101, runs.NO_COUNT, runs.NO_COUNT), (102, 2, 2)]),
     ],
 )
-def test_every_fault_begins_another_run(
+def test_every_wrong_row_begins_another_run(
     counts: tuple[int | None, ...], expected: list[tuple[int, int, int]]
 ) -> None:
     assert rows(*(("a", c) for c in counts)) == [("a", *run) for run in expected]

@@ -1,4 +1,4 @@
-"""Values that rows at fault have again and again: their rows are tried alone, and no other is."""
+"""Values that bad rows have repeatedly: only rows with such a value are tried alone."""
 
 import gc
 import weakref
@@ -37,7 +37,7 @@ def learned(*values: str) -> BadValues:
 
 
 class Parse:
-    """Makes numbers of texts; counts calls and rows."""
+    """Converts texts to numbers, and counts calls and rows."""
 
     def __init__(self) -> None:
         self.calls = self.rows = 0
@@ -56,7 +56,7 @@ def mapped(function: Any, dead: list[int]) -> MapStep:
 
 
 @pytest.mark.parametrize("value", ["n/a", None])
-def test_no_call_for_other_rows_fails_where_a_bad_value_comes_again(value: str | None) -> None:
+def test_a_repeated_bad_value_makes_no_call_for_other_rows_fail(value: str | None) -> None:
     parse, dead = Parse(), list[int]()
     step = mapped(parse, dead)
     for _ in range(60):
@@ -69,7 +69,7 @@ def test_no_call_for_other_rows_fails_where_a_bad_value_comes_again(value: str |
     assert parse.calls <= 20 * 7
 
 
-def test_a_value_is_watched_for_when_it_comes_again() -> None:
+def test_a_value_is_watched_when_it_repeats() -> None:
     rows = texts(3, 70)
     assert learned("n/a").watch(rows) is None
     watch = learned("n/a", "n/a").watch(rows)
@@ -77,7 +77,7 @@ def test_a_value_is_watched_for_when_it_comes_again() -> None:
     assert [watch.next(at) for at in (0, 3, 4, 71)] == [3, 3, 70, ROWS]
 
 
-def test_a_value_whose_row_passed_is_never_watched_for_again() -> None:
+def test_a_value_whose_row_passed_is_never_watched_again() -> None:
     known = learned("n/a", "n/a")
     watch = known.watch(texts(3, 70))
     assert watch is not None
@@ -88,7 +88,7 @@ def test_a_value_whose_row_passed_is_never_watched_for_again() -> None:
     assert known.watch(texts(3)) is None
 
 
-def test_a_value_that_no_row_has_for_long_is_not_watched_for() -> None:
+def test_a_value_that_no_row_has_for_long_is_no_longer_watched() -> None:
     known = learned("n/a", "n/a")
     for _ in range(BAD_VALUE_ROWS_MAX // ROWS):
         assert known.watch(texts()) is not None
@@ -97,7 +97,7 @@ def test_a_value_that_no_row_has_for_long_is_not_watched_for() -> None:
 
 
 class Asked(ValueError):
-    """Counts how often somebody wants to know what it says."""
+    """Counts how often its message is read."""
 
     times = 0
 
@@ -111,7 +111,7 @@ def refuse(known: BadValues, value: str) -> None:
     known.refused(Asked(f"could not convert {value!r}"), row)
 
 
-def test_few_exceptions_are_asked_for_values_that_do_not_come_again() -> None:
+def test_few_exceptions_are_examined_if_values_do_not_repeat() -> None:
     known = BadValues()
     for n in range(BAD_VALUES_IN_VAIN_MAX):
         refuse(known, f"bad{n}")
@@ -126,10 +126,10 @@ def test_few_exceptions_are_asked_for_values_that_do_not_come_again() -> None:
     assert asked == 10 * Asked.times
     for _ in range(2 * BAD_VALUES_ASKED_EACH):
         refuse(known, "n/a")
-    assert known.watch(texts(3)) is not None, "one that begins to come again is found"
+    assert known.watch(texts(3)) is not None, "a value that begins to repeat is found"
 
 
-def test_so_many_values_are_watched_for_and_no_more() -> None:
+def test_the_number_of_watched_values_is_bounded() -> None:
     values = [f"bad{n}" for n in range(BAD_VALUES_WATCHED_MAX + 1)]
     known = learned(*(value for value in values for _ in range(2)))
     for number, value in enumerate(values):
@@ -138,8 +138,8 @@ def test_so_many_values_are_watched_for_and_no_more() -> None:
         assert watch.next(0) == (9 if number < BAD_VALUES_WATCHED_MAX else ROWS)
 
 
-def test_an_exception_is_gone_when_its_row_is_a_dead_letter() -> None:
-    """One that is kept keeps its frames, and so all values of a batch, until garbage is found."""
+def test_an_exception_is_freed_when_its_row_is_a_dead_letter() -> None:
+    """A stored exception would keep its frames, and so a whole batch, in memory."""
     raised: list[weakref.ref[BaseException]] = []
 
     class Bad(Exception):

@@ -1,4 +1,4 @@
-"""Composing steps: order, side outputs, what is counted, and a stage without steps."""
+"""Chains of steps: order, side outputs, counters, and a stage without steps."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def words_of(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def trail(*steps: Step) -> tuple[Chain, list[pa.RecordBatch]]:
-    """Chain steps behind a source whose newest batch began at offset 100; give its letters."""
+    """Chain steps after a source whose newest batch began at offset 100. Returns the dead letters."""
     dead: list[pa.RecordBatch] = []
     outer = {"main": (lambda _: None,), "dead-letter": (dead.append,)}
     last = len(steps) - 1
@@ -83,9 +83,7 @@ BEFORE: list[tuple[str, Step, int | None]] = [
 
 
 @pytest.mark.parametrize(("name", "step", "offset"), BEFORE, ids=[b[0] for b in BEFORE])
-def test_a_refused_row_is_followed_back_to_its_offset(
-    name: str, step: Step, offset: int | None
-) -> None:
+def test_the_offset_of_a_refused_row_is_found(name: str, step: Step, offset: int | None) -> None:
     check = MapStep("check", Call("f", on_error=OnError.DEAD_LETTER), refuse_two, SCHEMA)
     chain, dead = trail(step, check)
     chain.on_batch(BATCH)
@@ -97,7 +95,7 @@ def test_a_refused_row_is_followed_back_to_its_offset(
     assert found == {("check", "numbers", "part-0", offset)}, name
 
 
-def test_a_word_that_is_refused_leads_to_its_line() -> None:
+def test_the_line_of_a_refused_word_is_found() -> None:
     words = pa.schema([("word", pa.string())])
     check = FlatMapStep(
         "check", Call("f", per=Per.RECORD), lambda r: [{"n": int(r["word"])}], SCHEMA
@@ -109,7 +107,7 @@ def test_a_word_that_is_refused_leads_to_its_line() -> None:
     assert (where.source, where.partition, where.offset) == ("numbers", "part-0", 103)
 
 
-def test_a_stage_without_steps_hands_rows_on() -> None:
+def test_a_stage_without_steps_passes_rows_on() -> None:
     out: list[pa.RecordBatch] = []
     chain = Chain([], entry=[], outside=[out.append])
     chain.on_batch(BATCH)

@@ -1,4 +1,4 @@
-"""Finding rows at fault with few tries, and how many rows are tried at once."""
+"""The search for bad rows with few calls, and how many rows are tried in one call."""
 
 from math import log2
 
@@ -8,7 +8,7 @@ from penstock.steps.fault_search import CallCost, Search
 
 
 def look(rows: int, bad: set[int], most: int) -> tuple[list[int], list[range]]:
-    """Search; return the rows found and the ranges that were tried."""
+    """Search for bad rows. Returns them and the ranges that were tried."""
     search, found, tried = Search(rows), [], []
     while not search.over:
         one = range(search.at, search.at + search.next(most))
@@ -22,13 +22,13 @@ def look(rows: int, bad: set[int], most: int) -> tuple[list[int], list[range]]:
 
 
 @pytest.mark.parametrize("bad", [0, 1, 4095, 4096, 5000, 8191])
-def test_one_row_among_many_costs_the_logarithm(bad: int) -> None:
+def test_finding_one_bad_row_costs_a_logarithmic_number_of_calls(bad: int) -> None:
     found, tried = look(8192, {bad}, 8192)
     assert found == [bad]
     assert len(tried) <= log2(8192) + 3
 
 
-def test_a_range_behind_the_row_at_fault_is_tried_once_it_is_known() -> None:
+def test_rows_after_a_bad_row_are_tried_when_it_is_known() -> None:
     found, tried = look(1000, {300}, 1000)
     assert found == [300]
     behind = [r for r in tried if r[0] > 300]
@@ -44,14 +44,14 @@ def test_rows_that_passed_are_never_tried_again() -> None:
     assert len(passed) == len(set(passed)) == 1000 - len(bad)
 
 
-def test_what_fails_together_only_is_said_to_have_passed_apart() -> None:
+def test_rows_that_fail_only_in_one_call_are_reported_as_passed_separately() -> None:
     search = Search(8)
     search.failed(search.next(8))
     assert [search.passed(search.next(8)) for _ in range(4)] == [False, False, False, True]
     assert search.over
 
 
-def test_more_rows_are_tried_at_once_the_rarer_those_at_fault_are() -> None:
+def test_the_rarer_bad_rows_are_the_more_rows_are_tried_at_once() -> None:
     pace = CallCost()
     assert pace.most(8192) == 8192, "nothing was at fault yet"
     pace.refused(8192, guessed=False)
@@ -64,7 +64,7 @@ def test_more_rows_are_tried_at_once_the_rarer_those_at_fault_are() -> None:
     assert pace.most(8192) == 8192, "none has been for long"
 
 
-def test_more_rows_are_tried_at_once_the_more_a_call_costs_and_where_rows_are_guessed() -> None:
+def test_more_rows_are_tried_at_once_if_calls_are_expensive_or_rows_are_guessed() -> None:
     paces = CallCost(), CallCost(), CallCost()
     for pace, row_s in zip(paces, (4e-7, 2e-8, 2e-8), strict=True):
         pace.refused(8192, guessed=pace is paces[2])
@@ -76,7 +76,7 @@ def test_more_rows_are_tried_at_once_the_more_a_call_costs_and_where_rows_are_gu
     assert 3000 < kernel < guessed <= 8192
 
 
-def test_measured_times_out_of_all_reason_leave_a_choice_in_bounds() -> None:
+def test_absurd_measured_times_keep_the_choice_within_bounds() -> None:
     for one_s, many_s in ((0.0, 100.0), (100.0, 0.0), (0.0, 0.0)):
         pace = CallCost()
         pace.refused(8192, guessed=True)

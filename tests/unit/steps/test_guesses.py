@@ -1,4 +1,4 @@
-"""Rows at fault that an exception gives away: few calls, and few rows in vain."""
+"""Bad rows that an exception points to: few calls, and few rows that are processed twice."""
 
 import json
 from collections.abc import Callable
@@ -73,7 +73,7 @@ FUNCTIONS = [by_arrow, by_comprehension, by_loop, by_record, by_json, by_table, 
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_an_exception_says_which_row_it_was(function: Function) -> None:
+def test_the_bad_row_is_guessed_from_the_exception(function: Function) -> None:
     with pytest.raises(Exception, match=r".+") as raised:
         function(texts())
     assert guess_row(raised.value, texts()) == BAD
@@ -90,7 +90,7 @@ def test_a_null_and_a_number_are_found() -> None:
 
 
 class Counted:
-    """A function that counts its calls, and the rows that they were given."""
+    """A function that counts its calls and their rows."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -119,7 +119,7 @@ def run(function: Counted, batches: list[pa.RecordBatch]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_one_bad_row_in_each_batch_costs_few_rows_and_calls(function: Function) -> None:
+def test_one_bad_row_in_each_batch_costs_few_further_rows_and_calls(function: Function) -> None:
     counted, turns = Counted(function), 30
     places = [(turn * 2971) % ROWS for turn in range(turns)]
     found = run(counted, [texts(f"none{at}x" if at % 2 else "none", at) for at in places])
@@ -130,7 +130,7 @@ def test_one_bad_row_in_each_batch_costs_few_rows_and_calls(function: Function) 
     assert counted.calls <= 18 * turns
 
 
-def test_wrong_guesses_are_given_up() -> None:
+def test_guessing_stops_after_wrong_guesses() -> None:
     def misleads(batch: pa.RecordBatch) -> pa.RecordBatch:
         if "none" in batch.column("text").to_pylist():
             raise ValueError(f"beside {batch.column('id')[0].as_py()!r}")

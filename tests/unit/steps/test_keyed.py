@@ -42,7 +42,7 @@ def test_counts_run_in_input_order_and_null_is_a_key() -> None:
     ]  # fmt: skip
 
 
-def test_nulls_are_skipped_and_a_key_without_values_has_none() -> None:
+def test_nulls_are_skipped_and_a_key_without_values_gives_null() -> None:
     output = {"n": pa.int64(), "s": pa.int64(), "mean": pa.float64(), "min": pa.int64()}
     rows = aggregate(
         output,
@@ -73,7 +73,7 @@ def test_types_come_back_and_nan_is_the_largest() -> None:
     assert [r["last"] for r in rows] == [1, 5, 1, 7, -3, 2]
 
 
-def test_a_sum_that_leaves_64_bits_is_an_error_with_its_row() -> None:
+def test_a_sum_beyond_64_bits_is_an_error_with_its_row() -> None:
     schema = pa.schema([("k", pa.string()), ("s", pa.int64())])
     given = pa.record_batch({"k": ["a", "a"], "x": [2**63 - 1, 1]})
     keys = KeyColumns(given.schema, ["k"], 16)
@@ -137,7 +137,7 @@ def test_a_record_function_gets_a_dict_that_it_may_change() -> None:
     assert [r["total"] for r in out] == [1, 5, 1, 7, -2, 9]
 
 
-def test_a_call_that_raises_leaves_no_trace_in_the_state() -> None:
+def test_a_call_that_raises_changes_no_state() -> None:
     def add(record: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
         values["total"] += record["x"] or 0
         if record["x"] == 5:
@@ -163,7 +163,7 @@ def test_deleted_keys_begin_anew() -> None:
     assert [r["total"] for r in out] == [1, 2, 1]
 
 
-def test_an_unknown_state_column_names_the_nearest() -> None:
+def test_the_error_of_an_unknown_state_column_names_similar_columns() -> None:
     def wrong(batch: pa.RecordBatch, state: BatchState) -> Any:
         return state["totl"]
 

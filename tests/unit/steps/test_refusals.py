@@ -1,4 +1,4 @@
-"""Rows that a batch function refuses by itself: one call, and the same letters as of exceptions."""
+"""Rows that a batch function refuses itself: one call, and the same dead letters as for exceptions."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def outputs(step: Any, batch: pa.RecordBatch = BATCH) -> tuple[list[int], list[d
 
 
 class Sevens:
-    """A map that refuses multiples of a number; counts its calls."""
+    """A map that refuses multiples of a number, and counts its calls."""
 
     def __init__(self, each: int = 7) -> None:
         self.each = each
@@ -58,7 +58,7 @@ def test_refused_rows_are_dead_letters_after_one_call(each: int) -> None:
     assert len(range(0, 100, 2)) > SLICED_ROWS_MAX > len(range(0, 100, 50))
 
 
-def test_the_first_refused_row_fails_a_job_that_keeps_no_dead_letters() -> None:
+def test_the_first_refused_row_fails_a_job_without_dead_letters() -> None:
     step = MapStep("sevens", FAIL, Sevens(), ROWS)
     chain = Chain([WiredStep(step, {}, {"main": (lambda _: None,)})], entry=[0], outside=[])
     chain.read_by(lambda: ("numbers", "part-0", 1000))
@@ -70,7 +70,7 @@ def test_the_first_refused_row_fails_a_job_that_keeps_no_dead_letters() -> None:
     assert "Traceback" not in str(raised.value)
 
 
-def test_each_row_may_have_a_reason_of_its_own_which_is_bounded() -> None:
+def test_each_row_may_have_its_own_reason_of_bounded_length() -> None:
     def check(batch: pa.RecordBatch) -> ps.Refusing:
         bad = pa.array([True, None, True, False, True])
         return ps.Refusing(batch, bad, pa.array(["one", "two", None, None, "x" * 1000]))
@@ -82,7 +82,7 @@ def test_each_row_may_have_a_reason_of_its_own_which_is_bounded() -> None:
     assert len(long) <= USER_MESSAGE_CHARS_MAX + len("...")
 
 
-def test_filters_and_flat_maps_refuse_rows_too_and_hidden_columns_stay() -> None:
+def test_filters_and_flat_maps_refuse_rows_and_keep_hidden_columns() -> None:
     batch = BATCH.append_column(BOUND_COLUMN, pa.array(range(100), pa.int64()))
 
     def even(rows: pa.RecordBatch) -> ps.Refusing:
@@ -103,7 +103,7 @@ def test_filters_and_flat_maps_refuse_rows_too_and_hidden_columns_stay() -> None
     assert [letter["n"] for letter in dead] == list(range(0, 100, 7))
 
 
-def test_rows_behind_a_refused_one_are_followed_back_to_their_line() -> None:
+def test_the_line_of_rows_after_a_refused_row_is_found() -> None:
     dead: list[pa.RecordBatch] = []
 
     def never(record: dict[str, Any]) -> dict[str, Any]:
@@ -144,19 +144,21 @@ def test_rows_behind_a_refused_one_are_followed_back_to_their_line() -> None:
         ),
     ],
 )
-def test_a_refusal_of_the_wrong_shape_is_named(refused: Any, reason: Any, said: str) -> None:
+def test_refusals_that_do_not_fit_the_batch_are_an_error(
+    refused: Any, reason: Any, said: str
+) -> None:
     step = MapStep("m", FAIL, lambda batch: ps.Refusing(batch, refused, reason), ROWS)
     with pytest.raises(UserCodeError, match=said):
         outputs(step, BATCH.slice(0, 1))
 
 
-def test_a_filter_per_record_cannot_refuse_by_giving_something_that_is_true() -> None:
+def test_a_filter_per_record_must_not_return_a_refusal() -> None:
     step = FilterStep("f", Call("f", Per.RECORD), lambda _: ps.Refusing(True, np.ones(1), "bad"))
     with pytest.raises(UserCodeError, match="per record, raise an exception"):
         outputs(step)
 
 
-def test_columns_are_found_behind_a_refusal() -> None:
+def test_columns_are_found_if_a_function_returns_a_refusal() -> None:
     assert empty_call_columns(Sevens(), (Column("n", "int64"),)) == (Column("n", "int64"),)
 
 

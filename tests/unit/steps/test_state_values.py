@@ -1,4 +1,4 @@
-"""State as user functions see it: declared columns only, in their types, the same in any batch."""
+"""State as user functions get it: only declared columns, in their types, equal in any batch."""
 
 import datetime as dt
 from typing import Any
@@ -71,7 +71,7 @@ def test_a_lossy_output_batch_is_refused_with_the_row_at_fault() -> None:
 
 @pytest.mark.parametrize("kind", [MapStep, FlatMapStep])
 @pytest.mark.parametrize("per", list(Per))
-def test_stateless_functions_are_held_to_their_columns_too(kind: Any, per: Per) -> None:
+def test_functions_without_state_must_return_their_declared_columns(kind: Any, per: Per) -> None:
     def function(rows: Any) -> Any:
         if per is Per.BATCH:
             return pa.record_batch({"k": rows["k"], "n": [n + 0.7 for n in rows["n"].to_pylist()]})
@@ -98,7 +98,7 @@ def test_an_undeclared_name_is_refused_where_it_is_used() -> None:
     assert near in uses(lambda state: state.__delitem__("tex"))
 
 
-def test_none_is_refused_where_a_column_begins_with_zero() -> None:
+def test_none_is_refused_for_a_column_that_begins_as_zero() -> None:
     def function(record: Any, state: Any) -> list[Any]:
         state["text"] = state["at"] = None
         state["x"] = None
@@ -107,7 +107,7 @@ def test_none_is_refused_where_a_column_begins_with_zero() -> None:
     assert "state column 'x' cannot hold None" in refusal(function)
 
 
-def test_a_cleared_key_begins_anew_at_once_and_is_gone() -> None:
+def test_a_cleared_key_begins_anew_at_once_and_is_deleted() -> None:
     seen: list[Any] = []
 
     def function(record: Any, state: Any) -> list[Any]:
@@ -122,7 +122,7 @@ def test_a_cleared_key_begins_anew_at_once_and_is_gone() -> None:
     assert seen == [new, {"x": 1, "text": "there", "at": NOON}] * 2
 
 
-def test_times_come_back_as_times_with_their_zone() -> None:
+def test_stored_times_keep_their_type_and_time_zone() -> None:
     seen: list[Any] = []
 
     def record_function(record: Any, state: Any) -> list[Any]:
@@ -154,7 +154,7 @@ def test_a_stored_array_is_a_copy() -> None:
     assert [row["n"] for row in run(Per.BATCH, function, [ROWS, ROWS])] == [0, 0]
 
 
-def test_a_function_that_gives_no_records_is_told_so() -> None:
+def test_a_function_that_returns_no_iterable_of_records_is_an_error() -> None:
     assert "the function returned None; it must return an iterable of records" in refusal(
         lambda *_: None
     )
@@ -164,13 +164,13 @@ def test_a_function_that_gives_no_records_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.float16(), pa.month_day_nano_interval()])
-def test_a_state_column_that_cannot_be_kept_is_refused(kind: pa.DataType) -> None:
+def test_a_state_column_that_cannot_be_stored_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(ConfigError, match=r"step 'own': state column 'x' cannot be of type"):
         state_field("own", pa.field("x", kind))
 
 
 @pytest.mark.parametrize("on_error", list(OnError))
-def test_a_row_that_cannot_be_shown_as_a_record_is_at_fault(on_error: OnError) -> None:
+def test_a_row_that_cannot_be_made_into_a_record_is_a_bad_row(on_error: OnError) -> None:
     bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
     texts = pa.concat_arrays([pa.array(["a", "b"]), bad, pa.array(["c", "d"])])
     rows = pa.record_batch({"k": texts, "n": list(range(5))})

@@ -1,4 +1,4 @@
-"""Steps without memory: order, hidden bounds, errors with their place, dead letters."""
+"""Steps without state: order, hidden bounds, errors with their place, dead letters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def run(step: Any, batch: pa.RecordBatch = BATCH) -> dict[str, list[dict[str, An
     return found
 
 
-def test_words_take_the_bound_of_their_line() -> None:
+def test_words_have_the_bound_of_their_line() -> None:
     step = SplitStep("words", "line", pa.schema([("word", pa.string())]))
     batch = pa.record_batch({"line": ["a b", None, "c"], BOUND_COLUMN: [1, 2, 3]})
     assert run(step, batch)["main"] == [
@@ -60,13 +60,13 @@ def test_a_flat_map_per_record_keeps_the_bound_of_each_parent() -> None:
     assert [(r["n"], r[BOUND_COLUMN]) for r in rows] == [(1, 10), (2, 40), (2, 40), (4, 30)]
 
 
-def test_a_flat_map_per_batch_takes_the_least_bound() -> None:
+def test_a_flat_map_per_batch_has_the_smallest_bound() -> None:
     step = FlatMapStep("tail", call(), lambda b: b.slice(1), NUMBERS)
     assert [r[BOUND_COLUMN] for r in run(step)["main"]] == [10, 10, 10]
 
 
 @pytest.mark.parametrize("per", list(Per))
-def test_a_filter_keeps_rows_as_they_came(per: Per) -> None:
+def test_a_filter_does_not_change_rows(per: Per) -> None:
     def even(given: Any) -> Any:
         if per is Per.RECORD:
             return given["n"] % 2 == 0
@@ -109,7 +109,7 @@ def test_a_dead_letter_is_one_row_and_the_rest_goes_on_in_order() -> None:
         (lambda b: b.rename_columns(["m"]), "returned the columns"),
     ],
 )
-def test_what_a_map_gives_is_checked(function: Any, message: str) -> None:
+def test_the_result_of_a_map_is_checked(function: Any, message: str) -> None:
     with pytest.raises(UserCodeError, match=message):
         run(MapStep("odd", call(), function, NUMBERS))
 
@@ -120,11 +120,11 @@ def test_a_record_with_other_fields_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("given", "said"), [(None, "None"), ([1], "list")])
-def test_what_is_no_record_is_named(given: Any, said: str) -> None:
+def test_a_result_that_is_not_a_record_is_an_error(given: Any, said: str) -> None:
     with pytest.raises(UserCodeError, match=f"the function returned {said}; it must return a dict"):
         run(MapStep("odd", call(Per.RECORD), lambda r: given, NUMBERS))
 
 
-def test_a_table_and_a_safe_cast_are_taken() -> None:
+def test_a_table_and_an_exact_cast_are_accepted() -> None:
     step = MapStep("cast", call(), lambda b: pa.table({"n": b.column("n").cast("int32")}), NUMBERS)
     assert [r["n"] for r in run(step)["main"]] == [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""User functions that raise: how often they are called again, and what is said and kept."""
+"""User functions that raise: how often they are called again, and which errors and rows result."""
 
 import io
 import os
@@ -111,7 +111,7 @@ def test_few_calls_find_several_bad_rows_and_the_rest_is_one_batch_in_order() ->
     assert len(calls) < 5 * (log2(ROWS) + 2) + ROWS / 100
 
 
-def test_where_every_row_is_bad_each_is_called_about_once() -> None:
+def test_if_every_row_is_bad_each_is_called_about_once() -> None:
     calls: list[list[int]] = []
     bad = set(range(ROWS))
     step = MapStep(
@@ -127,7 +127,7 @@ def together(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def test_rows_that_fail_together_only_are_named_together() -> None:
+def test_rows_that_fail_only_in_one_batch_are_reported_as_a_range() -> None:
     with pytest.raises(UserCodeError, match="20 and 21") as raised:
         run(MapStep("pairs", call(Per.BATCH), together, NUMBERS))
     where = raised.value.where
@@ -135,13 +135,13 @@ def test_rows_that_fail_together_only_are_named_together() -> None:
     assert f"{where.rows} rows from there on, together only" in str(raised.value)
 
 
-def test_rows_that_fail_together_only_are_no_dead_letters() -> None:
+def test_rows_that_fail_only_in_one_batch_are_not_dead_letters() -> None:
     found = run(MapStep("pairs", call(Per.BATCH, OnError.DEAD_LETTER), together, NUMBERS))
     assert values(found["main"]) == list(range(ROWS))
     assert not found["dead-letter"]
 
 
-def test_a_map_that_drops_a_row_is_at_fault_there() -> None:
+def test_a_row_that_a_map_drops_is_a_bad_row() -> None:
     def drops(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pc.not_equal(batch.column("n"), 777))
 
@@ -154,7 +154,9 @@ def test_a_map_that_drops_a_row_is_at_fault_there() -> None:
 
 @pytest.mark.parametrize("per", list(Per))
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RecursionError("deep")])
-def test_whatever_a_function_raises_is_its_rows_error(per: Per, error: BaseException) -> None:
+def test_every_exception_of_a_function_is_an_error_of_its_row(
+    per: Per, error: BaseException
+) -> None:
     def leaves(given: Any) -> Any:
         numbers = [given["n"]] if per is Per.RECORD else given.column("n").to_pylist()
         if 9 in numbers:
@@ -170,7 +172,7 @@ def test_whatever_a_function_raises_is_its_rows_error(per: Per, error: BaseExcep
 
 
 @pytest.mark.parametrize("per", list(Per))
-def test_who_leaves_the_debugger_is_not_asked_again(per: Per) -> None:
+def test_no_function_is_called_after_the_user_left_the_debugger(per: Per) -> None:
     calls: list[Any] = []
 
     def debugged(given: Any) -> Any:
@@ -184,7 +186,7 @@ def test_who_leaves_the_debugger_is_not_asked_again(per: Per) -> None:
 
 
 @pytest.mark.parametrize("per", list(Per))
-def test_an_error_of_the_storage_is_not_the_functions(per: Per) -> None:
+def test_a_storage_error_is_not_an_error_of_a_row(per: Per) -> None:
     def full(_: Any) -> Any:
         raise StorageError("no space left on device")
 
@@ -196,7 +198,7 @@ def deep(number: int) -> float:
     return 1 / (number - 42)
 
 
-def test_an_error_shows_the_users_own_frames_and_nothing_of_ours() -> None:
+def test_an_error_shows_only_the_frames_of_user_code() -> None:
     with pytest.raises(UserCodeError) as raised:
         run(MapStep("m", call(Per.RECORD), lambda r: {"n": deep(r["n"])}, NUMBERS))
     text = str(raised.value)
@@ -227,7 +229,7 @@ def test_a_cause_is_shown_with_its_own_frames() -> None:
     assert "in deep" in text
 
 
-def test_an_error_is_bounded_whatever_the_user_raises() -> None:
+def test_the_text_of_an_error_is_bounded() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise TypeError("no text")
@@ -267,7 +269,7 @@ def process(per: Per, function: Any) -> ProcessStep:
     return step
 
 
-def test_a_record_that_raises_half_way_leaves_no_trace_and_no_rows() -> None:
+def test_a_record_that_raises_half_way_changes_no_state_and_emits_no_rows() -> None:
     def add(record: dict[str, Any], state: dict[str, Any]) -> Any:
         state["seen"] += 1
         yield {"k": record["k"], "n": record["n"], "seen": state["seen"]}
@@ -279,7 +281,7 @@ def test_a_record_that_raises_half_way_leaves_no_trace_and_no_rows() -> None:
     assert values(found["dead-letter"]) == [-1]
 
 
-def test_a_record_whose_rows_do_not_fit_is_undone_and_its_key_goes_on_from_before() -> None:
+def test_a_record_whose_rows_do_not_fit_is_undone_and_later_rows_of_its_key_run_again() -> None:
     calls: list[int] = []
 
     def add(record: dict[str, Any], state: dict[str, Any]) -> Any:
@@ -300,7 +302,7 @@ def test_a_record_whose_rows_do_not_fit_is_undone_and_its_key_goes_on_from_befor
     assert values(found["main"], "seen")[-2:] == [4, 3]
 
 
-def test_a_batch_that_raises_leaves_no_trace_before_it_is_called_again() -> None:
+def test_a_batch_that_raises_changes_no_state() -> None:
     def add(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
         seen = state["seen"]
         places = []
@@ -319,7 +321,7 @@ def test_a_batch_that_raises_leaves_no_trace_before_it_is_called_again() -> None
     assert values(found["dead-letter"]) == [-1]
 
 
-def test_a_row_that_cannot_be_shown_has_no_frames_of_a_library() -> None:
+def test_a_row_that_python_cannot_represent_shows_no_library_frames() -> None:
     column = pa.StringArray.from_buffers(
         1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
     )
@@ -330,7 +332,7 @@ def test_a_row_that_cannot_be_shown_has_no_frames_of_a_library() -> None:
     assert "pyarrow" not in str(raised.value), raised.value
 
 
-def test_who_leaves_the_debugger_at_a_terminal_is_not_told_to_use_one(
+def test_a_user_who_leaves_the_debugger_at_a_terminal_gets_no_advice_to_use_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, theirs = os.openpty()

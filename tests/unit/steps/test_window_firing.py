@@ -1,4 +1,4 @@
-"""Firing costs what fires, in slices, and in an order that only the keys decide."""
+"""Windows fire in slices, at a cost of the windows that fire, in an order of time and keys."""
 
 import random
 from typing import Any
@@ -46,7 +46,7 @@ class Windows:
         self.step.on_batch(pa.record_batch(named))
 
     def fired(self) -> list[tuple[int, int]]:
-        """Return key and end of what was emitted, in order."""
+        """Return key and end of each emitted window, in order."""
         found: list[tuple[int, int]] = []
         for batch in self.emitted:
             ends = batch.column("window_end").cast(pa.int64()).to_pylist()
@@ -54,7 +54,7 @@ class Windows:
         return found
 
 
-def test_a_watermark_looks_at_no_window_that_is_not_due() -> None:
+def test_a_watermark_reads_only_windows_that_are_due() -> None:
     windows = Windows()
     windows.rows([1], [3])
     windows.rows(list(range(500)), [1000] * 500)

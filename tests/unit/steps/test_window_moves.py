@@ -1,4 +1,4 @@
-"""Open windows move with their key group: each is emitted once, by whoever owns the group."""
+"""Open windows move with their key group. Each is emitted once, by the owner of the group."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ NUMBERS = iter(range(1000))
 
 
 class Task:
-    """One task: its window step, state and what it has emitted."""
+    """One task: its window step, its state, and the windows that it has emitted."""
 
     def __init__(self, folder: Path, share: Share) -> None:
         self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)

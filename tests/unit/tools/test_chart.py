@@ -40,7 +40,7 @@ def rules() -> dict[str, Any]:
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
 
-def test_what_people_must_hear_of_has_an_alert() -> None:
+def test_every_condition_that_needs_action_has_an_alert() -> None:
     found = rules()
     wanted = {
         "PenstockJobStalled": 'penstock_operator_stalled_job{state!="Failed"}',

@@ -122,7 +122,7 @@ def test_durations_and_quantities_are_compared_by_cel() -> None:
     ]
 
 
-def test_what_may_not_change_is_guarded_where_it_can_come_and_go() -> None:
+def test_immutable_fields_are_guarded_at_their_optional_parent() -> None:
     node = schema(object_row(Fixed, "disk", "a disk"))
     assert rules(node["properties"]["groups"]) == ["self == oldSelf"]
     assert rules(node["properties"]["claim"]) == []
@@ -154,5 +154,5 @@ def test_lists_and_maps_of_texts_are_bounded() -> None:
     }
 
 
-def test_a_row_without_bounds_is_bounded_all_the_same() -> None:
+def test_a_row_without_bounds_gets_default_bounds() -> None:
     assert schema(FieldRow("a", Kind.TEXT, "a"), Place(item=True))["maxLength"] == 253

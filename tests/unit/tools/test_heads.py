@@ -47,7 +47,7 @@ def test_there_are_commands_of_both() -> None:
 
 
 @pytest.mark.parametrize("words", of("kubectl"), ids=" ".join)
-def test_what_kubectl_is_given_is_there(words: list[str]) -> None:
+def test_files_of_kubectl_commands_exist(words: list[str]) -> None:
     marks = ("-f", "--patch-file")
     files = [after for mark, after in itertools.pairwise(words) if mark in marks]
     assert all((ROOT / file).is_file() for file in files)
@@ -55,7 +55,7 @@ def test_what_kubectl_is_given_is_there(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", of("penstock"), ids=" ".join)
-def test_what_penstock_is_given_is_understood(words: list[str]) -> None:
+def test_penstock_commands_are_accepted(words: list[str]) -> None:
     command = get_command(make_app())
     _, name, *arguments = words
     each = command.commands[name]  # type: ignore[attr-defined]

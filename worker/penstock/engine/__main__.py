@@ -4,7 +4,7 @@ import gc
 import sys
 
 if __name__ == "__main__":
-    gc.disable()  # until all is loaded: what is imported lives on, and looking at it costs 0.1 s
+    gc.disable()  # while modules load: they stay anyway, and collecting costs 0.1 s
     from penstock.engine.main import main
 
     main(sys.argv[1:])

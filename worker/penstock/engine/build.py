@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.state.budget import StateBudget
 
 _US = 1_000_000
-_DEALT_OUT = {Partitioning.KEY, Partitioning.CUSTOM}  # others give a batch to one, or all of it
+_DEALT_OUT = {Partitioning.KEY, Partitioning.CUSTOM}  # other edges never divide a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class JobParts:
         scratch: Path,
         page: InFlightPage | None = None,
     ) -> None:
-        """Open the job's connectors; tasks say on ``page`` what they hand to the user's functions.
+        """Open the job's connectors. Tasks note on ``page`` what they pass to user functions.
 
-        Raises ConfigError when a connector is not there.
+        Raises ConfigError when a connector is missing.
         """
         self._page = page
         self.identity = identity
@@ -106,16 +106,16 @@ class JobParts:
         return {name: sink.guarantee for name, sink in self._sinks.items()}
 
     def listen(self, want_checkpoint: Callable[[], None], place: IngestPlace) -> None:
-        """Let sources that are pushed to, and the first rows of a sink, ask for a checkpoint."""
+        """Let pushed sources, and the first rows of a sink, ask for a checkpoint."""
         self._want_checkpoint = want_checkpoint
         for found in self._inputs.values():
             if found is not None and isinstance(found.source, PushedSource):
                 found.source.listen(want_checkpoint, place)
 
     def claim(self, *, fresh: bool, origin: Origin | None = None) -> None:
-        """Take the outputs for this job; ``origin`` is the savepoint it has just begun from.
+        """Take the outputs for this job; ``origin`` is the savepoint from which it has just started.
 
-        Raises ConfigError when they hold another's files.
+        Raises ConfigError when they hold files of another job.
         """
         for sink in self._sinks.values():
             if origin is not None and isinstance(sink, InheritingSink):
@@ -124,12 +124,12 @@ class JobParts:
                 sink.claim(self.identity.job_uid, fresh)
 
     def sweep(self, attempt: Attempt) -> None:
-        """Remove what older attempts have staged; only once this one has started."""
+        """Remove files that older attempts have staged. Called only after this attempt has started."""
         for sink in self._sinks.values():
             sink.sweep(attempt)
 
     def warm(self) -> None:
-        """Load every kernel that the job's built-in steps need, and let sources get ready."""
+        """Load every kernel that the job's built-in steps need, and prepare the sources."""
         for found in self._inputs.values():
             if found is not None and isinstance(found.source, PreparedSource):
                 found.source.prepare()
@@ -152,8 +152,8 @@ class JobParts:
     def first_splits(self, stages: Sequence[StageIndex]) -> tuple[StageSplits, ...]:
         """List the splits of some source stages at offset 0.
 
-        Raises ConfigError where a job has more than ``SPLITS_MAX``, or where what describes them
-        does not fit a message to the leader.
+        Raises ConfigError when a job has more than ``SPLITS_MAX`` splits, or when their description
+        does not fit into a message to the leader.
         """
         found = tuple(
             StageSplits(stage, tuple(found.source.splits()))
@@ -172,7 +172,7 @@ class JobParts:
         )
 
     def parts(self, core: TaskCore, attempt: Attempt, *, fresh: bool) -> TaskParts:
-        """Make everything that one task owns; ``fresh`` says that the job begins with it."""
+        """Make everything that one task owns; ``fresh`` when the job has no checkpoint yet."""
         stage = self._job.stages[core.state.task.stage]
         edges = tuple(
             OutEdge(e.plan, e.keys, self._partitioner(e), [])
@@ -245,9 +245,9 @@ class JobParts:
 
 
 def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) -> None:
-    """Refuse more splits than a leader can be told of; ``names`` are those of the source steps.
+    """Refuse more splits than fit into a message to the leader; ``names`` are of source steps.
 
-    Raises ConfigError naming the source with most of them.
+    Raises ConfigError naming the source with the most splits.
     """
     if not found:
         return
@@ -266,7 +266,7 @@ def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) 
 
 
 def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:
-    """Count, for each edge, among how many tasks a batch is dealt out."""
+    """Return, for each edge, among how many tasks the rows of a batch are divided."""
     stages = core.state.assignment.stages
     return [
         len(stages[edge.plan.receiver].tasks) if edge.plan.partitioning in _DEALT_OUT else 1

@@ -1,4 +1,4 @@
-"""Reading checkpoints: root manifests, and files brought near before they are needed."""
+"""Reads checkpoints: root manifests, and files that are read before they are needed."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ from penstock.protocol.state_matching import altered
 if TYPE_CHECKING:
     from penstock.ports import BlobStore
 
-_THREADS = 2  # tasks of one worker that load at a time; more only compete for the disk
+_THREADS = 2  # how many tasks of one worker load at a time; more would compete for the disk
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def read_root(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManifest:
     """Read and check a root manifest.
 
-    Raises StateError when it is missing or altered, or when a step of the job keeps other state.
+    Raises StateError when it is missing or altered, or when a step of the job has other state.
     """
     try:
         root = decode(RootManifest, blobs.get(ref))
@@ -37,7 +37,7 @@ def read_root(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManif
 
 
 def read_base(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManifest | None:
-    """Read the checkpoint that a proposed version is prepared from; None to prepare without one.
+    """Read the checkpoint from which a proposed version is prepared; None to prepare without one.
 
     A member may come to a proposal late, when it was called off and its base is collected. That
     must not fail the job, for the adoption reads all that is needed.
@@ -50,20 +50,20 @@ def read_base(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManif
 
 
 class Preloader:
-    """Reads files once in the background, so that the adoption finds them near.
+    """Reads files once in the background, so that the adoption reads them from a cache.
 
-    On one machine, or with a file system that caches, reading is enough: the second read comes
-    from memory. A failure does no harm here; the adoption reads again and says what is wrong.
+    On one machine, or with a file system that caches, reading is enough: the second read is from
+    memory. A failure does no harm here, because the adoption reads again and reports the error.
     """
 
     def __init__(self, blobs: "BlobStore", warmed: threading.Event) -> None:
-        """Read from ``blobs``, one file at a time; near means also that code is ``warmed``."""
+        """Read from ``blobs``, one file at a time; also wait until the kernels are ``warmed``."""
         self._blobs = blobs
         self._warmed = warmed
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="preload")
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Read ``files`` and say when that is done."""
+        """Read ``files``, then call ``done``."""
         self._pool.submit(self._read, files, done)
 
     def run_in_background(self, work: Callable[[], None]) -> None:

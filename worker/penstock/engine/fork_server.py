@@ -1,7 +1,7 @@
 """``python -m penstock.engine.fork_server DESCRIPTOR``: see :mod:`penstock.cluster.forks`.
 
-It has one thread and runs no user code, so that what it has loaded can be forked at any time. Its
-standard input is its life line: closed, it ends. While nothing is asked of it, it loads kernels.
+It has one thread and runs no user code, so it can be forked at any time. It ends when its standard
+input is closed. Between requests it loads kernels.
 """
 
 import fcntl

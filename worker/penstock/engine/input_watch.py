@@ -1,7 +1,7 @@
-"""Looks now and then whether inputs have files that are in no checkpoint, and says so once.
+"""Checks repeatedly whether inputs have files that are in no checkpoint, and logs each change once.
 
-Only one worker looks, on a thread of its own, never between batches. A folder that takes long to
-list is listed less often.
+Only one worker checks, on a thread of its own. A folder that takes long to list is listed less
+often.
 """
 
 import logging
@@ -21,7 +21,7 @@ from penstock.protocol.state_entries import all_splits_of
 
 log = logging.getLogger(__name__)
 
-LOOKS = Ordinal(0)  # the worker that is there as long as the job runs
+LOOKS = Ordinal(0)  # the worker that checks: it exists as long as the job runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class WatchedInput:
 def known_splits(
     root: RootManifest | None, plan: PhysicalPlan, first: tuple[StageSplits, ...]
 ) -> dict[StageIndex, frozenset[SplitId]]:
-    """Return the splits of each stage that an attempt began with: restored, or listed first."""
+    """Return the splits with which an attempt began, by stage: restored, or listed at the start."""
     known = {group.stage: frozenset(s.split for s in group.splits) for group in first}
     for stage in plan.stages if root is not None else ():
         if root is not None and stage.source is not None and stage.index not in known:
@@ -45,10 +45,10 @@ def known_splits(
 
 
 class InputWatch:
-    """One for an engine. ``seen`` is what the newest look has found, for people."""
+    """The check of one engine. ``seen`` is the newest result, for people."""
 
     def __init__(self, watched: tuple[WatchedInput, ...]) -> None:
-        """Look at nothing before :meth:`start` or :meth:`look`."""
+        """Check nothing before :meth:`start` or :meth:`look`."""
         self.seen: tuple[InputSeen, ...] = ()
         self._watched = watched
         self._known: Mapping[StageIndex, frozenset[SplitId]] | None = None
@@ -58,24 +58,24 @@ class InputWatch:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Look at an interval from now on; without anything to look at there is no thread."""
+        """Check at an interval from now on; without an input to check there is no thread."""
         if self._watched:
             threading.Thread(target=self._run, name="input-watch", daemon=True).start()
 
     def begin(self, known: Mapping[StageIndex, frozenset[SplitId]]) -> None:
-        """Compare with the splits of a new attempt from now on, and look soon."""
+        """Compare with the splits of a new attempt from now on, and check soon."""
         self._known = known
         self._wanted.set()
 
     def stop(self) -> None:
-        """End the thread after the look under way."""
+        """End the thread after the present check."""
         self._over = True
         self._wanted.set()
 
     def look(self) -> float:
-        """Look at every input now; return the seconds that it took.
+        """Check every input now; return how many seconds it took.
 
-        A folder that cannot be listed keeps what was seen of it: reading it says what is wrong.
+        A folder that cannot be listed keeps its last result: reading it will report the error.
         """
         began = time.monotonic()
         with self._lock:

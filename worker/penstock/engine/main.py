@@ -1,8 +1,7 @@
 """The engine process: load the job, say hello, carry out commands until told to end.
 
-Its keeper's socket is its life line: closed, the process ends and is never attached again. Only
-the keeper handles SIGINT and SIGTERM; here both are ignored, so that a Ctrl-C on a terminal
-cannot end an engine in the middle of the keeper's own stop.
+The process ends when its keeper's socket is closed. Only the keeper handles SIGINT and SIGTERM. The
+engine ignores both, so that a Ctrl-C on a terminal cannot end it while the keeper stops in order.
 """
 
 import faulthandler
@@ -42,12 +41,12 @@ EXIT_OK = 0
 EXIT_JOB = 3  # the job does not load: the last lines of stderr say why
 EXIT_LINK = 4  # the keeper is gone
 
-# Built-in steps compute in kernels that let the interpreter go: whoever moves bytes gets it soon,
-# and forcing it from a thread only adds hand-overs. But one that waits while others hand it to each
-# other looks again only so often, and was seen to wait for 9 ms with the interpreter's own 5 ms.
+# Built-in steps compute in kernels that release the interpreter lock, so threads that move bytes get
+# it soon, and forced switches only add cost. But a waiting thread checks again only after this
+# interval: with the interpreter's own 5 ms, waits of 9 ms were measured.
 SWITCH_INTERVAL_S = 0.001
-# User code keeps the interpreter: a thread that moves bytes would wait that long for it. Measured
-# beside a busy thread on two loaded cores: the 90th percentile of a wake-up was 19 ms, now 7 ms.
+# User code keeps the interpreter lock, and a thread that moves bytes waits this long for it. With a
+# busy thread on two loaded cores, the 90th percentile of a wake-up was 19 ms before, and is 7 ms now.
 USER_CODE_SWITCH_INTERVAL_S = 0.0002
 
 
@@ -72,7 +71,7 @@ def run(launch: EngineLaunch) -> NoReturn:
         status = EXIT_JOB
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads that sit in a foreign call would keep the interpreter from ending.
+    # A normal exit would wait for threads that are blocked in foreign calls.
     os._exit(status)
 
 
@@ -80,16 +79,16 @@ def _set_up(launch: EngineLaunch) -> None:
     log_to(sys.stderr, launch.ordinal)
     say_at_once()
     set_up_process()
-    # Of a fatal signal the interpreter says in which line it was: the keeper passes that on.
+    # At a fatal signal the interpreter prints the line it was in; the keeper passes that on.
     faulthandler.enable(all_threads=False)
     empty_scratch(launch)
 
 
 def say_at_once() -> None:
-    """Have each line that a function prints written when it is printed, and in one piece.
+    """Write each line that a user function prints at once, and in one piece.
 
-    Later, it would be lost with the process. In pieces (Python's own habit with PYTHONUNBUFFERED)
-    it would be torn by what others write to the same log.
+    A buffered line would be lost with the process. A line in pieces (as with PYTHONUNBUFFERED)
+    would mix with lines that others write to the same log.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -97,7 +96,7 @@ def say_at_once() -> None:
 
 
 def log_to(stream: TextIO, ordinal: int) -> logging.Handler:
-    """Write what the engine says to ``stream``, and there only; returns the handler for that."""
+    """Log the engine's messages to ``stream`` only; return the handler."""
     handler = logging.StreamHandler(stream)
     text = f"%(asctime)s worker={ordinal} part=engine level=%(levelname)s %(message)s"
     handler.setFormatter(logging.Formatter(text))
@@ -109,7 +108,7 @@ def log_to(stream: TextIO, ordinal: int) -> logging.Handler:
 
 
 def empty_scratch(launch: EngineLaunch) -> None:
-    """Have an empty folder for the files of this life."""
+    """Make an empty folder for the files of this process."""
     shutil.rmtree(launch.scratch, ignore_errors=True)
     Path(launch.scratch).mkdir(parents=True, exist_ok=True)
 
@@ -126,7 +125,7 @@ def switch_interval_s(job: "CompiledJob") -> float:
 
 
 def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[FlightEndpoint, IngestPlace]":
-    """Return where peers and where senders are heard."""
+    """Return where peers connect, and where senders of pushed rows connect."""
     from penstock.transport.flight_endpoint import FlightEndpoint  # noqa: PLC0415
 
     peers = FlightEndpoint(place.host, place.port, place.advertised, trust)
@@ -173,7 +172,7 @@ def _load(launch: EngineLaunch) -> "CompiledJob":
     from penstock.graph import load_job  # noqa: PLC0415
 
     job = load_job(launch.job_file, ConnectorInspector())
-    # After the user's modules: where they have set up logging, that holds.
+    # After the user's modules: a logging configuration of the user is kept.
     text = f"%(asctime)s worker={launch.ordinal} level=%(levelname)s logger=%(name)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=text)
     return job
@@ -194,7 +193,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
     parts = JobParts(job, _identity(launch), Path(launch.scratch), _page(launch))
 
     def say(report: EngineReport | EngineProgress) -> None:
-        with suppress(LinkClosed):  # the main loop hears of it, and ends
+        with suppress(LinkClosed):  # the main loop notices, and ends
             link.send(report)
 
     warmed = threading.Event()
@@ -213,7 +212,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
     if trust is not None:
         _watch(trust, worker)
     parts.warm()
-    # What was loaded lives as long as the process: the collector need not look at it, now or later.
+    # Loaded objects live as long as the process, so the collector need not examine them.
     gc.freeze()
     gc.enable()
     say(EngineHello(launch.ordinal, launch.incarnation, worker.address, job.plan))
@@ -222,7 +221,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
 
 
 def obey(worker: "Worker", launch: EngineLaunch, link: "EngineLink") -> int:
-    """Carry out commands until told to end, or until the keeper is gone. Gives the exit status."""
+    """Carry out commands until a shutdown, or until the keeper is gone. Returns the exit status."""
     from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
 
     try:

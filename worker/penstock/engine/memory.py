@@ -1,8 +1,8 @@
-"""How the process keeps memory that was freed: for the next message, and not for the system.
+"""Keeps freed memory in the process for the next message, instead of returning it to the system.
 
-Each message of a stream is received into fresh memory of about its size. The C library gives such
-large blocks back to the system when they are freed, so that every page of every message is mapped,
-cleared and unmapped again: an eighth of the time that receiving takes for rows of 1 KiB.
+Each message of a stream is received into new memory of about its size. The C library returns such
+large blocks to the system when they are freed. So every page of every message is mapped, cleared and
+unmapped again, which takes an eighth of the time of receiving rows of 1 KiB.
 """
 
 import ctypes
@@ -15,9 +15,9 @@ _MMAP_THRESHOLD_MAX = 32 * 1024 * 1024  # more is refused
 
 
 def keep_freed_memory() -> bool:
-    """Let freed memory be used again, up to FREED_BYTES_KEPT a heap; False where that is unknown.
+    """Reuse freed memory, up to FREED_BYTES_KEPT per heap; return False where that is not possible.
 
-    For the whole process, so only for one of our own. Known to glibc alone.
+    It changes the whole process, so only our own processes call it. It works with glibc only.
     """
     if not sys.platform.startswith("linux"):
         return False

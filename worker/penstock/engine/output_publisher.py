@@ -1,4 +1,4 @@
-"""Makes committed output visible, one handle after the other, and tries again until it is."""
+"""Makes committed output visible, one handle after the other, and retries until it succeeds."""
 
 import logging
 import queue
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublishJob:
-    """Handles of one committed epoch, and who hears that all of them are visible."""
+    """The handles of one committed epoch; ``done`` is called when all of them are visible."""
 
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
@@ -29,14 +29,14 @@ class PublishJob:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Handles whose staged files go: published for good (keep False) or never committed."""
+    """Handles whose staged files are removed: published before, or (``discard``) never committed."""
 
     handles: tuple[SinkHandle, ...]
     discard: bool
 
 
 class OutputPublisher:
-    """One thread for all sinks of an engine. ``failed`` hears (epoch, reason, fatal)."""
+    """One thread for all sinks of an engine. It calls ``failed`` with (epoch, reason, fatal)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class OutputPublisher:
         self._queue.put(staging)
 
     def close(self) -> None:
-        """End the thread; what it did not publish is published after the next start."""
+        """End the thread. Output that it did not publish is published after the next start."""
         self._stop.set()
         self._queue.put(None)
 

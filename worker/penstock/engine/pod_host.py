@@ -1,8 +1,8 @@
 """The first process of the engine's container: starts engines when the keeper says so.
 
-Without it the kubelet would start each engine, and wait longer before each one. It runs no user
-code and decides nothing. It outlives its keepers: the container ends when the pod is told to end
-and the keeper, which is told at the same moment, has gone.
+Without it the kubelet would start each engine, and wait longer before each start. It runs no user
+code and decides nothing. It outlives its keepers: the container ends when the pod gets its end
+signal and the keeper, which gets the signal at the same time, has ended.
 """
 
 import collections

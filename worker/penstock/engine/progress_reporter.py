@@ -1,4 +1,4 @@
-"""Counters of the engine's own tasks for people: shown and exported, never decided upon."""
+"""Counters of the engine's tasks for people. They are shown and exported; no decision uses them."""
 
 import threading
 import time
@@ -16,8 +16,8 @@ INTERVAL_S = 1.0
 _FLOOR_S = 0.001
 
 
-class Progress:
-    """Draws an :class:`EngineProgress`; shares of time are since the call before."""
+class ProgressCounters:
+    """Makes :class:`EngineProgress` values; shares of time are since the previous call."""
 
     def __init__(self, plan: PhysicalPlan, guarantees: dict[str, str]) -> None:
         """Report the steps of ``plan`` and the guarantees of its sinks."""
@@ -33,7 +33,7 @@ class Progress:
         stats: ExchangeStats,
         inputs: tuple[InputSeen, ...] = (),
     ) -> EngineProgress:
-        """Return the counters as they stand."""
+        """Return the present counters."""
         now = time.monotonic()
         span, self._at = max(now - self._at, _FLOOR_S), now
         queued = _queued(stats)
@@ -90,10 +90,10 @@ class Progress:
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
 
 
-def spent(standings: Iterable[TaskProgress], now: float) -> tuple[float, float, float]:
+def spent(progresses: Iterable[TaskProgress], now: float) -> tuple[float, float, float]:
     """Return the seconds that tasks have worked, were blocked and slept, until ``now``."""
     worked = blocked = idle = 0.0
-    for progress in standings:
+    for progress in progresses:
         slept, waited = progress.waited(now)
         worked += max(0.0, now - progress.born - slept - waited)
         blocked += waited
@@ -121,18 +121,18 @@ def _receiver(channel: ChannelId) -> TaskId:
     return channel.receiver
 
 
-class ProgressTeller(threading.Thread):
-    """Says the counters once a second. Its failure costs counters, never the sign of life."""
+class ProgressReporter(threading.Thread):
+    """Sends the counters once a second. It is a thread of its own: its failure stops no heartbeat."""
 
-    def __init__(self, say: Callable[[], None]) -> None:
-        """Call ``say`` until stopped."""
+    def __init__(self, send: Callable[[], None]) -> None:
+        """Call ``send`` until stopped."""
         super().__init__(name="progress", daemon=True)
-        self._say = say
+        self._send = send
         self._wanted = threading.Event()
         self._over = False
 
     def hurry(self) -> None:
-        """Say them now. From any thread; never blocks."""
+        """Send the counters now. From any thread; never blocks."""
         self._wanted.set()
 
     def stop(self) -> None:
@@ -141,10 +141,10 @@ class ProgressTeller(threading.Thread):
         self._wanted.set()
 
     def run(self) -> None:
-        """Tell until stopped."""
+        """Send until stopped."""
         while True:
             self._wanted.wait(INTERVAL_S)
             self._wanted.clear()
             if self._over:
                 return
-            self._say()
+            self._send()

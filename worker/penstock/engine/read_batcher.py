@@ -1,17 +1,17 @@
-"""Small reads put together: what a turn of a source task costs beside its rows is paid once.
+"""Joins small reads, so that the fixed cost of a turn of a source task is paid once for many rows.
 
-A turn hashes, splits and sends a batch by some hundred calls of Python, whatever its size; beside
-other threads each also hands over the interpreter. So a split that has more rows at once is read
-again, until the rows are worth a turn: as many as the task's thread works ``SOURCE_TURN_S`` on.
-That is measured in time of the processor, so it adapts to the size of rows and the cost of the
-steps behind, and a task that waits for credit is not taken for a slow one.
+A turn hashes, splits and sends a batch with some hundred Python calls, whatever its size; with other
+threads running, a call may also pass on the interpreter lock. So a split that has more rows is read
+again until the rows are enough for a turn, which is ``SOURCE_TURN_S`` of work of the task's thread.
+The work is measured in processor time. So it adapts to the size of rows and the cost of the steps,
+and a task that waits for credit does not count as slow.
 
-A reader that gives few rows at a time may put them together itself, in compiled code: a call of
-Python for each read costs more than all that follows.
+A reader that gives few rows at a time may join them itself in compiled code: a Python call for each
+read would cost more than all later work.
 
-A split is read again only when it gave as many rows as it was asked for: then it has more, and a
-reader that may wait does not. Nothing is kept back: all rows of a call are returned by it, so a
-checkpoint between two turns is cut where the readers stand.
+A split is read again only when it gave as many rows as requested: then it probably has more, and the
+read does not wait. A call returns all rows it has read, so a checkpoint between two turns matches
+the positions of the readers.
 """
 
 from collections.abc import Iterable
@@ -31,19 +31,19 @@ from penstock.transport.batches import conform, whole
 if TYPE_CHECKING:
     from penstock.ports import GatheringReader, SplitReader
 
-_LOOKED_AT_BYTES = 65_536  # of a read: a smaller one is copied faster than compared
+_LOOKED_AT_BYTES = 65_536  # smaller reads are copied: that is faster than comparing their buffers
 
 
 def turn_bytes(receivers: Iterable[int], waiting_bytes: int) -> int:
-    """Return how large a turn may be, given among how many each edge deals out its rows.
+    """Return the size limit of a turn, given how many receivers divide the rows of each edge.
 
-    A part of ``waiting_bytes`` travels while the next one waits; of a larger one nothing would.
+    A receiver's part of at most ``waiting_bytes`` can be sent while the next part waits.
     """
     return min([SOURCE_TURN_BYTES, *(count * waiting_bytes for count in receivers)])
 
 
 class Bound(NamedTuple):
-    """Rows, and bytes of them, that may be read at once."""
+    """How many rows, and how many bytes, may be read at once."""
 
     rows: int = SOURCE_TURN_ROWS_MAX
     size: int = SOURCE_TURN_BYTES
@@ -53,7 +53,7 @@ ANY = Bound()
 
 
 class ReadBatcher:
-    """Reads of one source task, made large enough. For one thread: it measures that thread."""
+    """Makes the reads of one source task large enough. Only one thread uses and is measured by it."""
 
     def __init__(self, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> None:
         """Ask for ``batch_rows`` at a time, up to ``bytes_max``; begin with one read a turn."""
@@ -107,16 +107,16 @@ class ReadBatcher:
 
     @property
     def _large(self) -> bool:
-        """Whether a read is rather compared with the one before than copied."""
+        """Whether reads are so large that a copy should be avoided."""
         return self._batch_rows * self._row_bytes >= _LOOKED_AT_BYTES
 
     def _goes_on(self, rows: int, wanted: int) -> bool:
-        """Say whether to read again, with ``rows`` together."""
+        """Return whether to read again after ``rows`` rows."""
         fits = (rows + self._batch_rows) * self._row_bytes <= self._bytes_max
         return rows < wanted and fits
 
     def _adapt(self) -> None:
-        """Double or halve what a turn should bring, by what the last one cost."""
+        """Double or halve the rows wanted per turn, by the cost of the last turn."""
         now = thread_time()
         worked, self._worked_s = now - self._worked_s, now
         if not self._last:
@@ -130,6 +130,6 @@ class ReadBatcher:
         first = reads[0]
         schema = first.batch.schema
         batches = [conform(read.batch, schema) for read in reads]
-        # Readers often hand out one block of rows piece by piece: then it is not copied.
+        # Readers often return one block of rows piece by piece: then nothing is copied.
         joined = whole(batches) if self._large else None
         return Read(pa.concat_batches(batches) if joined is None else joined, first.offset)

@@ -1,4 +1,4 @@
-"""How long a rescale stopped the rows of one task: measured for people, logged once each."""
+"""Measures how long a rescale stopped the rows of one task, and logs it for people."""
 
 import logging
 
@@ -21,18 +21,18 @@ class RescaleTimings:
         self.load_s = 0.0
 
     def barrier(self, now: float) -> None:
-        """The first barrier of a cut has come: its channel stands still."""
+        """Note the first barrier of a cut: its channel is blocked now."""
         if self._blocked_at is None:
             self._blocked_at = now
 
     def cut(self, now: float) -> None:
-        """The rescale barrier was cut: rows that stay flow on, those that move are held."""
+        """Note the cut at the rescale barrier: from now on only rows that move are held."""
         since, self._blocked_at = self._blocked_at, None
         self._aligned_s = 0.0 if since is None else now - since
         self._cut_at = now
 
     def released(self, version: Version, now: float) -> None:
-        """The last held rows went to their new owners."""
+        """Note that the last held rows were sent to their new owners."""
         if self._cut_at is not None:
             moved_ms = 1000 * (now - self._cut_at)
             log.info(
@@ -44,7 +44,7 @@ class RescaleTimings:
             self._cut_at = None
 
     def resumed(self, version: Version) -> None:
-        """The task goes on under the new version."""
+        """Note that the task runs under the new version."""
         log.info(
             "event=rescale_resumed task=%s version=%d aligned_ms=%.1f load_ms=%.1f",
             self._task,

@@ -1,8 +1,8 @@
-"""From the rows of a batch to the channels of an edge: hash, look up, split. Per batch.
+"""Routes the rows of a batch to the channels of an edge: hash, look up, split.
 
-A table of the protocol (``protocol.routes``) says for each key group, or place among the
-receivers, who receives it now and who after a rescale. Distinct pairs of the two are numbered
-once per table; a batch is then split by that number.
+A table of the protocol (``protocol.task.routes``) gives, for each key group or receiver number, the
+receiver now and the receiver after a rescale. Distinct pairs of the two are numbered once per table,
+and a batch is split by that number.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ Custom = Callable[[pa.RecordBatch, int], "np.ndarray[Any, Any]"]
 
 
 class EdgeRouter:
-    """Splits the batches of one edge. ``keys`` are its key columns; ``custom`` places rows."""
+    """Splits the batches of one edge. ``keys`` are its key columns, ``custom`` its partitioner."""
 
     def __init__(self, routes: Routes, keys: Sequence[str], custom: Custom | None) -> None:
-        """Number the pairs of receivers that occur."""
+        """Number the distinct pairs of receivers."""
         self._routes = routes
         self._keys = keys
         self._custom = custom
@@ -41,9 +41,9 @@ class EdgeRouter:
         self._route = self._choose()
 
     def pieces(self, batch: pa.RecordBatch) -> list[RoutedRows]:
-        """Cut a batch into the rows of each receiver; rows of one receiver keep their order.
+        """Split a batch by receiver; the rows of one receiver keep their order.
 
-        Raises RowNotSentError for a value that is not what its type says.
+        Raises RowNotSentError for a value that is invalid for its type.
         """
         check(batch)
         return self._route(batch)
@@ -78,7 +78,7 @@ class EdgeRouter:
         return [RoutedRows(old, new, data) for old, new in self._pairs]
 
     def _in_turn(self, batch: pa.RecordBatch) -> list[RoutedRows]:
-        """Whole batches, to those that stay if there are any: they need not be held."""
+        """Send whole batches in turn, if possible to receivers that stay: those rows are not held."""
         stay = [p for p in self._pairs if p[0] == p[1]] or self._pairs
         self._turn += 1
         old, new = stay[self._turn % len(stay)]

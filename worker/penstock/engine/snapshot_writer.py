@@ -1,7 +1,7 @@
-"""Stores snapshots beside processing: state files, prepared output, then word to the task.
+"""Stores snapshots in the background: state files and prepared output; then it informs the task.
 
-The cut was made on the task's thread; here only captured values are written. One snapshot of a
-task at a time (the core sees to it), several tasks beside each other.
+The task's thread made the cut; only captured values are written here. A task has one snapshot at a
+time (the core ensures that); several tasks may store at the same time.
 """
 
 import itertools
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What was cut at a barrier and is to be stored."""
+    """What was cut at a barrier and must be stored."""
 
     term: Term
     epoch: Epoch
@@ -35,10 +35,10 @@ class Captured:
 
 
 class SnapshotWriter:
-    """Stores on the threads of a pool; ``tell`` hears the outcome there."""
+    """Stores on the threads of a pool, which also call ``tell`` with the outcome."""
 
     def __init__(self, blobs: "BlobStore", incarnation: Incarnation, pool: Executor) -> None:
-        """Write into ``blobs`` under names of this life."""
+        """Write into ``blobs`` under names of this incarnation."""
         self._blobs = blobs
         self._incarnation = incarnation
         self._numbers = itertools.count(1)
@@ -51,11 +51,11 @@ class SnapshotWriter:
         self._pool.submit(self._store, captured, tell)
 
     def name(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
-        """Return a name that no file ever had. From any thread: taking a number is atomic."""
+        """Return a name that no file has had. From any thread: taking a number is atomic."""
         return blob_name(term, epoch, self._incarnation, next(self._numbers), suffix)
 
     def close(self) -> None:
-        """Take no more work and do not wait for what is under way."""
+        """Take no more work, and do not wait for running work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _store(
@@ -84,7 +84,7 @@ class SnapshotWriter:
 
 
 def _finish(sinks: "Sequence[Pending]", handles: list[SinkHandle]) -> None:
-    """Prepare every sink, also behind one that fails: each cut must end before the next one."""
+    """Prepare every sink, even after one has failed: each cut must end before the next one."""
     failures: list[Exception] = []
     for pending in sinks:
         try:

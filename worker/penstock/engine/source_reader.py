@@ -1,4 +1,4 @@
-"""Reading the splits of a source task: whose turn it is, and what the core is told of it."""
+"""Reads the splits of a source task in turns, and makes the events for the task's core."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from penstock.ports import Source, SplitReader
 
 _MARK_NS = round(LATENCY_MARK_INTERVAL_S * 1e9)
-_RESTS_S = 0.0001  # a paced split that has nothing for so long is not asked again before
-_CUTS_KEPT = 16  # aborted epochs leave theirs behind; more than these are nobody's any more
+_RESTS_S = 0.0001  # a split that has no rows for at least this long counts as resting
+_CUTS_KEPT = 16  # cuts of aborted epochs are never committed: only the newest cuts are kept
 
 SourceEvent = RowsRead | SplitEmpty | SplitEnded
 
 
 class _Opened:
-    """A reader, as what it is, and as each thing that it can do besides (None: it cannot)."""
+    """A reader, and the same reader for each optional Protocol that it follows (otherwise None)."""
 
     __slots__ = ("gathering", "paced", "reader", "releasing", "resting")
 
@@ -61,11 +61,11 @@ class SourceReader:
         self._reading: tuple[SplitId, int] | None = None
 
     def where(self) -> tuple[str, str, int] | None:
-        """Return source, split and first offset of the rows that were read last."""
+        """Return source, split and first offset of the last rows read."""
         return None if self._reading is None else (self.name, *self._reading)
 
     def open(self, states: Iterable[SplitState]) -> None:
-        """Open splits where their states say. Raises StateError when one cannot be replayed."""
+        """Open splits at the offsets of their states. Raises StateError if one cannot be replayed."""
         for state in states:
             opened = self._opened[state.split] = _Opened(self._source.open(state))
             if state.finished:
@@ -84,7 +84,7 @@ class SourceReader:
                 opened.reader.close()
 
     def states(self, epoch: Epoch) -> tuple[SplitState, ...]:
-        """Return where every split stands, for the manifest of ``epoch``."""
+        """Return the state of every split, for the manifest of ``epoch``."""
         states = tuple(opened.reader.state() for opened in self._opened.values())
         self._cuts[epoch] = states
         while len(self._cuts) > _CUTS_KEPT:
@@ -99,23 +99,24 @@ class SourceReader:
                 opened.reader.committed(epoch, state)
 
     def worked(self, rows: int, seconds: float, waited_s: float) -> None:
-        """Count what the steps took for rows, ``waited_s`` of it for credit: reads follow it.
+        """Record the time that the steps needed for rows, ``waited_s`` of it waiting for credit.
 
-        An order to cut waits for one turn. Of rows of which nobody knows the cost few are read.
+        The size of later reads follows it, because a barrier waits for one turn. While the cost of
+        rows is not known, few rows are read.
         """
         self._pace.worked(rows, 0, seconds, waited_s)
 
     def marks(self) -> list[int]:
-        """Return the latency marks of the rows read since the last call: when they were due."""
+        """Return the due times (ns) of the latency markers for the rows read since the last call."""
         marks, self._marks = self._marks, []
         return marks
 
     def next(
         self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_TURN_BYTES
     ) -> SourceEvent | None:
-        """Ask the next split whose turn it is; None when no split may be read.
+        """Read the split whose turn it is; None when no split may be read.
 
-        At most ``bytes_max`` are read, unless a single row is larger.
+        Reads at most ``bytes_max``, unless a single row is larger.
         """
         split = self._turns.next(reads)
         if split is None:
@@ -132,18 +133,18 @@ class SourceReader:
         return event
 
     def _let_others_read(self, split: SplitId, reader: "ReleasingReader") -> None:
-        """Give the place of a split away; not when all that is left of it is to say its end."""
+        """Give up the place of a split, unless only its end is left to report."""
         if not self._opened[split].reader.state().finished and reader.release():
             self._turns.give_place(split)
 
     @property
     def dry(self) -> bool:
-        """Whether every split that goes on was asked and had nothing."""
+        """Whether every unfinished split was read and had no rows."""
         return self._empty >= len(self._opened) - len(self._ended)
 
     @property
     def resting(self) -> bool:
-        """Whether every split that goes on knows that it has nothing for a while."""
+        """Whether every unfinished split knows that it will have no rows for a while."""
         for split, opened in self._opened.items():
             if split not in self._ended:
                 reader = opened.resting
@@ -152,7 +153,7 @@ class SourceReader:
         return True
 
     def rest_s(self) -> float:
-        """Return how long to sleep, until rows are due if that is known; then ask all."""
+        """Return how long to sleep until rows are due, as far as known; all splits are read then."""
         self._empty = 0
         least = SOURCE_REST_MAX_S
         for split, opened in self._opened.items():
@@ -176,12 +177,12 @@ class SourceReader:
         if opened.paced is not None:
             self._marks += _due_marks(opened.paced, read)
         batch: Any = read.batch
-        # No charge: these rows never cross a channel as they are.
+        # No charge: these rows are never sent through a channel unchanged.
         return RowsRead(split, Data(batch, batch.num_rows, 0, None, reader.state().max_ts))
 
 
 def _due_marks(reader: PacedReader, read: Read) -> list[int]:
-    """Return the marks (monotonic ns) that fall between the due times of the rows of a read."""
+    """Return the marker times (monotonic ns) between the due times of the rows of a read."""
     first = reader.due_ns(read.offset)
     after = reader.due_ns(read.offset + read.batch.num_rows)
     if first is None or after is None:
@@ -190,6 +191,6 @@ def _due_marks(reader: PacedReader, read: Read) -> list[int]:
 
 
 def marks_between(first_ns: int, after_ns: int) -> list[int]:
-    """Return the moments at which a mark is owed, from ``first_ns`` to before ``after_ns``."""
+    """Return the times at which a marker is due, from ``first_ns`` to before ``after_ns``."""
     start = -(-first_ns // _MARK_NS) * _MARK_NS
     return list(range(start, after_ns, _MARK_NS))

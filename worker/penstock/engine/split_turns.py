@@ -1,11 +1,11 @@
-"""Whose turn it is among the splits of a source task.
+"""Decides the order in which the splits of a source task are read.
 
     waiting --a place is free--> read in turns --no more rows--> gone
        ^                               |
        +-------- gives its place ------+
 
-Splits that hold files and memory while they are read share ``places``; those that do not are all
-read in turns. A split that may not be read (it moves) keeps what it holds, but no place.
+Splits that hold files and memory while they are read share ``places``. All other splits are read in
+turns. A split that may not be read, because it moves, keeps its files and memory, but no place.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from penstock.contract.ids import SplitId
 
 
 class SplitTurns:
-    """The splits that have rows left, in the order in which they are asked."""
+    """The splits that have rows left, in the order in which they are read."""
 
     def __init__(self, places: int) -> None:
         """Begin without splits."""
@@ -25,11 +25,11 @@ class SplitTurns:
         self._placed: set[SplitId] = set()  # those of ``_reading`` that take a place
 
     def join(self, split: SplitId, *, takes_place: bool) -> None:
-        """Add a split behind the others; one that takes a place waits for it."""
+        """Add a split after the others. If it takes a place, it waits for a free one."""
         (self._waiting if takes_place else self._reading).append(split)
 
     def end(self, split: SplitId) -> None:
-        """Forget a split that was asked and has no more rows."""
+        """Forget a split that has no more rows."""
         self._reading.remove(split)
         self._placed.discard(split)
 
@@ -46,12 +46,12 @@ class SplitTurns:
         return bool(self._waiting)
 
     def give_place(self, split: SplitId) -> None:
-        """Let all that wait go before ``split``, which was asked and holds nothing now."""
+        """Put ``split``, which holds no files now, behind all splits that wait for a place."""
         self.end(split)
         self._waiting.append(split)
 
     def next(self, reads: Callable[[SplitId], bool]) -> SplitId | None:
-        """Return whose turn it is of those that ``reads``; None when there is none."""
+        """Return the next split for which ``reads`` is true; None when there is none."""
         self._fill(reads)
         for _ in range(len(self._reading)):
             split = self._reading[0]
@@ -61,7 +61,7 @@ class SplitTurns:
         return None
 
     def _fill(self, reads: Callable[[SplitId], bool]) -> None:
-        """Let splits that wait into the places that are free."""
+        """Give free places to waiting splits."""
         if not self._waiting:
             return
         free = self._places - sum(map(reads, self._placed))

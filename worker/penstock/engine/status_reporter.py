@@ -1,4 +1,4 @@
-"""Tells the keeper where the engine stands: when that changes, and again as a sign of life."""
+"""Sends the status of the engine to the keeper: at each change, and repeatedly as a heartbeat."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from penstock.contract.control_messages import EngineStatus
 
 
 class StatusReporter(threading.Thread):
-    """Sends the status when it has changed, and anew after each interval without a change."""
+    """Sends the status when it has changed, and again after each interval without a change."""
 
     def __init__(
         self,
@@ -15,30 +15,30 @@ class StatusReporter(threading.Thread):
         send: Callable[[EngineStatus], None],
         interval_s: float,
     ) -> None:
-        """Draw with ``draw``, on this thread only, and send with ``send``."""
+        """Get the status from ``draw``, on this thread only, and send it with ``send``."""
         super().__init__(name="status", daemon=True)
         self._draw = draw
         self._send = send
         self._interval_s = interval_s
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._over = False
 
     def changed(self) -> None:
-        """Look again soon. From any thread; never blocks."""
-        self._news.set()
+        """Check the status soon. From any thread; never blocks."""
+        self._changed.set()
 
     def stop(self) -> None:
-        """End the thread after what it is saying."""
+        """End the thread after the present message."""
         self._over = True
-        self._news.set()
+        self._changed.set()
 
     def run(self) -> None:
-        """Tell until stopped."""
-        said: EngineStatus | None = None
+        """Send until stopped."""
+        sent: EngineStatus | None = None
         while not self._over:
-            news = self._news.wait(self._interval_s)
-            self._news.clear()
+            changed_now = self._changed.wait(self._interval_s)
+            self._changed.clear()
             status = self._draw()
-            if status != said or not news:
-                said = status
+            if status != sent or not changed_now:
+                sent = status
                 self._send(status)

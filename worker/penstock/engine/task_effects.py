@@ -1,7 +1,7 @@
 """Performs the actions of a task's core: steps, channels, snapshots, state, reports.
 
-Everything here runs on the task's thread. Only sending may wait, and while it waits it hears
-of a reset and of events that change no order.
+Everything here runs on the task's thread. Only sending may wait. While it waits, it reacts to a reset
+and to events that do not depend on the order of rows.
 """
 
 import time
@@ -26,16 +26,16 @@ from penstock.transport.wakeup import Wakeup
 if TYPE_CHECKING:
     from penstock.state.snapshot import StateSnapshot
 
-ROWS = (Data, LatencyMarker)  # what a full channel refuses
-REST_S = 1.0  # of a wait that everything interrupts
+ROWS = (Data, LatencyMarker)  # the elements that a full channel refuses
+REST_S = 1.0  # the timeout of a wait that every event interrupts
 
 
 class TaskStopped(Exception):
-    """The attempt is over; the thread leaves whatever it was waiting for."""
+    """The attempt is over: the thread stops what it is doing."""
 
 
 class TaskEffects:
-    """The hands of one task. ``over`` is set when the attempt has ended."""
+    """Performs the actions of one task. ``over`` is set when the attempt has ended."""
 
     def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Own ``parts``; sleep on ``wakeup``."""
@@ -63,19 +63,19 @@ class TaskEffects:
         self._perform_one: dict[type, Callable[[Any], None]] = self._performers()
 
     def step(self, event: ev.Event) -> None:
-        """Let the core take an event, and perform what it wants, in order."""
+        """Pass an event to the core, and perform its actions in order."""
         perform = self._perform_one
         for action in self.core.step(event, self._now()):
             perform[type(action)](action)
 
     def tell(self) -> None:
-        """Let the worker know where the task stands now."""
+        """Report the task's progress to the worker."""
         self.marks.exhausted = self.core.exhausted
         self.marks.published = self.core.state.sinks.published
         self._host.changed()
 
     def open_up(self) -> None:
-        """Take hold of the streams and outputs of the attempt: rows may flow now."""
+        """Get the input and open the sinks: rows may flow now."""
         if self._parts.source is None and self.input is None:
             self.input = self._host.input(self.task)
         for sink in self._parts.sinks.values():
@@ -90,9 +90,9 @@ class TaskEffects:
         return output
 
     def turn_bytes(self) -> int:
-        """Return how much may be read at once: half of what may wait behind each edge.
+        """Return how many bytes may be read at once: half of what may wait at an edge's receivers.
 
-        More would stand in the buffers in front of a barrier.
+        More would wait in the buffers before a barrier.
         """
         waiting: dict[int, int] = {}
         for channel in self.core.state.outputs:
@@ -124,15 +124,15 @@ class TaskEffects:
             return
         source.worked(rows, now - since, self._waited_s)
         for origin_ns in source.marks():
-            self._pass_on(LatencyMarker(self.task, origin_ns))
+            self._forward_marker(LatencyMarker(self.task, origin_ns))
 
     def _advance(self, action: ev.AdvanceWatermark) -> None:
         more = True
-        while more:  # slices: what has fired waits for credit, not for memory
-            more = self._pass_time(action.time_us)
+        while more:  # in slices, so that fired rows wait for credit and do not fill memory
+            more = self._advance_steps(action.time_us)
             self._flush()
 
-    def _pass_time(self, time_us: int) -> bool:
+    def _advance_steps(self, time_us: int) -> bool:
         slot = self._parts.in_flight
         if slot is None:
             return self._parts.chain.on_watermark(time_us)
@@ -155,16 +155,16 @@ class TaskEffects:
                     self.step(ev.Produced(tuple(pieces)))
 
     def flush(self) -> None:
-        """Let rows leave that wait for more: the task is about to sleep, and makes none."""
+        """Send rows that wait for more rows: the task is about to sleep."""
         for output in {**self._filling, **self._given}:
             output.flush()
         self._filling.clear()
         self._given.clear()
 
-    def wake_receiver(self) -> None:
-        """Wake those who go on with what was sent in this turn: not before its end.
+    def wake_receivers(self) -> None:
+        """Wake the threads that continue with what was sent in this turn, at its end.
 
-        Woken in the middle of it, each would wait for the interpreter that this thread has.
+        If they were woken earlier, each would wait for the interpreter lock of this thread.
         """
         for output in self._given:
             output.wake_receiver()
@@ -192,7 +192,7 @@ class TaskEffects:
         self._given[output] = None
         if output.try_send(element, more=True):
             return
-        self.wake_receiver()  # what fills the channel has to be taken while this thread waits
+        self.wake_receivers()  # the receiver must empty the channel while this thread waits
         since = time.monotonic()
         while not output.try_send(element):
             if self.copy_on():
@@ -202,7 +202,7 @@ class TaskEffects:
         self.core.step(ev.ReadBlocked(), 0.0)
 
     def _while_waiting(self) -> None:
-        """Hear of a reset and of what changes no order; all else waits its turn."""
+        """React to a reset and to events that do not depend on the order of rows; others wait."""
         if self.inbox.reset is not None:
             raise TaskStopped
         while self.core.state.waiting is None:
@@ -213,10 +213,10 @@ class TaskEffects:
             self.tell()
 
     def _mark(self, action: ev.SendMark) -> None:
-        self._pass_on(action.marker)
+        self._forward_marker(action.marker)
 
-    def _pass_on(self, marker: LatencyMarker) -> None:
-        """Send a marker to one receiver after the other; where rows end, measure its age."""
+    def _forward_marker(self, marker: LatencyMarker) -> None:
+        """Send a marker to the receivers in turn; a task with sinks measures its age instead."""
         if self.core.state.outputs:
             self._marker_turn += 1
             channel = self.core.state.outputs[self._marker_turn % len(self.core.state.outputs)]
@@ -252,14 +252,14 @@ class TaskEffects:
             self.core.step(ev.Paced(windows), 0.0)
 
     def hurry(self) -> None:
-        """Let what is being stored be stored without a rest."""
+        """Store the present snapshot without pauses."""
         if self._cut is not None:
             self._cut.hurry.set()
 
     def copy_on(self) -> bool:
-        """Copy more of the state that was cut, for about a millisecond; store it when that is all.
+        """Copy more of the cut state for about a millisecond; store it when all is copied.
 
-        Says whether nothing is left to copy. What an attempt's end leaves here is never stored.
+        Returns whether nothing is left to copy. At the end of an attempt the rest is never stored.
         """
         captured, state = self._captured, self._parts.state
         if captured is None:
@@ -274,7 +274,7 @@ class TaskEffects:
         self._host.spread(action.barrier)
 
     def _stored(self, outcome: ev.SnapshotStored | ev.StoreFailed) -> None:
-        """Hear from a storer's thread. After the end nobody can commit what was prepared."""
+        """Take the outcome of storing. After the attempt, prepared output is discarded."""
         if self.over:
             handles = (
                 outcome.handles if isinstance(outcome, ev.StoreFailed) else (outcome.parts.handles)
@@ -296,7 +296,7 @@ class TaskEffects:
     # --- Load and rescale ---------------------------------------------------------------------
 
     def _load(self, action: ev.LoadState) -> None:
-        """Fetch beside the task: rows that stay flow on meanwhile."""
+        """Fetch state in the background; rows that stay flow on meanwhile."""
         state = self._parts.state
         if state is None or not action.files:
             self.take(FetchedState(action, None))
@@ -304,22 +304,22 @@ class TaskEffects:
 
         def fetch() -> None:
             try:
-                near = FetchedState(action, state.fetch(action.files, self._host.blobs))
+                answer = FetchedState(action, state.fetch(action.files, self._host.blobs))
             except Exception as error:  # raised on the task's thread, with its ids
-                near = FetchedState(action, None, error)
-            self.inbox.put(near)
+                answer = FetchedState(action, None, error)
+            self.inbox.put(answer)
             if self.over:
-                self.drop_near()
+                self.close_fetched()
 
         self._host.run_in_background(fetch)
 
-    def take(self, near: FetchedState) -> None:
-        """Make what was fetched the task's own."""
-        if near.error is not None:
-            raise near.error
-        parts, order, since = self._parts, near.order, time.monotonic()
-        if parts.state is not None and near.fetched is not None:
-            parts.state.take(near.fetched)
+    def take(self, answer: FetchedState) -> None:
+        """Load the fetched state into the task."""
+        if answer.error is not None:
+            raise answer.error
+        parts, order, since = self._parts, answer.order, time.monotonic()
+        if parts.state is not None and answer.fetched is not None:
+            parts.state.take(answer.fetched)
         if parts.source is not None:
             parts.source.open(order.splits)
         if parts.state is not None:
@@ -327,14 +327,14 @@ class TaskEffects:
         self.timings.load_s = time.monotonic() - since
         self.step(ev.Loaded(order.version))
 
-    def drop_near(self) -> None:
-        """Close what was fetched for an attempt that is over."""
+    def close_fetched(self) -> None:
+        """Close state that was fetched for an attempt that is over."""
         while (event := self.inbox.take()) is not None:
             if isinstance(event, FetchedState) and event.fetched is not None:
                 event.fetched.close()
 
     def forget_streams(self) -> None:
-        """Forget outputs that the version does not have; they may come again as new streams."""
+        """Forget outputs that the version does not have; later versions may open new streams."""
         keep = self.core.state.outputs
         self._outputs = {c: o for c, o in self._outputs.items() if c in keep}
 

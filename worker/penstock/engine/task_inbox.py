@@ -1,4 +1,4 @@
-"""What a task is told from outside: any thread puts, the task's thread takes, every wait wakes."""
+"""The inbox of a task: any thread puts events, the task's thread takes them and is woken."""
 
 from collections import deque
 from collections.abc import Callable
@@ -22,16 +22,16 @@ from penstock.protocol.task.task_events import (
 )
 from penstock.transport.wakeup import Wakeup
 
-# Events that change nothing about the order of what is being sent: taken even in the middle of it.
-# A barrier is if it is no news.
+# Events that do not depend on the order of rows: they are taken even while rows are being sent. A
+# barrier that is already known is harmless too.
 _HARMLESS = (EpochCommitted, Hurried, Injected, Published, SnapshotStored, StoreFailed)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedState:
-    """What a Load asked for was fetched beside the task (or could not be): now it may be taken.
+    """The state of a LoadState action was fetched in the background, or fetching has failed.
 
-    ``fetched`` is None for a task without keyed state, or with nothing to load.
+    ``fetched`` is None for a task without keyed state, and when there is nothing to load.
     """
 
     order: LoadState
@@ -45,38 +45,38 @@ _ANSWERS = (
     Published,
     SnapshotStored,
     StoreFailed,
-)  # as many as the task has asked for
+)  # answers to requests of the task: their number is bounded by the requests
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the task and leave what it prepared alone: a committed epoch may list it."""
+    """End the task, but keep its prepared output, which a committed epoch may list."""
 
 
 class TaskInbox:
     """A queue of control events.
 
-    Few events wait: a leader has one order under way, and a barrier is brought once by the leader
-    and once by each task beside that meets it. Should more than ``TASK_INBOX_MAX`` wait all the
-    same, whoever brings another order hears an error, and the attempt ends.
+    Few events wait: a leader has one order at a time, and a barrier comes once from the leader and
+    once from each task of the worker that meets it. If more than ``TASK_INBOX_MAX`` events wait,
+    :meth:`put` raises an error and the attempt ends.
     """
 
     __slots__ = ("_events", "_reset", "_wakeup")
 
     def __init__(self, wakeup: Wakeup) -> None:
-        """Wake the task through ``wakeup``, on which all its waits sleep."""
+        """Wake the task through ``wakeup``, on which its thread sleeps."""
         self._events: deque[Event | FetchedState | Stop] = deque()
         self._wakeup = wakeup
         self._reset: ResetTo | Stop | None = None
 
     def put(self, event: Event | FetchedState | Stop) -> None:
-        """Tell the task; from any thread, never blocks.
+        """Add an event and wake the task. From any thread; never blocks.
 
-        Raises StorageError when too many events wait. Answers to what the task itself has asked
-        for are always taken, and so is its end.
+        Raises StorageError when too many events wait. Answers to the task's own requests and the
+        order to end are always accepted.
         """
         if isinstance(event, ResetTo | Stop):
-            self._reset = event  # nothing that was said before it matters any more
+            self._reset = event  # earlier events do not matter any more
         elif len(self._events) >= TASK_INBOX_MAX and not isinstance(event, _ANSWERS):
             raise StorageError(
                 f"a task has not taken {TASK_INBOX_MAX} orders: {type(event).__name__} is too much"
@@ -89,9 +89,9 @@ class TaskInbox:
         return self._events.popleft() if self._events else None
 
     def take_harmless(self, is_news: Callable[[Barrier], bool]) -> Event | None:
-        """Return the oldest event if it may be handled while rows are being sent, else None.
+        """Return the oldest event if it may be handled while rows are being sent; None otherwise.
 
-        A barrier that is no news may: it must not keep what is behind it waiting.
+        A barrier that is already known may be handled: events behind it must not wait for it.
         """
         first = self._events[0] if self._events else None
         if isinstance(first, Injected) and is_news(first.barrier):
@@ -103,10 +103,10 @@ class TaskInbox:
 
     @property
     def empty(self) -> bool:
-        """True when no event waits; one that comes afterwards wakes the task."""
+        """True when no event waits. A later event wakes the task."""
         return not self._events
 
     @property
     def reset(self) -> ResetTo | Stop | None:
-        """Return the order to end, whatever else waits."""
+        """The order to end, if there is one, even when other events wait."""
         return self._reset

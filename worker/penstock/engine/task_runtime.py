@@ -42,7 +42,7 @@ class TaskRuntime(Protocol):
         ...
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Bring files near in the background."""
+        """Read files in the background, so that they are cached."""
         ...
 
     def run_in_background(self, work: Callable[[], None]) -> None:
@@ -72,17 +72,17 @@ class TaskRuntime(Protocol):
         ...
 
     def changed(self) -> None:
-        """Hear that a task stands elsewhere now."""
+        """Note that the progress of a task has changed."""
         ...
 
     def broken(self, task: TaskId, error: BaseException) -> None:
-        """Hear that a task cannot go on."""
+        """Note that a task cannot continue."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutEdge:
-    """An edge out of the task's stage, and how its rows find their receivers."""
+    """An outgoing edge of the task's stage, and how its rows are routed."""
 
     plan: EdgePlan
     keys: tuple[str, ...]
@@ -91,17 +91,17 @@ class OutEdge:
 
 
 class SinkSlot:
-    """The writer of one sink step, opened when rows may flow: it clears what older lives left."""
+    """The writer of one sink step. It is opened when rows may flow."""
 
     __slots__ = ("_make", "_meter", "_on_first", "_writer", "rows")
 
     def __init__(
         self, make: "Callable[[], SinkWriter]", on_first: Callable[[], None] | None = None
     ) -> None:
-        """Remember how the writer is made; ``on_first`` hears when the first rows have come.
+        """Remember how to make the writer; ``on_first`` is called after the first rows.
 
-        The first checkpoint of a job begins then: soon enough that its barrier passes before
-        queues fill, and not so soon that there is nothing to publish.
+        The first checkpoint of a job begins then: early enough that its barrier passes before the
+        queues fill, and late enough that there is output to publish.
         """
         self._make = make
         self._on_first = on_first
@@ -130,25 +130,25 @@ class SinkSlot:
             self._on_first = None
 
     def mark(self, latency_ns: int) -> None:
-        """Let a sink that measures latency count the age of a marker."""
+        """Pass the age of a marker to a sink that measures latency."""
         if self._meter is not None:
             self._meter.mark(latency_ns)
 
     def room(self) -> bool:
-        """Say whether rows may be written now."""
+        """Return whether rows may be written now."""
         return self._writer is None or self._writer.room()
 
     def close(self) -> None:
-        """Drop what was not prepared."""
+        """Drop rows that were not prepared."""
         if self._writer is not None:
             self._writer.close()
 
 
 @dataclass(slots=True)
 class TaskParts:
-    """What a task is made of; the thread owns all of it. ``edges[i].rows`` is what steps emit.
+    """The parts of a task, owned by its thread. Steps append emitted rows to ``edges[i].rows``.
 
-    ``in_flight`` is where it says what it hands to functions of the user; None: it calls none.
+    ``in_flight`` notes what the task passes to user functions; None when it calls none.
     """
 
     core: TaskCore
@@ -164,8 +164,8 @@ class TaskParts:
 class TaskProgress:
     """How much a task has done, for people. Written by the task's thread only.
 
-    ``born`` is when it was made, monotonic seconds: what it neither slept nor was blocked since
-    then, it worked.
+    ``born`` is when the task was made (monotonic seconds). The time since then in which it neither
+    slept nor was blocked is the time it worked.
     """
 
     born: float = field(default_factory=time.monotonic)
@@ -191,7 +191,7 @@ class TaskProgress:
         self.blocked_at = None
 
     def waited(self, now: float) -> tuple[float, float]:
-        """Return the seconds slept and blocked until ``now``, a wait that goes on included."""
+        """Return the seconds slept and blocked until ``now``, including a wait under way."""
         asleep, blocked = self.asleep_at, self.blocked_at
         return (
             self.slept_s + (now - asleep if asleep is not None else 0.0),

@@ -23,7 +23,7 @@ from penstock.protocol.task import task_events as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
 from penstock.transport.wakeup import Wakeup
 
-POLL_S = 0.002  # of what cannot wake a task: a sink that has no room
+POLL_S = 0.002  # how often to check a sink without room, which cannot wake the task
 
 
 class TaskLoop:
@@ -33,20 +33,20 @@ class TaskLoop:
         """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
         self.core = parts.core
         self.task = parts.core.state.task
-        self._hands = TaskEffects(parts, host, wakeup)
-        self.inbox = self._hands.inbox
-        self.progress = self._hands.progress
-        self.marks = self._hands.marks
+        self._effects = TaskEffects(parts, host, wakeup)
+        self.inbox = self._effects.inbox
+        self.progress = self._effects.progress
+        self.marks = self._effects.marks
         self._parts = parts
         self._sinks = tuple(parts.sinks.values())
         self._host = host
         self._wakeup = wakeup
-        self._quiet_at = 0.0
-        self._said_quiet = False
-        self._drained = False  # the last input was rows, and there are no more now
+        self._idle_at = 0.0
+        self._idle_reported = False
+        self._drained = False  # whether the last input was rows, and no more are queued
 
     def counters(self) -> dict[tuple[str, str], int]:
-        """Return counters by (step, name). From any thread: a number may be a batch behind."""
+        """Return counters by (step, name). From any thread; a number may be one batch old."""
         steps = self.core.state.setup.plan.stages[self.task.stage].steps
         counted = {
             (step, name): value
@@ -64,7 +64,7 @@ class TaskLoop:
     # --- The loop -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until the attempt is over. An error is told to the worker, which rolls back."""
+        """Run until the attempt is over. An error is reported to the worker, which rolls back."""
         try:
             self.begin()
             while True:
@@ -80,10 +80,10 @@ class TaskLoop:
 
     def begin(self) -> None:
         """Ask for the task's state."""
-        self._hands.step(ev.Build())
+        self._effects.step(ev.Build())
 
     def _placed(self, error: BaseException) -> BaseException:
-        """Say of a row that cannot be sent in which read it was, where this task reads a source."""
+        """Add the source position to the error of a row that cannot be sent, if there is a source."""
         source = self._parts.source
         reading = None if source is None else source.where()
         if source is None or reading is None or not isinstance(error, RowNotSentError):
@@ -97,24 +97,24 @@ class TaskLoop:
         """
         controlled = self._control()
         if controlled:
-            self._hands.wake_receiver()  # the steps may take long over what is read now
+            self._effects.wake_receivers()  # the steps may need long for the rows that are read next
         worked = self._read() or controlled
-        copied = self._hands.copy_on()
+        copied = self._effects.copy_on()
         drained = self._drained and not controlled and self._may_sleep()
         idle = copied and (drained or not worked)
         now = time.monotonic()
-        if now - self._quiet_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or idle:
-            if worked or not self._said_quiet:
-                self._quiet_at = now
-                self._said_quiet = idle
+        if now - self._idle_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or idle:
+            if worked or not self._idle_reported:
+                self._idle_at = now
+                self._idle_reported = idle
                 if self.core.state.has_marks:
-                    self._hands.step(ev.InputIdle())
+                    self._effects.step(ev.InputIdle())
         else:
-            self._said_quiet = False
+            self._idle_reported = False
         if idle:
             self._sleep()
         else:
-            self._hands.wake_receiver()
+            self._effects.wake_receivers()
 
     def handle_orders(self) -> bool:
         """Do what a turn does, but read nothing. Return whether something was done or is left.
@@ -122,37 +122,37 @@ class TaskLoop:
         Raises as :meth:`turn`.
         """
         heard = self._control()
-        self._hands.wake_receiver()
-        return not self._hands.copy_on() or heard
+        self._effects.wake_receivers()
+        return not self._effects.copy_on() or heard
 
     def _may_sleep(self) -> bool:
-        """Say whether nothing but input, credit or an order can make work: all of them wake."""
+        """Return whether only input, credit or an order can make work; each of them wakes the task."""
         return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE
 
     def _sleep(self) -> None:
-        self._hands.flush()
+        self._effects.flush()
         self.progress.sleep(self._wakeup.wait, self._rest_s())
 
     def _rest_s(self) -> float:
-        """Say how long to sleep at most. Input, credit and orders wake; sinks and splits do not."""
+        """Return the longest time to sleep: sinks and splits do not wake the task."""
         if not self.room():
             return POLL_S
         source = self._parts.source
         return source.rest_s() if source is not None and not self.core.exhausted else REST_S
 
     def room(self) -> bool:
-        """Say whether every sink of the task takes rows now; nothing wakes the task when one does."""
+        """Return whether every sink takes rows now; nothing wakes the task when one begins to."""
         for sink in self._sinks:  # noqa: SIM110 - all() makes a generator for every batch
             if not sink.room():
                 return False
         return True
 
     def _read(self) -> bool:
-        """Take one input if there is one and it may be taken; say whether it was."""
+        """Take one input if there is one and it may be taken; return whether one was taken."""
         self._drained = False
         core, room = self.core, self.room()
         if self._parts.source is None:
-            # The streams of tasks that have left still bring their end, whatever else is full.
+            # Without room, read only streams of tasks that have left: they still bring their end.
             return self._read_channel(core.reads if room else core.state.retired.__contains__)
         if room and core.takes_input:
             return self._read_split(self._parts.source)
@@ -160,26 +160,26 @@ class TaskLoop:
         return False
 
     def _read_split(self, source: SourceReader) -> bool:
-        event = source.next(self.core.reads_split, self._hands.turn_bytes())
+        event = source.next(self.core.reads_split, self._effects.turn_bytes())
         if event is None:
             return False
-        self._hands.step(event)
+        self._effects.step(event)
         self._drained = isinstance(event, ev.RowsRead) and source.resting
         if isinstance(event, ev.SplitEnded):
-            self._hands.tell()
+            self._effects.tell()
         return not (isinstance(event, ev.SplitEmpty) and source.dry)
 
     def _read_channel(self, reads: Callable[[ChannelId], bool]) -> bool:
-        if self._hands.input is None:
+        if self._effects.input is None:
             return False
-        received = self._hands.input.poll(reads, self.core.joins)
+        received = self._effects.input.poll(reads, self.core.joins)
         if received is None:
             return False
         channel, element = received
         if type(element) is Barrier and element.kind is BarrierKind.RESCALE:
-            self._hands.timings.barrier(time.monotonic())
-        self._hands.step(ev.ElementReceived(channel, element))
-        self._drained = type(element) in ROWS and self._hands.input.empty
+            self._effects.timings.barrier(time.monotonic())
+        self._effects.step(ev.ElementReceived(channel, element))
+        self._drained = type(element) in ROWS and self._effects.input.empty
         return True
 
     def _control(self) -> bool:
@@ -190,47 +190,47 @@ class TaskLoop:
             raise TaskStopped
         event = self.inbox.take()
         if moving:
-            self._hear_peers()
+            self._check_peer_versions()
         if event is None or isinstance(event, Stop):
             return False
         if isinstance(event, FetchedState):
-            self._hands.take(event)
-            self._hands.tell()
+            self._effects.take(event)
+            self._effects.tell()
             return True
         if isinstance(event, ev.Started):
-            self._hands.open_up()
+            self._effects.open_up()
         elif isinstance(event, ev.RescaleSettled):
             self.marks.settled = event.version
-        self._hands.step(event)
+        self._effects.step(event)
         if isinstance(event, ev.RescaleSettled):
-            self._hands.forget_streams()
-        self._hands.tell()
+            self._effects.forget_streams()
+        self._effects.tell()
         return True
 
-    def _hear_peers(self) -> None:
+    def _check_peer_versions(self) -> None:
         wanted = self._routing_version()
         for channel in self.core.state.buffer.awaited:
-            output = self._hands.output(channel)
+            output = self._effects.output(channel)
             if output is not None and output.receiver_version >= wanted:
-                self._hands.step(ev.PeerVersion(channel, output.receiver_version))
-                self._hands.wake_receiver()
+                self._effects.step(ev.PeerVersion(channel, output.receiver_version))
+                self._effects.wake_receivers()
         if self.core.state.buffer.phase is BufferPhase.NONE:
-            self._hands.timings.released(wanted, time.monotonic())
+            self._effects.timings.released(wanted, time.monotonic())
 
     def _routing_version(self) -> Version:
         old, new = self.core.state.routing
         return (new or old).version
 
     def end(self) -> None:
-        """Let go of all that the task owns; after a reset, drop what will never be committed."""
-        self._hands.over = True
-        self._hands.hurry()
+        """Release everything that the task owns; after a reset, discard uncommitted output."""
+        self._effects.over = True
+        self._effects.hurry()
         reset = self.inbox.reset
         if isinstance(reset, ev.ResetTo):
             for action in self.core.step(reset, 0.0):
                 if isinstance(action, ev.Discard):
                     self._host.clear(action.handles, discard=True)
-        self._hands.drop_near()
+        self._effects.close_fetched()
         parts = self._parts
         if parts.source is not None:
             parts.source.close()

@@ -1,9 +1,9 @@
 """Runs each stage of built-in steps once on a made-up row, so that its kernels are loaded.
 
-A kernel is compiled, or read from the cache, at its first call: 5 ms to 1 s each. Done before
-the engine says hello, that time is not part of a reset, a first checkpoint or a rescale. Stages
-with user functions and edges with a partitioner of the user's are left out: those see the user's
-rows only.
+A kernel is compiled, or read from the cache, at its first call, which takes 5 ms to 1 s. This module
+does so before the engine reports to the keeper, so that a reset, a first checkpoint or a rescale does
+not wait for it. Stages with user functions, and edges with a user's partitioner, are left out: user
+code must see the user's rows only.
 """
 
 import gc
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from penstock.model.kernels.jit import Kernel
 
 _KERNELS = "penstock.model.kernels."
-_WORKERS = 2  # with one receiver nothing is hashed
+_WORKERS = 2  # with a single receiver no row would be hashed
 
 
 def warm(job: CompiledJob, folder: Path, first: int) -> None:
-    """Load the kernels of every stage that has no user code; files go to ``folder``.
+    """Load the kernels of every stage without user code; files are written to ``folder``.
 
-    Begin with stage number ``first``, modulo their number: workers that start together with an
-    empty cache begin with different stages, and find the others' kernels compiled.
+    Begin with stage number ``first`` (modulo the number of stages). Workers that start together with
+    an empty cache then begin with different stages, and find the kernels of the others compiled.
     """
     begin = first % len(job.stages)
     for stage in (*job.stages[begin:], *job.stages[:begin]):
@@ -45,14 +45,14 @@ def warm(job: CompiledJob, folder: Path, first: int) -> None:
 
 
 def warm_rest(done: threading.Event) -> None:
-    """Load the other kernels of the modules in use: a rescale or a restore needs them.
+    """Load the other kernels of the loaded modules, which a rescale or a restore needs.
 
-    Run beside the first rows; each takes some 5 ms from the cache. What another process compiles
-    just now is left for the end, and then in the cache. Sets ``done`` at the end.
+    It runs while the first rows are processed. A cached kernel takes about 5 ms. A kernel that
+    another process is compiling is loaded last, when it is in the cache. Sets ``done`` at the end.
     """
     for kernel in [k for k in kernels_in_use() if not k.try_compile()]:
         kernel.compile()
-    gc.freeze()  # what was loaded just now lives as long as the process, too
+    gc.freeze()  # the loaded kernels live as long as the process
     done.set()
 
 
@@ -100,7 +100,7 @@ def _router(job: CompiledJob, edge: CompiledEdge) -> EdgeRouter:
 
 
 def _row(job: CompiledJob, stage: CompiledStage) -> pa.RecordBatch:
-    """Make one row of the stage's input: texts have a word in them, the rest is null."""
+    """Make one row of the stage's input: a text is one word; unknown types are null."""
     first = stage.nodes[0]
     schema = (
         first.output_schema(MAIN)
@@ -123,4 +123,4 @@ def _value(kind: pa.DataType) -> pa.Array:
 
 
 def _ignore(_: pa.RecordBatch) -> None:
-    """Take rows for a sink that is not there."""
+    """Drop rows: there is no sink."""

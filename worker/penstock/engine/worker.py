@@ -29,7 +29,7 @@ from penstock.engine.checkpoint_reader import Preloader, read_base, read_root
 from penstock.engine.engine_tasks import EXIT_STUCK, EngineTasks, TaskPlacement
 from penstock.engine.input_watch import LOOKS, InputWatch, known_splits
 from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
-from penstock.engine.progress_reporter import Progress, ProgressTeller
+from penstock.engine.progress_reporter import ProgressCounters, ProgressReporter
 from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.status_reporter import StatusReporter
 from penstock.engine.task_inbox import Stop
@@ -80,11 +80,11 @@ class Worker:
         self._tasks = EngineTasks(TaskPlacement(ordinal, job, self._exchange, self))
         self._core = EngineCore(ordinal, job.plan, lambda: tuple(self._tasks.threads.values()))
         self._broken: AttemptId | None = None
-        self._progress = Progress(job.plan, job.guarantees)
+        self._progress = ProgressCounters(job.plan, job.guarantees)
         self._told = AttemptId(0)
         self._inputs = InputWatch(job.watched() if ordinal == LOOKS else ())
         self._inputs.start()
-        self._counting = ProgressTeller(self._say_progress)
+        self._counting = ProgressReporter(self._say_progress)
         self._counting.start()
         self._teller = StatusReporter(self._core.status, self._say_status, heartbeat_interval_s)
         self._teller.start()
@@ -107,10 +107,10 @@ class Worker:
         return self._exchange.close()
 
     def renew(self) -> None:
-        """Show the certificates of now to all who dial; no stream that is open ends. Any thread.
+        """Use renewed certificates for new connections; open streams go on. From any thread.
 
-        A worker that lost its address by it can be reached by nobody: its process ends, and its
-        keeper starts another.
+        If the worker loses its address, no peer can reach it: the process ends, and the keeper
+        starts another.
         """
         try:
             self._exchange.renew()
@@ -251,7 +251,7 @@ class Worker:
             self._publisher.clear(Staging(handles, discard))
 
     def changed(self) -> None:
-        """Hear that something stands elsewhere now."""
+        """Note that the status has changed: it is sent soon."""
         self._teller.changed()
 
     def broken(self, task: TaskId, error: BaseException) -> None:

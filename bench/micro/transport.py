@@ -84,7 +84,7 @@ def receive(case: Case) -> None:
     task = exchange.input(RECEIVER)
     rows, first, cpu = 0, 0.0, 0.0
     while True:
-        got = task.poll(lambda _: True)
+        got = task.poll(lambda _: True, lambda _: False)
         if got is None:
             wakeup.wait()
             continue

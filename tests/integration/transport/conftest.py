@@ -106,7 +106,7 @@ class Worker:
     def try_take(self, timeout_s: float) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
         task = self.exchange.input(receiver(self.ordinal))
         until = monotonic() + timeout_s
-        while (got := task.poll(lambda _: True)) is None:
+        while (got := task.poll(lambda _: True, lambda _: False)) is None:
             if not self.take_wakeup.wait(until - monotonic()):
                 return None
         return got

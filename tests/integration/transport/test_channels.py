@@ -218,7 +218,9 @@ def test_a_channel_that_is_not_read_keeps_its_elements_and_lets_others_pass(
     workers[1].send(2, words("free"))
     task_input = workers[2].exchange.input(task(1, 2))
     for expected, blocked in (("free", channel(0, 2)), ("held", None)):
-        while (got := task_input.poll(lambda name, no=blocked: name != no)) is None:
+        while (
+            got := task_input.poll(lambda name, no=blocked: name != no, lambda _: False)
+        ) is None:
             assert workers[2].take_wakeup.wait(60)
         assert rows_of(got[1]) == [expected]
 

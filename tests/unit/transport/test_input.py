@@ -56,7 +56,7 @@ def words(text: str, ts: int | None = None) -> Data[pa.RecordBatch]:
 
 
 def poll(task: TaskInput) -> object:
-    got = task.poll(lambda _: True)
+    got = task.poll(lambda _: True, lambda _: False)
     return None if got is None else got[1]
 
 

@@ -83,6 +83,10 @@ def always(_: ChannelId) -> bool:
     return True
 
 
+def never(_: ChannelId) -> bool:
+    return False
+
+
 def test_a_local_sender_fetches_credit_when_it_runs_out_and_is_brought_it_while_it_waits() -> None:
     window, element = 16_384, words("x" * 1000)
     output, task, _ = local(window)
@@ -94,10 +98,10 @@ def test_a_local_sender_fetches_credit_when_it_runs_out_and_is_brought_it_while_
 
     assert send(fit + 1)
     assert output.stats().elements == fit
-    assert task.poll(always) is not None  # small batches that wait are taken as one
+    assert task.poll(always, never) is not None  # small batches that wait are taken as one
     assert output.stats().elements == fit + 1, "the credit was brought, and the last one left"
     before = output.stats().credit_bytes
-    assert task.poll(always) is not None
+    assert task.poll(always, never) is not None
     assert output.stats().credit_bytes == before, "nobody waits for it"
     assert not send(fit), "the credit was fetched"
 
@@ -139,7 +143,7 @@ def test_no_row_is_left_behind_between_two_threads_that_run_out_of_credit() -> N
     thread = Thread(target=send, daemon=True)
     thread.start()
     while taken < rows:
-        found = task.poll(always)
+        found = task.poll(always, never)
         if found is None:
             assert wakeup.wait(5), f"{taken} of {rows} rows have come"
             continue

@@ -130,7 +130,7 @@ class TaskInput:
     def poll(
         self,
         reads: Callable[[ChannelId], bool],
-        joins: Callable[[ChannelId], bool] | None = None,
+        joins: Callable[[ChannelId], bool],
     ) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
         """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
 
@@ -155,7 +155,7 @@ class TaskInput:
             else:
                 return None
             others: list[InputChannel] = []
-            if joins is not None and self._ready and isinstance(taken[0], Data):
+            if self._ready and isinstance(taken[0], Data):
                 others = self._take_across(channel, taken, lambda c: reads(c) and joins(c))
         channel.settle()
         for other in others:

@@ -38,6 +38,8 @@ spec:
   `--set "job.graph.steps[lines].parallelism=2"`.
 - `job.entrypoint` is imported from the folder of the file, from the working directory or from the environment.
   `job.script` holds the source of a small job, which defines `job(params)`.
+- `penstock run`, `validate` and `graph` also take a Python file instead of a job file.
+  See [the command line](cli.md).
 - In `job.graph`, `${name}` stands for the parameter of that name, in texts, durations and quantities.
   `$${name}` is the text `${name}` itself.
 - A step reads the step above it, unless `inputs` names others (`step` or `step.output`). A step has exactly one kind.

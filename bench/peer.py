@@ -23,7 +23,7 @@ HOME = ROOT / ".bench"  # environments; delete the folder to create them again
 INSTALLER = "uv"  # pip needs minutes to resolve the dependencies of some engines
 RUN_TIMEOUT_S = 170.0
 SAMPLE_INTERVAL_S = 0.5
-LAST_WORDS_CHARS = 3000
+LAST_LINES_CHARS = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _call(command: list[str], peer: Peer) -> str:
     except FileNotFoundError as error:
         raise PeerError(f"{peer.name}: {command[0]} is not installed") from error
     except subprocess.CalledProcessError as error:
-        last = (error.stderr or error.stdout)[-LAST_WORDS_CHARS:]
+        last = (error.stderr or error.stdout)[-LAST_LINES_CHARS:]
         raise PeerError(f"{peer.name}: {' '.join(command[:4])} failed:\n{last}") from error
     return done.stdout
 
@@ -172,7 +172,7 @@ def run(peer: Peer, folder: Path, splits: int, checkpoint_s: float) -> Answer:
             watch.end(process)
     answer = folder / "answer.json"
     if code or not answer.exists():
-        last = log_file.read_text(errors="replace")[-LAST_WORDS_CHARS:]
+        last = log_file.read_text(errors="replace")[-LAST_LINES_CHARS:]
         raise PeerError(f"{peer.name} ended with {code}:\n{last}")
     plain: dict[str, Any] = json.loads(answer.read_text())
     marks = [(float(at), float(rows)) for at, rows in plain["marks"]]

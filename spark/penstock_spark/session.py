@@ -39,7 +39,7 @@ def local_session(name: str, settings: SparkSettings | None = None) -> Iterator[
 
     In a process that spark-submit has started it is a session of that JVM, whose threads and heap
     are what was asked of spark-submit. Raises ConfigError when no Java can be had (with the
-    remedy) or the JVM does not start (with its last words). Not re-entrant: PySpark allows one
+    remedy) or the JVM does not start (with its last lines). Not re-entrant: PySpark allows one
     context per process.
     """
     chosen = settings or SparkSettings()
@@ -115,7 +115,7 @@ def _start(conf: SparkConf, home: Path, log: IO[bytes], log_path: Path) -> Spark
         words = log_path.read_text(errors="replace")[-2000:]
         raise ConfigError(
             f"Java of {home} did not start Spark ({error}): set JAVA_HOME to a JDK of version 17"
-            f" or 21. Its last words:\n{words}"
+            f" or 21. Its last lines:\n{words}"
         ) from error
     return SparkContext(gateway=gateway, conf=conf)
 

@@ -17,8 +17,7 @@ from socket import socket, socketpair
 
 import pyarrow.parquet as pq
 
-from penstock.cluster.framing import LinkClosed
-from penstock.cluster.link import KeeperLink
+from penstock.cluster.link import KeeperLink, LinkClosed
 from penstock.contract import control_messages as c
 from penstock.contract.codec import encode
 from penstock.contract.ids import (

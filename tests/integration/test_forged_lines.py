@@ -7,8 +7,8 @@ import threading
 import uuid
 from pathlib import Path
 
-from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.host import Began, Begin, Ended, FromStarter, ToHost
+from penstock.cluster.link import DescriptorLink
 from penstock.cluster.memory_kills import MemoryKills
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch

@@ -218,7 +218,7 @@ class Observed:
     - ``spark_installed``: the API serves the SparkApplication of the wanted flavour.
     - ``trust``: the Secrets that workers mount, by name; None: they were not read yet.
     - ``purges``: by name, whether an ended Job succeeded that removes or checks files.
-    - ``last_words``: the termination messages of the pods of such Jobs, by the Jobs' names.
+    - ``termination_messages``: the termination messages of the pods of such Jobs, by the Jobs' names.
     - ``namespace_ends``: the namespace is being deleted, so nothing can be created in it. It is
       read only while something of the job is being deleted.
     - ``restored_from``: names and paths that StreamJobs of the namespace restore from. They are
@@ -245,7 +245,7 @@ class Observed:
     refusal: Refusal | None = None
     purges: dict[str, bool] = field(default_factory=dict)
     trust: dict[str, TrustView] | None = None
-    last_words: dict[str, str] = field(default_factory=dict)
+    termination_messages: dict[str, str] = field(default_factory=dict)
     look_again_s: float | None = None
     namespace_ends: bool = False
     restored_from: frozenset[str] = frozenset()

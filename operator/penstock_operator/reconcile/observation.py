@@ -77,7 +77,7 @@ def build_observation(
         set_trouble=moment.set_trouble,
         refusal=moment.refusal,
         purges=_purges([o for o in kinds.get("Job", []) if job_of(o)]),
-        last_words=_last_words(kinds.get("Pod", [])),
+        termination_messages=_termination_messages(kinds.get("Pod", [])),
         look_again_s=moment.look_again_s,
         namespace_ends=moment.namespace_ends,
         restored_from=moment.restored_from,
@@ -134,7 +134,7 @@ def _purges(jobs: list[Plain]) -> dict[str, bool]:
     return ended
 
 
-def _last_words(pods: list[Plain]) -> dict[str, str]:
+def _termination_messages(pods: list[Plain]) -> dict[str, str]:
     """Return the termination messages of the pods of Jobs, by the names of the Jobs."""
     found: dict[str, str] = {}
     for plain in pods:

@@ -323,7 +323,7 @@ def _status_of_look(
         return replace(done, completed=stamp(seen.now)), ""
     late = seen.now > seconds(started) + spec.deadline_s + LATE_S
     if ended is False or late:
-        reason, text = _failure_of_look(seen.last_words.get(name, ""), name)
+        reason, text = _failure_of_look(seen.termination_messages.get(name, ""), name)
         advice = "; after the repair create the StreamSnapshot again"
         return replace(base, state=SnapshotState.FAILED, message=text + advice), reason
     if target is None:

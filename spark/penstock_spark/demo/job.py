@@ -18,7 +18,7 @@ from penstock.supervisor import connect
 from penstock.supervisor.client import JobClient
 
 LOOK_INTERVAL_S = 0.05
-LAST_WORDS_CHARS = 4000
+LAST_LINES_CHARS = 4000
 
 
 class DemoError(PenstockError):
@@ -139,8 +139,8 @@ class RunningJob:
 
     def words(self) -> str:
         """Return the end of the job's own output, for an error message."""
-        text = self._files.log.read_text(errors="replace")[-LAST_WORDS_CHARS:].strip()
-        return f"; its last words ({self._files.log}):\n{text}" if text else ""
+        text = self._files.log.read_text(errors="replace")[-LAST_LINES_CHARS:].strip()
+        return f"; its last lines ({self._files.log}):\n{text}" if text else ""
 
     def _connected(self) -> JobClient:
         if self._client is None:

@@ -52,7 +52,7 @@ def test_rates_are_between_two_statuses_of_one_attempt() -> None:
     assert step_rates(None, status(12, 3000))[0].rows_in_per_s == 0
 
 
-def test_history_looks_back_seconds_and_keeps_the_last_words() -> None:
+def test_history_looks_back_seconds_and_keeps_the_last_lines() -> None:
     history = History()
     for tick in range(20):
         before, now = history.add(status(10 + tick / 2, 1000 * (tick // 2), checkpoint=EPOCH))

@@ -6,8 +6,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.cluster.framing import LENGTH, LinkClosed
-from penstock.cluster.link import EngineLink, KeeperLink, TermedCommand
+from penstock.cluster.link import LENGTH, EngineLink, KeeperLink, LinkClosed, TermedCommand
 from penstock.contract.control_messages import EngineStatus, Shutdown, Start
 from penstock.contract.ids import Attempt, Incarnation, Term
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
-from penstock.cluster.framing import framed
+from penstock.cluster.link import framed
 from penstock.connectors.parquet_files import FileIdentity
 from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.ids import Attempt, SplitId, StageIndex

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.descriptors import DescriptorLink
-from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
+from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.launch import EngineLaunch
 from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, HostedChild
@@ -24,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def door(path: Path) -> Iterator[EngineLauncher]:
+def launcher(path: Path) -> Iterator[EngineLauncher]:
     made = EngineLauncher(path)
     yield made
     made.close()
@@ -56,15 +55,15 @@ def launch(life: str = "life-1") -> EngineLaunch:
     )
 
 
-def begin(door: EngineLauncher, life: str = "life-1") -> tuple[HostedChild, socket.socket]:
+def begin(launcher: EngineLauncher, life: str = "life-1") -> tuple[HostedChild, socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
-        return door.spawn(launch(life), theirs), ours
+        return launcher.spawn(launch(life), theirs), ours
 
 
-def test_a_life_begins_with_a_link_of_its_own(door: EngineLauncher, hosts: Hosts) -> None:
+def test_a_life_begins_with_a_link_of_its_own(launcher: EngineLauncher, hosts: Hosts) -> None:
     host = hosts.come()
-    child, ours = begin(door)
+    child, ours = begin(launcher)
     message, (link,) = host.receive()
     assert message == Begin(launch())
     os.write(link, b"hello")
@@ -79,8 +78,8 @@ def test_a_life_begins_with_a_link_of_its_own(door: EngineLauncher, hosts: Hosts
     assert list(child.lines()) == ["no module named x\n"]
 
 
-def test_a_life_waits_for_its_host(door: EngineLauncher, hosts: Hosts) -> None:
-    child, ours = begin(door)
+def test_a_life_waits_for_its_host(launcher: EngineLauncher, hosts: Hosts) -> None:
+    child, ours = begin(launcher)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.0)
     message, (link,) = hosts.come().receive()
@@ -89,16 +88,16 @@ def test_a_life_waits_for_its_host(door: EngineLauncher, hosts: Hosts) -> None:
     ours.close()
 
 
-def test_a_life_that_never_began_can_be_ended(door: EngineLauncher) -> None:
-    child, ours = begin(door)
+def test_a_life_that_never_began_can_be_ended(launcher: EngineLauncher) -> None:
+    child, ours = begin(launcher)
     child.kill()
     assert child.wait(WITHIN_S) == STATUS_GONE
     ours.close()
 
 
-def test_the_keeper_has_a_life_ended(door: EngineLauncher, hosts: Hosts) -> None:
+def test_the_keeper_has_a_life_ended(launcher: EngineLauncher, hosts: Hosts) -> None:
     host = hosts.come()
-    child, ours = begin(door)
+    child, ours = begin(launcher)
     _, (link,) = host.receive()
     child.kill()
     assert host.receive() == (Kill(Incarnation("life-1")), [])
@@ -106,9 +105,11 @@ def test_the_keeper_has_a_life_ended(door: EngineLauncher, hosts: Hosts) -> None
     ours.close()
 
 
-def test_a_container_that_ends_takes_its_engine_with_it(door: EngineLauncher, hosts: Hosts) -> None:
+def test_a_container_that_ends_takes_its_engine_with_it(
+    launcher: EngineLauncher, hosts: Hosts
+) -> None:
     first = hosts.come()
-    child, ours = begin(door)
+    child, ours = begin(launcher)
     _, (link,) = first.receive()
     first.close()
     assert child.wait(WITHIN_S) == STATUS_GONE
@@ -118,12 +119,12 @@ def test_a_container_that_ends_takes_its_engine_with_it(door: EngineLauncher, ho
 
 
 def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
-    door: EngineLauncher, hosts: Hosts
+    launcher: EngineLauncher, hosts: Hosts
 ) -> None:
     first, second = hosts.come(), hosts.come()
     with pytest.raises(LinkClosed):
-        first.receive()  # the door hangs up on whoever was there before
-    child, ours = begin(door)
+        first.receive()  # the launcher closes the connection to the host before
+    child, ours = begin(launcher)
     message, (link,) = second.receive()
     assert message == Begin(launch())
     second.send(Ended(Incarnation("life-1"), 0))
@@ -132,9 +133,9 @@ def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
     ours.close()
 
 
-def test_words_about_another_life_are_not_heard(door: EngineLauncher, hosts: Hosts) -> None:
+def test_words_about_another_life_are_not_heard(launcher: EngineLauncher, hosts: Hosts) -> None:
     host = hosts.come()
-    child, ours = begin(door, "life-2")
+    child, ours = begin(launcher, "life-2")
     _, (link,) = host.receive()
     host.send(Ended(Incarnation("life-1"), 1))
     host.send(Ended(Incarnation("life-2"), 0))
@@ -143,10 +144,10 @@ def test_words_about_another_life_are_not_heard(door: EngineLauncher, hosts: Hos
     ours.close()
 
 
-def test_files_that_come_with_a_word_are_closed(door: EngineLauncher, hosts: Hosts) -> None:
+def test_files_that_come_with_a_word_are_closed(launcher: EngineLauncher, hosts: Hosts) -> None:
     """Whoever reaches the socket could else use up what its keeper may have open."""
     host = hosts.come()
-    child, ours = begin(door)
+    child, ours = begin(launcher)
     _, (link,) = host.receive()
     reads, writes = os.pipe()
     host.send(Began(Incarnation("life-1"), 42), writes)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.base.limits import ENGINE_LAST_WORDS_LINES
+from penstock.base.limits import ENGINE_LAST_LINES_MAX
 from penstock.cluster.in_flight import InFlight
 from penstock.keeper.final_report import (
     STATUS_UNKNOWN,
-    LastWords,
+    LastLines,
     Printed,
     how_it_ended,
     story,
@@ -20,7 +20,7 @@ OURS = f'  File "{Path(penstock.__file__).parent}/engine/performer.py", line 77 
 
 
 def heard(*lines: str) -> list[str]:
-    words = LastWords()
+    words = LastLines()
     for line in lines:
         words.hear(line + "\n")
     return words.lines()
@@ -56,15 +56,15 @@ def test_an_end_by_memory_is_named_in_the_first_line() -> None:
         "the engine was killed by SIGKILL (signal 9): the kernel ended it because memory ran out "
         "(limit 64 MiB)"
     )
-    assert told[1:] == ["last words:", "  last"]
+    assert told[1:] == ["last lines:", "  last"]
 
 
-def test_a_story_says_how_then_where_then_its_last_words() -> None:
+def test_a_story_says_how_then_where_then_its_last_lines() -> None:
     place = InFlight("parse", "lines", "part-0", 0, 10)
     assert story(-11, ["Fatal", "more"], [place]).splitlines() == [
         "the engine was killed by SIGSEGV (signal 11)",
         "in flight: step 'parse', source 'lines', partition 'part-0', offsets 0 to 9",
-        "last words:",
+        "last lines:",
         "  Fatal",
         "  more",
     ]
@@ -90,17 +90,17 @@ def test_many_tasks_and_long_words_are_shortened() -> None:
 def test_the_newest_lines_are_kept_without_the_noise_of_a_healthy_engine() -> None:
     noise = "2026-01-01 worker=0 part=engine level=INFO event=reset attempt=1"
     lines = [f"line {n}" for n in range(50)]
-    assert heard(*lines, noise, OURS) == lines[-ENGINE_LAST_WORDS_LINES:]
+    assert heard(*lines, noise, OURS) == lines[-ENGINE_LAST_LINES_MAX:]
 
 
 def test_of_a_fatal_error_the_first_lines_are_kept_and_no_frames_of_ours() -> None:
     frames = [f'  File "/home/me/job.py", line {n} in deep' for n in range(40)]
     before, fatal = [f"line {n}" for n in range(9)], "Fatal Python error: Segmentation fault"
     kept = heard(*before, fatal, "", OURS, *frames)
-    assert kept == [*before[-3:], fatal, *frames[: ENGINE_LAST_WORDS_LINES - 4]]
+    assert kept == [*before[-3:], fatal, *frames[: ENGINE_LAST_LINES_MAX - 4]]
 
 
-def test_what_was_printed_is_among_the_last_words(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_was_printed_is_among_the_last_lines(capfd: pytest.CaptureFixture[str]) -> None:
     os.write(1, b"of the life before\n")
     printed = Printed()
     os.write(1, b"row 7\n2026-11-23T19:00:00.000Z keeper job=words worker=0 event=x\nrow 8\n")

@@ -24,7 +24,7 @@ def envelope(attempt: int) -> Envelope:
 
 
 class Peer:
-    """A keeper's door that notes what arrives."""
+    """The server of a keeper, which notes what arrives."""
 
     def __init__(self) -> None:
         self.heard: list[Envelope] = []

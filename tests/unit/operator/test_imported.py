@@ -128,7 +128,7 @@ def test_what_was_seen_is_complete() -> None:
     ],
 )
 def test_what_the_pod_said_is_told(words: str, reason: str, told: str) -> None:
-    seen = looking(purges={LOOK: False}, last_words={LOOK: words})
+    seen = looking(purges={LOOK: False}, termination_messages={LOOK: words})
     status, _, (event,) = judged(seen)
     assert status.state is SnapshotState.FAILED
     assert reason_of(status) == ("False", reason)

@@ -5,7 +5,7 @@
     ├── PeerError       the other side of a connection broke the contract
     ├── BusyError       another process has what is needed; try again when it has ended
     ├── StorageError    an effect failed or its outcome is unknown; try again
-    │   └── UnansweredError  nobody answered a request
+    │   └── UnansweredError  there was no answer to a request
     ├── StateError      stored data is lost, altered or incompatible
     └── UserCodeError   a user's function raised; carries step, source, partition and offset
 
@@ -43,7 +43,7 @@ class StorageError(PenstockError):
 
 
 class UnansweredError(StorageError):
-    """Nobody answered a request, which may have been carried out or not."""
+    """There was no answer to a request, which may have been carried out or not."""
 
 
 class StateError(PenstockError):

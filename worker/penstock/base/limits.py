@@ -1,4 +1,4 @@
-"""Every bound of the engine has its name here, its unit last, and its reason beside it.
+"""Every bound of the engine, with its name, its unit and its reason.
 
 Relations between bounds are asserted at import, so that editing one number cannot quietly
 break another.
@@ -86,18 +86,18 @@ LAST_CHECKPOINT_WAIT_S = 10.0  # of a stop: for the checkpoint before it; gigaby
 FORK_REQUEST_TIMEOUT_S = 5.0  # of a keeper that has connected and says nothing
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end, before it is killed
 ENGINE_FIRST_WORD_S = 600.0  # of a new engine: it loads, and may compile every kernel
-ENGINE_LAST_WORDS_LINES = 20  # of its standard error, kept for the reason it died
+ENGINE_LAST_LINES_MAX = 20  # of its standard error, kept for the reason it died
 LOG_TAIL_BYTES_MAX = 16 * 1024  # of a worker's log, in which these are looked for
 ENGINE_END_CHARS_MAX = 3_000  # of the text that says how an engine ended
 IN_FLIGHT_SLOTS_MAX = 64  # tasks of one engine that can say what they work on
 IN_FLIGHT_NAMED_MAX = 8  # of them, in the text of a death
 RETIRE_TIMEOUT_S = 5.0  # from the wish to end to the end, whatever still waits
 ANNOUNCE_INTERVAL_S = 1.2  # of a keeper whose engine says nothing: counters are passed on at once
-ANSWERS_KEPT_MAX = 1_000  # of requests, for whoever asks later
+ANSWERS_KEPT_MAX = 1_000  # of requests, for clients that ask later
 SOUND_LIFE_S = 10.0  # a keeper that lived so long is started again at once
 SUPERVISOR_LOOK_INTERVAL_S = 1.0  # what happens wakes it
 SILENT_KEEPER_S = 4.0  # of one whose engine the leader has given up: it is ended by force
-SUPERVISOR_LINGER_S = 1.0  # after the end, for answers that somebody waits for
+SUPERVISOR_LINGER_S = 1.0  # after the end, for answers that a client waits for
 SUPERVISOR_TIMEOUT_S = 10.0  # a keeper without a supervisor ends: it could commit nothing
 
 # --- Pods ---------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ GRACE_RESERVE_S = 10.0  # of a pod's grace period, for the end after the last ch
 
 # --- Data plane -----------------------------------------------------------------------------
 ELEMENT_BYTES_MAX = 64 * 1024 * 1024  # one element, decoded; larger input is split at the source
-ELEMENT_FIXED_CHARGE_BYTES = 512  # what an element costs beside its body
+ELEMENT_FIXED_CHARGE_BYTES = 512  # what an element costs besides its body
 CHANNEL_CREDIT_BYTES_DEFAULT = 8 * 1024 * 1024  # high watermark of a channel's queue
 CHANNEL_LOW_WATERMARK_BYTES_DEFAULT = 4 * 1024 * 1024
 CREDIT_FIRST_BYTES = 64 * 1024  # of a task, before it is known what a row costs it
@@ -131,7 +131,7 @@ PACE_SUM_S = 0.25  # of work over which a pace is measured
 PACE_SEEN_S = 0.02  # of work after which a new sum replaces the one before
 PACE_KEEPS = 0.9  # of what earlier calls say about the fixed cost of a call, with each further one
 SLICE_S = 0.1  # of work that a task takes at once: a barrier waits for one call
-SLICE_ROWS_PER_FIXED_COST = 4  # where calls cost much beside their rows, so many times as much
+SLICE_ROWS_PER_FIXED_COST = 4  # where calls cost much and rows little, so many times as much
 SLICE_BYTES_MAX = 1024 * 1024  # of a slice that is larger for the fixed cost of calls
 SLICE_FIRST_ROWS = 16  # of the first call, which tells what a row costs
 OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
@@ -184,7 +184,7 @@ INGEST_MESSAGE_BYTES_MAX = 17 * 1024 * 1024  # that brings a batch: its buffers 
 INGEST_CHARGE_BYTES_MIN = (
     8 * 1024
 )  # of a batch in that queue, and of dictionaries: small ones cost more
-INGEST_STREAMS_SPARE = 64  # beside two for each partition: senders that are told where to dial
+INGEST_STREAMS_SPARE = 64  # besides two for each partition: senders that are told where to dial
 INGEST_HELLO_TIMEOUT_S = 10.0  # of a sender that has opened a stream and says nothing
 INGEST_LINGER_S = 10.0  # for a sender to read why its stream ends, and to hang up
 INGEST_WAIT_S = 0.5  # a handler that waits looks whether it still should
@@ -223,7 +223,7 @@ assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before th
 assert ANNOUNCE_INTERVAL_S * 3 < SILENT_KEEPER_S < HEARTBEAT_TIMEOUT_S, "one lost is no silence"
 assert WATCH_WAIT_S < CONTROL_CALL_TIMEOUT_S, "a watch is answered in time"
 assert META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read is not the end"
-assert HEARTBEAT_TIMEOUT_S * 2 < PEER_SENDER_IDLE_S, "who is written to is not forgotten between"
+assert HEARTBEAT_TIMEOUT_S * 2 < PEER_SENDER_IDLE_S, "a peer keeps its thread between heartbeats"
 assert SPLITS_BYTES_MAX < CONTROL_MESSAGE_BYTES_MAX < MANIFEST_BYTES_MAX, "an order has them, too"
 assert HEARTBEAT_INTERVAL_S * 4 < HEARTBEAT_TIMEOUT_S, "one lost heartbeat is not a death"
 assert HEARTBEAT_TIMEOUT_S + LEASE_RENEW_DEADLINE_S <= LEASE_DURATION_S, "or a loss is late"

@@ -1,6 +1,6 @@
 """What a user's exception looks like to its user: one line that says what, and the user's frames.
 
-Frames of Penstock itself are left out: nobody can mend a job there. Everything is bounded, because
+Frames of Penstock itself are left out: no job can be mended there. Everything is bounded, because
 the text travels in heartbeats and is kept in the status of the job.
 """
 

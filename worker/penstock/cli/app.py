@@ -92,7 +92,7 @@ def _code_of(app: typer.Typer) -> int:
     except PenstockError as error:
         print_error(str(error))
         code = exit_of_error(error)
-    except OSError as error:  # of a place that nobody looked at before
+    except OSError as error:  # of a file that was not checked before
         code = Exit.FAILED
         if not _fails_to_print():
             print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))

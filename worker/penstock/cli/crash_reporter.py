@@ -1,8 +1,8 @@
-"""Tells what was in flight when ``penstock run --debug`` dies: that process cannot say it itself.
+"""Tells what was in flight when ``penstock run --debug`` dies, which that process cannot do itself.
 
 In other runs a keeper outlives its engine and says how it died. With ``--debug`` both are threads
-of one process; so a second one waits beside it for the end of a pipe. Where the run has ended as it
-should, a byte came first.
+of one process. So a second process waits for the end of a pipe. A run that ends as it should sends
+one byte first.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ def crash_reported(page: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(BrokenPipeError):  # somebody has killed it
+            with suppress(BrokenPipeError):  # the reporter was killed
                 process.stdin.write(ENDED_WELL)
                 process.stdin.flush()
 
@@ -55,7 +55,7 @@ def tell(page: Path, before: int) -> list[str]:
         "the process of penstock run --debug died in the middle of the job",
         *told,
         "run it again to go on from the last checkpoint; without --debug it is restarted, and the"
-        " signal and the last words are told",
+        " signal and the last lines of its log are shown",
     ]
 
 

@@ -5,10 +5,10 @@
     this process:  command line ── supervisor ── gRPC ── keeper ── socket pair ── engine
                    main thread     thread                thread                   thread, tasks
 
-It is the supervisor, the keeper and the engine of any other run, with threads instead of processes.
-So a breakpoint has the terminal, and what the user's functions print appears there. Checkpoints,
-recoveries and the output's guarantee are the same. What a process gives is missing: a thread
-cannot be killed, and user code that keeps the interpreter keeps the leader from its lease.
+The supervisor, the keeper and the engine are those of any other run, as threads instead of
+processes. So a breakpoint has the terminal, and what the user's functions print appears there. Checkpoints,
+recoveries and the output's guarantee are the same. But a thread cannot be killed, and user code that
+holds the interpreter's lock keeps the leader from renewing its Lease.
 """
 
 import logging
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.graph import JobFile
     from penstock.graph.compiled import CompiledJob
 
-STATUS_ABANDONED = -9  # as of SIGKILL: nobody waits for the thread any more
+STATUS_ABANDONED = -9  # as of SIGKILL: the thread is no longer waited for
 STATUS_FAILED = 1
 
 

@@ -38,7 +38,7 @@ def exit_of_error(error: PenstockError) -> Exit:
 
 
 def print_error(text: str) -> None:
-    """Write an error to standard error, each line marked. Whoever has closed it is told nothing."""
+    """Write an error to standard error, each line marked. A closed standard error is no error."""
     try:
         for line in text.split("\n"):
             print(f"error: {visible(line)}", file=sys.stderr)

@@ -155,7 +155,7 @@ def _remove_marks(place: Place, job_uid: str) -> None:
 KEPT = ("savepoints", "lock")
 
 
-LAST = "uid"  # without it the state is nobody's
+LAST = "uid"  # state without a uid belongs to no job
 
 
 def forget_runs(folder: JobFolder, before: "Before | None", now: JobRecord) -> tuple[str, ...]:

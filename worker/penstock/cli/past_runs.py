@@ -61,7 +61,7 @@ class Before:
 
 @contextmanager
 def held(directory: Path, job: str, namespace: str) -> Iterator[JobFolder]:
-    """Hold a job's folder, so that nobody runs it. Raises BusyError when somebody does."""
+    """Hold a job's folder, so that no process runs the job. Raises BusyError when one does."""
     folder = JobFolder.make(directory, job, namespace)
     lock = DirectoryLock(folder.root, f"job {job!r}")
     try:
@@ -82,7 +82,7 @@ def read_before(folder: JobFolder) -> Before | None:
         found = SqliteMetaStore(database).get(latest_name(folder.job))
         latest = None if found is None else decode_latest(found.data)
     except PeerError:
-        return None  # of another version: whoever runs it says so
+        return None  # of another version: a run says so
     finally:
         database.close()
     if latest is None:
@@ -212,7 +212,7 @@ def as_ended(record: JobRecord, ended: JobStatus) -> JobRecord:
 
 
 def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[Before]:
-    """Say whether nothing is to be run: the job has finished and nobody asks for a restore."""
+    """Say whether nothing is to be run: the job has finished and no restore was asked for."""
     if before is None or not before.latest.finished:
         return False
     return restore is None or is_done(restore, before.latest.restored)

@@ -132,7 +132,7 @@ def _savepoint(path: str) -> "RootManifest":
     raise StateError(f"--restore {path}: {reason}")
 
 
-CHANGE = "changed: "  # begins a line of a quiet validation, for whoever started it
+CHANGE = "changed: "  # begins a line of a quiet validation, for the process that started it
 
 
 MISFIT = CHANGE + "stored state does not fit"

@@ -71,7 +71,7 @@ class History:
         """Take a status; return what to compare it with, and it with what must not be forgotten."""
         last = self._recent[-1] if self._recent else None
         if last is not None and now.state in ENDED:
-            now = _with_last_words(last, now)
+            now = _with_last_counts(last, now)
         if self._first is None or _anew(self._first, now) or (last and _anew(last, now)):
             self._first = now
             self._recent.clear()
@@ -88,7 +88,7 @@ def _anew(before: JobStatus, now: JobStatus) -> bool:
     return before.attempt != now.attempt or not before.steps or fewer
 
 
-def _with_last_words(last: JobStatus, now: JobStatus) -> JobStatus:
+def _with_last_counts(last: JobStatus, now: JobStatus) -> JobStatus:
     checkpoint = now.checkpoint
     known = last.checkpoint
     if checkpoint is not None and known is not None and known.epoch == checkpoint.epoch:

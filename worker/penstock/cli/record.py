@@ -1,4 +1,4 @@
-"""What ran: the steps, the user's code and the files of a job, kept beside its state.
+"""What ran: the steps, the user's code and the files of a job, kept next to its state.
 
 A later run compares itself with it: whether a job that has finished would come out otherwise now,
 and which output files are its own.

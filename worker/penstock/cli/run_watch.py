@@ -48,7 +48,7 @@ class Compiling:
 def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") -> Exit:
     """Show the job until it has ended; turn signals into a clean stop, then an immediate one.
 
-    Where nobody reads what is shown any more (``| head``), that is a reason to stop as well.
+    A reader of standard output that has gone (``| head``) is a reason to stop as well.
     """
     compiling = Compiling(screen.note)
     while True:

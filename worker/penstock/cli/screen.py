@@ -19,7 +19,7 @@ from penstock.cli.run_events import Events
 from penstock.contract import codec
 from penstock.contract.status import ENDED, JobState, JobStatus
 
-LINE_INTERVAL_US = 2_000_000  # without a terminal nobody needs two lines a second
+LINE_INTERVAL_US = 2_000_000  # two lines a second are too many without a terminal
 BUSY_BLOCKED = 0.3  # share of waiting from which a step counts as held back
 
 
@@ -57,18 +57,18 @@ def make_screen(as_json: bool, out: IO[str] | None = None, *, quiet: bool = Fals
 
 
 class Watched:
-    """Shows on another screen for as long as somebody reads it; ``lost`` says why nobody does."""
+    """Shows on another screen while it is read; ``lost`` says why it is read no more."""
 
     def __init__(self, screen: Screen) -> None:
         self.lost: str | None = None
         self._screen = screen
 
     def show(self, status: JobStatus) -> None:
-        """Show the status, or note that nobody sees it."""
+        """Show the status, or note that it is not read."""
         self._do(lambda: self._screen.show(status))
 
     def note(self, text: str) -> None:
-        """Show one line, or note that nobody sees it."""
+        """Show one line, or note that it is not read."""
         self._do(lambda: self._screen.note(text))
 
     def close(self) -> None:

@@ -9,7 +9,7 @@
     keeper ── Begin(launch) + link ─────────────────────────> host of the pod ──> engine
            ── Kill(incarnation) ────────────────────────────>
            <── Began(incarnation, pid) ──────────────────────
-           <── Ended(incarnation, status, last words, memory)
+           <── Ended(incarnation, status, last lines, memory)
 
 The engine then talks to its keeper over its link, a socket pair: whoever started it passes nothing
 on. On a machine there is one connection for each engine, and a keeper kills by the pidfd, so that
@@ -58,13 +58,13 @@ class Began(Message, tag="Began"):
 class Ended(Message, tag="Ended"):
     """The process has ended; ``status`` as of ``subprocess``: below zero for a signal.
 
-    From a host: ``last_words`` are the last lines of its standard error. ``memory`` is the limit of
+    From a host: ``last_lines`` are the last lines of its standard error. ``memory`` is the limit of
     memory for which the kernel has ended it, or empty.
     """
 
     incarnation: Incarnation
     status: int
-    last_words: tuple[str, ...] = ()
+    last_lines: tuple[str, ...] = ()
     memory: str = ""
 
 

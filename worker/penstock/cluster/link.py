@@ -1,22 +1,73 @@
-"""The socket between a keeper and its engine: length, then canonical JSON; nothing else.
+"""Messages on Unix stream sockets: four bytes of length, then canonical JSON.
 
-The keeper makes a connected pair, the engine inherits one end. The kernel closes a dead
-process's end at once, so each side learns of the other's death without any timeout.
+One such socket connects a keeper and its engine. The keeper makes a connected pair, and the engine
+inherits one end. The kernel closes the end of a dead process at once, so each side learns of the
+other's death without a time limit. Another socket connects a keeper and the process that starts its
+engines; messages on it carry open files as well.
 
-Not gRPC: the engine shares its interpreter with user code that may hold the lock for seconds,
-and a socket of its own needs no threads or server on that side.
+It is not gRPC: an engine shares its interpreter with user code that may hold its lock for seconds,
+and such a socket needs no threads and no server there.
 """
 
 import socket
+import struct
 import threading
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from penstock.base.errors import ConfigError
-from penstock.cluster.framing import LENGTH, LinkClosed, body_length, end, framed, read_exactly
-from penstock.contract.codec import Message, decode
+from penstock.base.errors import ConfigError, PeerError
+from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
+from penstock.contract.codec import Message, decode, encode
 from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Term
 from penstock.contract.status import EngineProgress
+
+LENGTH = struct.Struct(">I")
+
+
+class LinkClosed(Exception):
+    """The other process is gone, or this end was closed."""
+
+
+def framed(message: object) -> tuple[bytes, bytes]:
+    """Return the head and the body of a message. Raises PeerError when it is too long."""
+    body = encode(message)
+    _check(len(body))
+    return LENGTH.pack(len(body)), body
+
+
+def body_length(head: bytes) -> int:
+    """Read a head. Raises PeerError when the message is too long."""
+    (length,) = LENGTH.unpack(head)
+    _check(length)
+    return int(length)
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    """Wait for ``size`` bytes. Raises LinkClosed at the end."""
+    pieces = bytearray()
+    while len(pieces) < size:
+        try:
+            piece = connection.recv(size - len(pieces))
+        except OSError as error:
+            raise LinkClosed(str(error)) from error
+        if not piece:
+            raise LinkClosed("the other process ended")
+        pieces += piece
+    return bytes(pieces)
+
+
+def end(connection: socket.socket) -> None:
+    """End both directions; a thread that reads gets LinkClosed. Idempotent."""
+    with suppress(OSError):  # already ended by the other side: what is wanted
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def _check(length: int) -> None:
+    if length > CONTROL_MESSAGE_BYTES_MAX:
+        raise PeerError(f"a message of {length} bytes, at most {CONTROL_MESSAGE_BYTES_MAX}")
+
 
 Received = TypeVar("Received")
 
@@ -40,7 +91,7 @@ class _Link(Generic[Received]):
         self._sending = threading.Lock()
 
     def receive(self) -> Received:
-        """Wait for the next message. Raises LinkClosed at the end, PeerError on nonsense."""
+        """Wait for the next message. Raises LinkClosed at the end, PeerError on anything that is no message."""
         length = body_length(read_exactly(self._socket, LENGTH.size))
         message: Received = decode(self._kind, read_exactly(self._socket, length))
         return message
@@ -84,3 +135,47 @@ class KeeperLink(_Link[FromEngine]):
     def send(self, term: Term, command: Command) -> None:
         """Pass a command on; blocks while the engine's buffer is full. Raises LinkClosed."""
         self._send(TermedCommand(term, command))
+
+
+DESCRIPTORS_MAX = 3  # of one message
+
+
+class DescriptorLink:
+    """One end of such a socket; :meth:`receive` is for one thread, :meth:`send` for any."""
+
+    def __init__(self, connection: socket.socket, kind: Any) -> None:
+        """Own ``connection``; ``kind`` is what the other side says."""
+        self.socket = connection
+        self._kind = kind
+        self._sending = threading.Lock()
+
+    def send(self, message: object, *descriptors: int) -> None:
+        """Send one message, and copies of file descriptors with it. Raises LinkClosed."""
+        head, body = framed(message)
+        try:
+            with self._sending:
+                socket.send_fds(self.socket, [head], descriptors)
+                self.socket.sendall(body)
+        except OSError as error:
+            raise LinkClosed(str(error)) from error
+
+    def receive(self) -> tuple[Any, list[int]]:
+        """Wait for a message; the descriptors that came with it are the caller's to close.
+
+        Raises LinkClosed, and PeerError on anything that is no message.
+        """
+        head, descriptors = self._head()
+        return decode(self._kind, read_exactly(self.socket, body_length(head))), descriptors
+
+    def close(self) -> None:
+        """End both directions; a thread that waits in ``receive`` gets LinkClosed. Idempotent."""
+        end(self.socket)
+
+    def _head(self) -> tuple[bytes, list[int]]:
+        try:
+            head, descriptors, _, _ = socket.recv_fds(self.socket, LENGTH.size, DESCRIPTORS_MAX)
+        except OSError as error:
+            raise LinkClosed(str(error)) from error
+        if not head:
+            raise LinkClosed("the other side ended")
+        return head + read_exactly(self.socket, LENGTH.size - len(head)), descriptors

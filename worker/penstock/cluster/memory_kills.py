@@ -22,7 +22,7 @@ class MemoryKills:
     root: str = "/"
 
     def count(self) -> int:
-        """Return how many processes were ended so far; 0 where nobody counts."""
+        """Return how many processes were ended so far; 0 where the system does not count them."""
         for folder in self._folders():
             for name in ("memory.events", "memory.oom_control"):
                 found = _number_after(_text(folder / name), "oom_kill")

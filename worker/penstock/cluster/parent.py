@@ -24,7 +24,7 @@ def die_with_parent(parent_pid: int, number: signal.Signals) -> None:
 def hide_from_others() -> None:
     """Keep processes of the same user out of this one's open files and memory (Linux only).
 
-    Else user code could write to the container's log past whoever wraps its lines, by
+    Else user code could write to the container's log without the wrapping of its lines, by
     ``/proc/1/fd/2``. A child that is another program begins without it.
     """
     if sys.platform == "linux":

@@ -1,7 +1,7 @@
 """Calls of one job's processes over gRPC: strict JSON, bounded messages, a deadline each.
 
 Generic handlers with the codec of ``contract``: no generated code, and an unknown field is an
-error at the door. Every call carries the token of its run, so that no other process of the
+error before its handler runs. Every call carries the token of its run, so that no other process of the
 machine can speak for a worker. Errors keep their class on the way back.
 """
 
@@ -58,7 +58,7 @@ class Method(Generic[Request, Reply]):
 
 
 class Nothing(Message, tag="Nothing"):
-    """The reply of a call that was heard; or a question without arguments."""
+    """The reply of a call that has nothing to say, or a question without arguments."""
 
 
 class Unreachable(Exception):
@@ -87,13 +87,13 @@ LOOPBACK = ListenAddress()
 
 
 class Server:
-    """Serves methods at a door; ``address`` is what others dial."""
+    """Serves methods at an address; ``address`` is what others dial."""
 
     def __init__(
         self,
         handlers: Mapping[Method[Any, Any], Handler],
         token: str,
-        door: ListenAddress = LOOPBACK,
+        listen: ListenAddress = LOOPBACK,
         *,
         waiting: int = 0,
     ) -> None:
@@ -111,17 +111,17 @@ class Server:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, table),)
         )
-        port = self._open(door)
-        self.address = join_address(door.advertised or door.host, port)
+        port = self._open(listen)
+        self.address = join_address(listen.advertised or listen.host, port)
         self._server.start()
 
-    def _open(self, door: ListenAddress) -> int:
-        wanted = join_address(door.host, door.port)
+    def _open(self, listen: ListenAddress) -> int:
+        wanted = join_address(listen.host, listen.port)
         try:
-            if door.trust is None:
+            if listen.trust is None:
                 port = self._server.add_insecure_port(wanted)
             else:
-                port = self._server.add_secure_port(wanted, _server_credentials(door.trust))
+                port = self._server.add_secure_port(wanted, _server_credentials(listen.trust))
         except RuntimeError as error:  # newer gRPC raises where older ones returned 0
             raise ConfigError(_not_here(wanted)) from error
         if port == 0:
@@ -249,7 +249,7 @@ def _translate(error: grpc.RpcError, address: str) -> Exception:
 
 
 def refuses(address: str) -> bool:
-    """Dial once and say whether the connection was refused: nobody listens there any more.
+    """Dial once and say whether the connection was refused, because no process listens there.
 
     A time limit that passes is no refusal; a stopped process or a cut network looks like that.
     """

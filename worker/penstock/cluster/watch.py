@@ -1,7 +1,7 @@
 """News of stored objects: a keeper asks once and is answered when something was written.
 
 What changes seldom is then read when it changes, not by the clock: each read is a call between two
-processes, which disturbs the engines beside them.
+processes, which disturbs the engines of the same machine.
 
     writer --> NotedMetaStore --note--> Changes --wait--> handler of WATCH --> watch_changes
 """
@@ -36,7 +36,7 @@ class Written(Message, tag="Written"):
 
 WATCH = Method("watch", AwaitWrite, Written)
 
-# The last two are what a call raises when the server fails in a way that nobody expected.
+# The last two are what a call raises when the server fails in an unexpected way.
 _NO_ANSWER = (Unreachable, PenstockError, SwapConflict, SwapUnknown)
 
 
@@ -58,7 +58,7 @@ class Changes:
             self._counted.notify_all()
 
     def close(self) -> None:
-        """Let nobody wait any more: later calls return at once."""
+        """End all waiting: later calls return at once."""
         with self._counted:
             self._over = True
             self._counted.notify_all()
@@ -108,7 +108,7 @@ def watch_changes(client: Client, changed: Callable[[Collection[str]], None]) ->
 
     At first with all that were written so far.
 
-    Nothing is said while there is no answer: whoever has to know reads now and then all the same.
+    Nothing is said while there is no answer. Those who must know read the object now and then anyway.
     It ends with the process, or when the client is closed.
     """
 

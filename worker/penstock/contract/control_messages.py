@@ -300,7 +300,7 @@ class EngineLost(Message, tag="EngineLost"):
     ``fatal``: the job cannot start here (its code does not load), so it fails with ``reason``.
     ``pod`` as in :class:`Heartbeat`. ``incarnation`` is the newest life that was announced, and
     ``died`` the one that ended, which may have done so before its first word. The first line of
-    ``reason`` says how it ended; what was in flight and its last words follow.
+    ``reason`` says how it ended; what was in flight and its last lines follow.
     """
 
     ordinal: Ordinal

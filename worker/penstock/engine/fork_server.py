@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, NoReturn
 from penstock.base.errors import PeerError
 from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
 from penstock.base.values import replace
-from penstock.cluster.descriptors import DescriptorLink
 from penstock.cluster.forks import remove_socket
-from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import Began, Begin, Ended
+from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.ids import Incarnation
 from penstock.engine.main import run
 from penstock.engine.warm import kernels_in_use

@@ -180,7 +180,7 @@ def _load(launch: EngineLaunch) -> "CompiledJob":
 
 def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Worker":
     """Make the worker of a job, and say hello. Raises PenstockError when the job cannot run."""
-    from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
+    from penstock.cluster.link import LinkClosed  # noqa: PLC0415
     from penstock.cluster.system import SystemClock  # noqa: PLC0415
     from penstock.engine.build import JobParts  # noqa: PLC0415
     from penstock.engine.warm import warm_rest  # noqa: PLC0415
@@ -222,7 +222,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
 
 def obey(worker: "Worker", launch: EngineLaunch, link: "EngineLink") -> int:
     """Carry out commands until a shutdown, or until the keeper is gone. Returns the exit status."""
-    from penstock.cluster.framing import LinkClosed  # noqa: PLC0415
+    from penstock.cluster.link import LinkClosed  # noqa: PLC0415
 
     try:
         while True:

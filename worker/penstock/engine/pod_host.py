@@ -19,12 +19,10 @@ from typing import IO
 from penstock.base.errors import PeerError
 from penstock.base.limits import (
     ENGINE_EXIT_GRACE_S,
-    ENGINE_LAST_WORDS_LINES,
+    ENGINE_LAST_LINES_MAX,
     KEEPER_DIAL_INTERVAL_S,
 )
 from penstock.base.values import replace
-from penstock.cluster.descriptors import DescriptorLink
-from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import (
     SOCKET_NAME,
     Began,
@@ -35,6 +33,7 @@ from penstock.cluster.host import (
     ToHost,
     spawn,
 )
+from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.cluster.parent import hide_from_others
 from penstock.contract.ids import Incarnation
@@ -46,7 +45,7 @@ Say = Callable[[str, str], None]
 STDERR, STDOUT = "engine", "engine-stdout"  # sources of lines: user code may have written them
 LINE_BYTES_MAX = 64 * 1024
 LINE_CHARS_MAX = 2000
-LAST_WORDS_CHARS_MAX = 32_000
+LAST_LINES_CHARS_MAX = 32_000
 
 
 def main() -> int:
@@ -140,7 +139,7 @@ class PodHost:
     def _follow(
         self, launch: EngineLaunch, process: "subprocess.Popen[bytes]", witness: MemoryWitness
     ) -> None:
-        words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
+        words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_LINES_MAX)
         out = threading.Thread(target=self._pass_on, args=(process,), name=f"out-{process.pid}")
         out.start()
         assert process.stderr is not None, "started with a pipe"
@@ -164,7 +163,7 @@ class PodHost:
 
 def _bounded(words: "collections.deque[str]") -> tuple[str, ...]:
     kept: list[str] = []
-    left = LAST_WORDS_CHARS_MAX
+    left = LAST_LINES_CHARS_MAX
     for line in reversed(words):
         left -= len(line)
         if left < 0:

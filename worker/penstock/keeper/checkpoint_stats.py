@@ -107,7 +107,7 @@ class CheckpointWatch:
                 self.trouble = f"{again}: {reason}"
 
     def _is_old(self, epoch: Epoch) -> bool:
-        """A report is repeated until its sender has heard the decision."""
+        """A report is repeated until its sender knows the decision."""
         return self.newest is not None and epoch <= self.newest.epoch
 
 

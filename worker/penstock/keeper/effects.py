@@ -85,9 +85,9 @@ def read_latest(
 
 
 def refuse_newer(store: MetaStore, name: str) -> None:
-    """Raise StateError when the record is of a newer version: nobody of this one may lead.
+    """Raise StateError when the record is of a newer version: no keeper of this version may lead.
 
-    What cannot be read for another reason is for whoever leads to read again.
+    A record that cannot be read for another reason is read again by the leader.
     """
     try:
         found = store.get(name)
@@ -232,7 +232,7 @@ class Outside:
 
 
 class KeeperEffects:
-    """Used by the loop only. ``loopback`` holds messages to oneself, for the loop to take first.
+    """Used by the loop only. ``loopback`` holds messages of this keeper to itself; the loop takes them first.
 
     The Lease has a lane of its own: nothing slower may delay a renewal.
     """

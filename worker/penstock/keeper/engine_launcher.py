@@ -13,9 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.errors import PeerError
-from penstock.cluster.descriptors import DescriptorLink
-from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import Began, Begin, Ended, FromStarter, Kill
+from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.ids import Incarnation
 from penstock.contract.launch import EngineLaunch
@@ -26,7 +25,10 @@ STDOUT = 1  # this process's own: what user code prints belongs in the worker's 
 
 
 def spawn_by(address: str) -> Spawn:
-    """Return what has the fork server at ``address`` start engines; where it cannot, do so here."""
+    """Return a function that has the fork server at ``address`` start an engine.
+
+    Where that server is gone, this process starts the engine itself.
+    """
 
     def spawn(launch: EngineLaunch, theirs: socket.socket) -> EngineChild:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -148,7 +150,7 @@ def _kill(handle: int) -> None:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 
-STATUS_GONE = -9  # as of SIGKILL: nobody knows how a container ended that took its host along
+STATUS_GONE = -9  # as of SIGKILL: how a container ended that took its host along is not known
 
 
 class HostedChild(RemoteChild):
@@ -169,20 +171,20 @@ class HostedChild(RemoteChild):
         return self.launch.incarnation
 
     def kill(self) -> None:
-        """Have it ended; at once if it never began."""
+        """Have it ended: at once if no host has begun it."""
         self._launcher.kill(self)
 
     def lines(self) -> Iterator[str]:
-        """Yield its last words, when it has ended: the rest is in its container's own log."""
+        """Yield its last lines when it has ended. The others are in the log of its container."""
         while (line := self._words.get()) is not None:
             yield line
 
     def began(self, pid: int) -> None:
-        """Hear that the process runs."""
+        """Note that the process runs."""
         self._pid = pid
 
     def ended(self, status: int, final_report: tuple[str, ...], memory: str = "") -> None:
-        """Hear that it has ended; only the first word counts. ``memory`` as of ``Ended``."""
+        """Note that it has ended. Only the first note counts. ``memory`` is as in ``Ended``."""
         if self._over.is_set():
             return
         self.drop_link()
@@ -215,7 +217,7 @@ class EngineLauncher:
         threading.Thread(target=self._accept, name="engine-hosts", daemon=True).start()
 
     def spawn(self, launch: EngineLaunch, theirs: socket.socket) -> HostedChild:
-        """Have a life begin, now or when a host comes; never blocks for long."""
+        """Have an engine start, now or when a host connects; never blocks for long."""
         child = HostedChild(launch, os.dup(theirs.fileno()), self)
         with self._lock:
             self._child = child
@@ -229,7 +231,7 @@ class EngineLauncher:
         return 0.0 if since is None else max(0.0, now - since)
 
     def kill(self, child: HostedChild) -> None:
-        """End a life; one that no host has begun ends here."""
+        """End an engine; one that no host has begun ends here."""
         with self._lock:
             host = self._host
             never_began = host is None and child.link is not None
@@ -239,8 +241,8 @@ class EngineLauncher:
             self._tell(host, Kill(child.incarnation))
 
     def close(self) -> None:
-        """Let no other host in, and hang up on the one that is there."""
-        with suppress(OSError):  # nobody has ever called
+        """Accept no other host, and close the connection to the one that is there."""
+        with suppress(OSError):  # no host has ever connected
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
@@ -291,7 +293,7 @@ class EngineLauncher:
         except LinkClosed:
             pass
         except PeerError as error:
-            why = f"the engine's host spoke nonsense: {error}"
+            why = f"the host of the engine sent what is no message: {error}"
         host.close()
         with self._lock:
             if self._host is host:

@@ -18,11 +18,10 @@ from typing import Protocol
 from penstock.base.errors import PeerError
 from penstock.base.limits import ENGINE_EXIT_GRACE_S, ENGINE_FIRST_WORD_S, MESSAGE_QUEUE_MAX
 from penstock.base.values import replace
-from penstock.cluster.framing import LinkClosed
 from penstock.cluster.host import spawn
 from penstock.cluster.in_flight import read_in_flight
 from penstock.cluster.launch import KeeperLaunch
-from penstock.cluster.link import KeeperLink
+from penstock.cluster.link import KeeperLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.cluster.system import RandomIds
 from penstock.contract.control_messages import Command, EngineReport
@@ -33,7 +32,7 @@ from penstock.keeper.final_report import (
     EXIT_CANNOT_START,
     EXIT_NOBODY_LISTENS,
     STATUS_UNKNOWN,
-    LastWords,
+    LastLines,
     Printed,
     story,
 )
@@ -59,7 +58,7 @@ class EngineChild(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status, a signal as its negative, STATUS_UNKNOWN if nobody saw it.
+        """Return the exit status, a signal as its negative, STATUS_UNKNOWN if it is not known.
 
         Raises subprocess.TimeoutExpired.
         """
@@ -102,9 +101,9 @@ class EngineProcess:
         self._on_progress = on_progress
         self._on_gone = on_gone
         self._pass_on = pass_on
-        self._last_words = LastWords()
+        self._last_lines = LastLines()
         self._printed = Printed()
-        self._spoke = threading.Event()
+        self._has_spoken = threading.Event()
         self._told_to_end = False
         self._silent = False
         self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(MESSAGE_QUEUE_MAX)
@@ -112,9 +111,9 @@ class EngineProcess:
         self._link = KeeperLink(ours)
         with theirs:
             self._process = spawn(launch, theirs)
-        self._ears = threading.Thread(target=self._listen_to_errors, daemon=True)
+        self._errors_reader = threading.Thread(target=self._listen_to_errors, daemon=True)
         self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
-        self._ears.start()
+        self._errors_reader.start()
         self._reader.start()
         threading.Thread(target=self._write, name="engine-writer", daemon=True).start()
         threading.Thread(target=self._wait, name="engine-waiter", daemon=True).start()
@@ -133,7 +132,7 @@ class EngineProcess:
             self._outbox.put_nowait((term, command))
 
     def end(self) -> None:
-        """Close the socket, which ends a sound engine, and kill what is left after the grace."""
+        """Close the socket, which ends a healthy engine, and kill it if it still runs after the grace."""
         self._told_to_end = True
         self._hang_up()
 
@@ -164,7 +163,7 @@ class EngineProcess:
 
     def _listen_to_errors(self) -> None:
         for line in self._process.lines():
-            self._last_words.hear(line)
+            self._last_lines.hear(line)
             self._pass_on(line.rstrip("\n"))
 
     def _read(self) -> None:
@@ -174,38 +173,38 @@ class EngineProcess:
             except LinkClosed:
                 break
             except PeerError as error:
-                self._last_words.hear(f"the engine spoke nonsense: {error}")
+                self._last_lines.hear(f"the engine sent what is no message: {error}")
                 break
-            self._spoke.set()
+            self._has_spoken.set()
             if isinstance(message, EngineProgress):
                 self._on_progress(message)
             else:
                 self._on_report(self.incarnation, message)
-        # A process whose socket is closed is never attached again, whatever it still does.
+        # No process whose socket is closed is used again, whatever it still does.
         self._hang_up()
 
     def _wait_for_end(self) -> int:
-        """Wait for the end of the process; one that never says a word is ended."""
+        """Wait for the end of the process; a process that never reports is killed."""
         try:
             return self._process.wait(ENGINE_FIRST_WORD_S)
         except subprocess.TimeoutExpired:
-            if not self._spoke.is_set():
+            if not self._has_spoken.is_set():
                 self._silent = True
                 self._process.kill()
         return self._process.wait()
 
     def _wait(self) -> None:
         status = self._wait_for_end()
-        # A child of the engine may hold the other end open: its death is what counts.
+        # A child of the engine may hold the other end open. The end of the engine is what counts.
         self._link.close()
-        with suppress(queue.Full):  # a full one finds the closed link by itself
+        with suppress(queue.Full):  # the writer of a full queue finds the closed link by itself
             self._outbox.put_nowait(None)
         self._reader.join()
-        self._ears.join(ENGINE_EXIT_GRACE_S)
+        self._errors_reader.join(ENGINE_EXIT_GRACE_S)
         in_flight = None if self._page is None else read_in_flight(self._page, self.incarnation)
-        # What a life kept on the local disk is of no use to another.
+        # Files that an engine kept on the local disk are of no use to the next one.
         shutil.rmtree(self._scratch, ignore_errors=True)
-        heard = self._last_words.lines()
+        heard = self._last_lines.lines()
         words = heard if status == EXIT_CANNOT_START else self._printed.last_lines() or heard
         how = ""
         if self._silent:
@@ -258,9 +257,9 @@ PAGE_NAME = "in-flight"  # one life at a time writes it
 
 @dataclass(slots=True)
 class EngineView:
-    """What others are told about the engine: its life, its process, its latest counters.
+    """What others are told about the engine: its incarnation, its process, its latest counters.
 
-    ``unready`` is why the newest life that has ended ended before it was ready, until one is.
+    ``unready``: the newest engine that ended was not ready yet, for this reason. None after one is ready.
     """
 
     incarnation: Incarnation = Incarnation("")
@@ -271,7 +270,7 @@ class EngineView:
 
 
 class Engines:
-    """Starts and ends engines. All methods are for the loop; ``view`` may be read by any thread."""
+    """Starts and ends engines. Only the loop calls its methods; any thread may read ``view``."""
 
     def __init__(
         self,
@@ -299,11 +298,11 @@ class Engines:
         self.view = EngineView()
 
     def start(self) -> None:
-        """Start a new life; an old one is killed first, though cores never ask for two."""
+        """Start a new engine. An old one is killed first, although cores never ask for two."""
         if self._process is not None:
             self._process.kill()
         incarnation = Incarnation(RandomIds().fresh())
-        # Files of an engine are of its life alone; restores copy what they need.
+        # The files of an engine belong to it alone; restores copy what they need.
         before = self.view
         self.view = view = EngineView(incarnation, starts=before.starts + 1, unready=before.unready)
         self._ready = False
@@ -319,12 +318,12 @@ class Engines:
         self._changed()
 
     def send(self, incarnation: Incarnation, term: Term, command: Command) -> None:
-        """Pass a command to this life; lost when another one is running."""
+        """Pass a command to this engine; it is lost when another one runs."""
         if self._process is not None and self._process.incarnation == incarnation:
             self._process.send(term, command)
 
     def end(self, incarnation: Incarnation) -> None:
-        """End this life, by force after a moment; EngineGone follows.
+        """End this engine, by force after a moment; EngineGone follows.
 
         An empty name means the one that has not said hello yet.
         """
@@ -332,19 +331,19 @@ class Engines:
             self._process.end()
 
     def kill(self) -> None:
-        """End whatever runs, at once, and wait for it."""
+        """End the running engine at once, and wait for it."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
 
     def ready(self, incarnation: Incarnation) -> None:
-        """Hear that a life has said hello."""
+        """Note that an engine is ready."""
         if self._process is not None and self._process.incarnation == incarnation:
             self._ready = True
             self.view.unready = None
 
     def forget(self, incarnation: Incarnation, reason: str) -> None:
-        """Hear that a life has ended."""
+        """Note that an engine has ended."""
         if self._process is not None and self._process.incarnation == incarnation:
             self._process = None
             self.view.pid = None
@@ -353,7 +352,7 @@ class Engines:
 
     @property
     def running(self) -> bool:
-        """Whether a life has begun whose end was not heard yet."""
+        """Whether an engine was started whose end was not reported yet."""
         return self._process is not None
 
     def _engine_launch(self, incarnation: Incarnation) -> EngineLaunch:

@@ -1,4 +1,4 @@
-"""How the life of an engine ended, in words: its status, what was in flight, what it said last."""
+"""How an engine ended, in words: its status, what was in flight, its last lines."""
 
 import collections
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import penstock
 from penstock.base.limits import (
     ENGINE_END_CHARS_MAX,
-    ENGINE_LAST_WORDS_LINES,
+    ENGINE_LAST_LINES_MAX,
     IN_FLIGHT_NAMED_MAX,
     LOG_TAIL_BYTES_MAX,
 )
@@ -21,7 +21,7 @@ STDOUT = 1
 LOG = f"/proc/self/fd/{STDOUT}"
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
-STATUS_UNKNOWN = -1_000  # no signal has that number: nobody saw how it ended
+STATUS_UNKNOWN = -1_000  # no signal has that number: how it ended is not known
 EXIT_NOBODY_LISTENS = 4
 EXITS = {
     EXIT_NOBODY_LISTENS: "its keeper did not listen any more",
@@ -42,18 +42,19 @@ BEFORE_FATAL_LINES = 3
 _FATAL = "Fatal Python error"
 
 
-class LastWords:
-    """The end of what an engine says on its standard error.
+class LastLines:
+    """The end of an engine's standard error.
 
-    Its last lines; of a fatal error of the interpreter the first ones, which show where it was.
+    It keeps the last lines. Of a fatal error of the interpreter it keeps the first ones, which show
+    where it was.
     """
 
     def __init__(self) -> None:
-        self._lines: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_WORDS_LINES)
+        self._lines: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_LINES_MAX)
         self._fatal = False
 
     def hear(self, line: str) -> None:
-        """Take a line. Log lines of a healthy engine and our own frames say nothing to anybody."""
+        """Take a line. Log lines of a healthy engine, and frames of Penstock, are left out."""
         line = line.rstrip()
         if any(noise in line for noise in _NOISE) or _OURS in line:
             return
@@ -61,7 +62,7 @@ class LastWords:
             self._fatal = True
             while len(self._lines) > BEFORE_FATAL_LINES:
                 self._lines.popleft()
-        if line and not (self._fatal and len(self._lines) == ENGINE_LAST_WORDS_LINES):
+        if line and not (self._fatal and len(self._lines) == ENGINE_LAST_LINES_MAX):
             self._lines.append(line)
 
     def lines(self) -> list[str]:
@@ -101,7 +102,7 @@ class Printed:
         self._from = _log_size()
 
     def last_lines(self) -> list[str]:
-        """Return the last words that are in the log; none where it is no file."""
+        """Return the last lines of the log; none where the log is no file."""
         size = _log_size()
         begin = max(self._from, size - LOG_TAIL_BYTES_MAX)
         try:
@@ -110,7 +111,7 @@ class Printed:
                 text = file.read(size - begin).decode(errors="replace")
         except OSError:
             return []
-        words = LastWords()
+        words = LastLines()
         cut = begin > self._from  # in the middle of a line
         for line in text.splitlines()[cut:]:
             words.hear(line)
@@ -134,13 +135,13 @@ def story(
     *,
     how: str = "",
 ) -> str:
-    """Tell how a life ended. The first line says how; what was in flight and its words follow.
+    """Tell how an engine ended. The first line says how; rows in flight and its last lines follow.
 
-    ``memory`` as of :func:`how_it_ended`; ``how`` is said in the place of what the status tells.
+    ``memory`` as of :func:`how_it_ended`; ``how`` replaces what the status says.
     """
     if status == EXIT_CANNOT_START and words:
         return f"{DOES_NOT_LOAD}: " + "\n".join(words)
-    # An exception that nobody caught is named where only the first line is shown.
+    # Some readers show only the first line: it names an exception that was not caught.
     uncaught = f": {words[-1]}" if status == EXIT_UNCAUGHT and words else ""
     lines = [how or how_it_ended(status, memory) + uncaught]
     if in_flight is not None:
@@ -150,6 +151,6 @@ def story(
         if not in_flight:
             lines.append("in flight: no row was in a function of the job")
     if words:
-        lines += ["last words:", *(f"  {word}" for word in words)]
+        lines += ["last lines:", *(f"  {word}" for word in words)]
     text = "\n".join(lines)
     return text if len(text) <= ENGINE_END_CHARS_MAX else f"{text[:ENGINE_END_CHARS_MAX]} [...]"

@@ -32,7 +32,7 @@ from penstock.keeper.keeper_inbox import (
     Leave,
 )
 from penstock.keeper.peer_senders import PeerSenders
-from penstock.keeper.platforms import Facts, Platform, Voice
+from penstock.keeper.platforms import Facts, KeeperView, Platform
 from penstock.metrics.logs import Log
 from penstock.ports import MetaStore
 from penstock.protocol import control_actions as actions
@@ -72,33 +72,33 @@ def watch_desired(
 class Keeper:
     """One worker's keeper. :meth:`run` returns when the process may end."""
 
-    def __init__(self, launch: KeeperLaunch, around: Platform, log: Log) -> None:
+    def __init__(self, launch: KeeperLaunch, platform: Platform, log: Log) -> None:
         """Listen, connect, and build the cores; nothing is decided before :meth:`run`."""
         self._log = log
         self._launch = launch
-        self._around = around
+        self._platform = platform
         self._life = Incarnation(RandomIds().fresh())
         self.inbox = KeeperInbox()
         self._facts = Facts(time.monotonic())
-        voice = Voice(self._life, self.inbox, self._report, lambda: self._facts)
-        self._announcer = around.reporter(voice)
-        handlers = {DELIVER: self._deliver, **self._announcer.handlers}
-        self._server = Server(handlers, launch.token, around.door)
+        view = KeeperView(self._life, self.inbox, self._report, lambda: self._facts)
+        self._reporter = platform.reporter(view)
+        handlers = {DELIVER: self._deliver, **self._reporter.handlers}
+        self._server = Server(handlers, launch.token, platform.listen)
         address = self._server.address
         self._engines = Engines(
             launch,
             self.inbox,
-            self._announcer.wake,
-            spawn=around.spawn,
-            place=around.place,
+            self._reporter.wake,
+            spawn=platform.spawn,
+            place=platform.place,
             pass_on=partial(log.quote, "engine"),
         )
-        self._performer = KeeperEffects(
+        self._effects = KeeperEffects(
             launch,
-            Stores(around.metadata, around.lease, DirectoryBlobStore(Path(launch.storage))),
+            Stores(platform.metadata, platform.lease, DirectoryBlobStore(Path(launch.storage))),
             Outside(
                 self._engines,
-                PeerSenders(self.inbox, around.dial, log.say, time.monotonic),
+                PeerSenders(self.inbox, platform.dial, log.say, time.monotonic),
                 address,
             ),
             self.inbox,
@@ -107,19 +107,19 @@ class Keeper:
         me = Leader(launch.ordinal, self._life, address)
         self._coordinator = LeaderCore(launch.control, me, launch.job_uid)
         self._member = MemberCore(
-            launch.control, launch.ordinal, address, launch.job_uid, pod=around.pod
+            launch.control, launch.ordinal, address, launch.job_uid, pod=platform.pod
         )
         self._checkpoints = CheckpointWatch()
         self._drain_by: float | None = None
         self._retire_by: float | None = None
         self._lease_actions = 0
         self._changed = threading.Event()
-        self._pages = around.pages(voice)
-        self._announcer.start()
+        self._pages = platform.pages(view)
+        self._reporter.start()
         interval_s = launch.control.meta_poll_interval_s
         name = desired_name(launch.job)
-        watch_desired(around.metadata, name, interval_s, self.inbox, self._changed)
-        around.watch(self._stored_changed)
+        watch_desired(platform.metadata, name, interval_s, self.inbox, self._changed)
+        platform.watch(self._stored_changed)
 
     def run(self) -> None:
         """Serve until asked to leave and ready to. Raises what a thread of ours died of."""
@@ -141,14 +141,14 @@ class Keeper:
             self._note_facts()
             self._pursue_end()
         self._engines.kill()
-        self._announcer.final_report()
+        self._reporter.final_report()
         self._server.close()
         self._pages.close()
         self._log.say("keeper ended")
 
     def _next(self) -> Item | EngineCrashed | Leave | None:
-        if self._performer.loopback:
-            return self._performer.loopback.popleft()
+        if self._effects.loopback:
+            return self._effects.loopback.popleft()
         return self.inbox.take(self._wait_s())
 
     def _wait_s(self) -> float | None:
@@ -175,7 +175,7 @@ class Keeper:
             if isinstance(action, actions.ReadLease | actions.WriteLease):
                 self._lease_actions += 1
             self._checkpoints.saw_action(action, now)
-            self._performer.perform(core, action)
+            self._effects.perform(core, action)
 
     def _look_at(self, event: events.CoordinatorEvent | events.MemberEvent, now: float) -> None:
         self._checkpoints.saw_event(event, now)
@@ -188,8 +188,8 @@ class Keeper:
             case events.EngineReported(incarnation, EngineHello() as hello):
                 self._log.say("engine says hello", incarnation=incarnation, flight=hello.flight)
                 self._engines.ready(incarnation)
-                self._performer.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))
-                self._announcer.wake()
+                self._effects.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))
+                self._reporter.wake()
 
     def _note_facts(self) -> None:
         """Let other threads see where this keeper stands."""
@@ -208,8 +208,8 @@ class Keeper:
         if self._drain_by is not None:
             return
         self._log.say("keeper leaves", reason=reason)
-        self._drain_by = time.monotonic() + self._around.drain_s
-        if self._around.drain_s > 0:
+        self._drain_by = time.monotonic() + self._platform.drain_s
+        if self._platform.drain_s > 0:
             self._step(ForMember(events.Drain()))
 
     def _pursue_end(self) -> None:
@@ -230,7 +230,7 @@ class Keeper:
         return done or time.monotonic() >= self._retire_by
 
     def _deliver(self, envelope: Envelope) -> Nothing:
-        """Take a message at the door; called by rpc threads."""
+        """Take a message of another keeper; called by rpc threads."""
         if envelope.job_uid != self._launch.job_uid:
             raise PeerError(f"this worker runs another job than {envelope.job_uid}")
         if isinstance(envelope.body, get_args(Command)):
@@ -260,7 +260,7 @@ class Keeper:
             self._checkpoints.newest,
             self._pages.address,
             self._checkpoints.trouble,
-            self._around.pod,
+            self._platform.pod,
             self._checkpoints.failures,
             view.unready,
             self._member.deaths_unasked,

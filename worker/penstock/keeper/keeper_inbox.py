@@ -37,20 +37,20 @@ Item = ForCoordinator | ForMember
 
 @dataclass(frozen=True, slots=True)
 class EngineCrashed:
-    """A thread of ours failed with an error that nobody expected: the process ends."""
+    """A thread of the keeper failed with an unexpected error: the process ends."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Somebody asked this process to end, and why."""
+    """This process was asked to end, for ``reason``."""
 
     reason: str
 
 
 class KeeperInbox:
-    """What the loop waits on. Bounded: a flood of messages is refused at the door."""
+    """What the loop waits on. Bounded: what comes when it is full is refused."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Item | EngineCrashed | Leave] = queue.Queue(KEEPER_INBOX_MAX)

@@ -1,7 +1,7 @@
-"""What differs between one machine and a pod: the stores, the door, who starts engines, who hears.
+"""What differs between a machine and a pod: stores, addresses, who starts engines, who gets reports.
 
-A keeper is the same in both; whoever starts it brings these. The local ones are here, those of a
-pod in :mod:`penstock.keeper.pod_platform`.
+A keeper is the same in both. Its platform is given to it at its start. That of a machine is here,
+that of a pod in :mod:`penstock.keeper.pod_platform`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -43,11 +43,11 @@ class Facts:
 
 
 class Announcing(Protocol):
-    """Tells others which lives are up here."""
+    """Tells others which engine runs here."""
 
     @property
     def handlers(self) -> Mapping[Method[Any, Any], Handler]:
-        """Return what it serves at the keeper's own door."""
+        """Return what the keeper's own server answers for it."""
         ...
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class Announcing(Protocol):
 
 
 class Served(Protocol):
-    """Pages that somebody may look at."""
+    """Pages that are served over HTTP."""
 
     address: str
 
@@ -74,8 +74,8 @@ class Served(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
-    """What a keeper lets others ask of it, from any thread; ``life`` is that of its process."""
+class KeeperView:
+    """What other threads may ask a keeper; ``life`` is the incarnation of its process."""
 
     life: str
     inbox: KeeperInbox
@@ -88,7 +88,7 @@ class Platform(Protocol):
 
     metadata: MetaStore
     lease: LeaseStore
-    door: ListenAddress
+    listen: ListenAddress
     place: EnginePlace
     spawn: Spawn
     pod: str
@@ -98,24 +98,24 @@ class Platform(Protocol):
         """Return a client of another keeper."""
         ...
 
-    def reporter(self, voice: Voice) -> Announcing:
-        """Return who tells others of this keeper."""
+    def reporter(self, view: KeeperView) -> Announcing:
+        """Return what reports this keeper to others."""
         ...
 
-    def pages(self, voice: Voice) -> Served:
-        """Serve metrics, and probes where somebody probes."""
+    def pages(self, view: KeeperView) -> Served:
+        """Serve metrics, and in a pod its probes."""
         ...
 
     def watch(self, changed: Callable[[Collection[str]], None]) -> None:
         """Have ``changed`` called, from any thread, with names of stored objects.
 
-        They may be others now. It may come late, twice or never.
+        These objects may have changed. The call may come late, twice or never.
         """
         ...
 
 
 class LocalPlatform:
-    """The surroundings that a local supervisor serves over gRPC."""
+    """The platform of one machine: its supervisor serves the stores over gRPC."""
 
     def __init__(self, launch: KeeperLaunch, spawn: Spawn | None = None) -> None:
         """Connect to the supervisor that ``launch`` names; ``spawn`` starts engines otherwise."""
@@ -125,7 +125,7 @@ class LocalPlatform:
         metadata, lease, self._watched, self._supervisor = clients
         self.metadata: MetaStore = RemoteMetaStore(metadata)
         self.lease: LeaseStore = RemoteLeaseStore(lease)
-        self.door = ListenAddress()
+        self.listen = ListenAddress()
         self.place = EnginePlace(secret=signed(launch.token.encode(), b"flight"))
         started: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
         self.spawn = spawn or started
@@ -136,14 +136,14 @@ class LocalPlatform:
         """Return a client of another process of this run."""
         return Client(address, self._launch.token)
 
-    def reporter(self, voice: Voice) -> Announcing:
-        """Tell the supervisor; without one the keeper ends."""
-        return SupervisorReporter(self._supervisor, voice.inbox, voice.report)
+    def reporter(self, view: KeeperView) -> Announcing:
+        """Report to the supervisor; a keeper without one ends."""
+        return SupervisorReporter(self._supervisor, view.inbox, view.report)
 
-    def pages(self, voice: Voice) -> Served:
+    def pages(self, view: KeeperView) -> Served:
         """Serve metrics on the loopback address."""
-        return Exporter(registry_of(self._launch.job, voice.report))
+        return Exporter(registry_of(self._launch.job, view.report))
 
     def watch(self, changed: Callable[[Collection[str]], None]) -> None:
-        """Let the supervisor say it: it has the objects."""
+        """Let the supervisor tell it, which has the objects."""
         watch_changes(self._watched, changed)

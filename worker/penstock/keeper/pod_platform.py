@@ -35,7 +35,7 @@ from penstock.keeper.engine_launcher import EngineLauncher
 from penstock.keeper.engine_process import Spawn
 from penstock.keeper.keeper import Keeper
 from penstock.keeper.keeper_inbox import Leave
-from penstock.keeper.platforms import Announcing, Served, Voice
+from penstock.keeper.platforms import Announcing, KeeperView, Served
 from penstock.keeper.probes import Probes
 from penstock.keeper.status_publisher import StatusBoard, StatusPublisher
 from penstock.kubernetes.access import Access, pod_access
@@ -159,11 +159,11 @@ def check_volume(path: Path) -> None:
         ) from error
 
 
-# --- Surroundings -----------------------------------------------------------------------------
+# --- Platform ---------------------------------------------------------------------------------
 
 
-class PodSurroundings:
-    """:class:`penstock.keeper.platforms.Surroundings` in a pod of a cluster."""
+class PodPlatform:
+    """:class:`penstock.keeper.platforms.Platform` in a pod of a cluster."""
 
     def __init__(self, mounted: Mounted, access: Access) -> None:
         """Ask the API server by ``access``; listen for the engine's container."""
@@ -175,7 +175,7 @@ class PodSurroundings:
         duration_s = limits.LEASE_DURATION_S
         name = pod.lease_name(job)
         self.lease: LeaseStore = KubernetesLeaseStore(own, name, duration_s, _wall_us)
-        self.door = ListenAddress(mounted.pod_ip, pod.CONTROL_PORT, trust=trust)
+        self.listen = ListenAddress(mounted.pod_ip, pod.CONTROL_PORT, trust=trust)
         self.place = EnginePlace(
             mounted.pod_ip,
             pod.FLIGHT_PORT,
@@ -211,17 +211,17 @@ class PodSurroundings:
         """Return a client of another keeper of this job."""
         return Client(address, self._token(), self._mounted.trust)
 
-    def reporter(self, voice: Voice) -> Announcing:
+    def reporter(self, view: KeeperView) -> Announcing:
         """Tell the leader, and everybody while this keeper leads."""
         job = self._mounted.job.name
         store = ConfigMapMetaStore(self._beside)
         board = StatusBoard(store, pod.status_name(job))
-        return StatusPublisher(voice, self.dial, board, job, self.launch().storage)
+        return StatusPublisher(view, self.dial, board, job, self.launch().storage)
 
-    def pages(self, voice: Voice) -> Served:
+    def pages(self, view: KeeperView) -> Served:
         """Serve probes and metrics to the cluster."""
-        registry = registry_of(self._mounted.job.name, voice.report)
-        probes = Probes(voice.facts, self._hosts.absent_s).by_path()
+        registry = registry_of(self._mounted.job.name, view.report)
+        probes = Probes(view.facts, self._hosts.absent_s).by_path()
         return Pages((self._mounted.pod_ip, pod.HTTP_PORT), registry, pod.METRICS_PATH, probes)
 
     def watch(self, changed: Callable[[Collection[str]], None]) -> None:
@@ -281,7 +281,7 @@ def _run(stream: TextIO) -> int:
     log = JsonLog("keeper", {"job": mounted.job.name, "worker": mounted.ordinal}, stream)
     tokens = Path(pod.below(mounted.root, pod.TOKEN_FOLDER))
     access = pod_access(os.environ, tokens, mounted.namespace)
-    around = PodSurroundings(mounted, access)
+    around = PodPlatform(mounted, access)
     launch = around.launch()
     check_volume(Path(launch.storage))
     refuse_newer(around.metadata, pod.latest_name(mounted.job.name))
@@ -331,7 +331,7 @@ def judge(error: BaseException) -> tuple[int, pod.Termination]:
 
 
 def say_why(ended: pod.Termination, path: Path) -> None:
-    """Write the termination message; a machine without such a file has nobody who reads it."""
+    """Write the termination message. A machine has no such file, and no reader of it."""
     text = json.dumps({"reason": ended.reason, "message": ended.message[-TEXT_CHARS_MAX:]})
     with suppress(OSError):
         path.write_text(text, encoding="utf-8")

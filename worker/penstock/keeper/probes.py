@@ -2,7 +2,7 @@
 
 A worker that is blocked by backpressure, compiles, or restores is alive: restarting it would cost
 the job an attempt and help nobody. What shows death is a loop that does not turn, and a container
-that nobody serves in.
+in which no host runs.
 """
 
 import time

@@ -6,9 +6,9 @@
     NAME/<term>-<life>-<n>/                   one try of one leader to copy all files
 
 A folder without an index is not a savepoint. Each try writes in a folder of its own and removes
-nothing but that, so one that goes on after its leader was deposed harms nobody. The index is
-linked exclusively when a whole copy is durable; the other folders go when it is there.
-In format 1 the files are beside the index.
+nothing but that folder. So a try that goes on after its leader was replaced does no harm. The index
+is linked exclusively, when a whole copy is durable. Then the other folders are removed. In format 1
+the files are in the folder of the index.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ INDEX_FORMAT = 2
 class SavepointIndex(Message, tag="SavepointIndex"):
     """What ``savepoint.json`` says: the job it is of, its root manifest, the folder of its files.
 
-    ``folder`` is beside the index, and empty in format 1: the files are beside it themselves.
+    ``folder`` is next to the index. It is empty in format 1: the files are next to the index.
     """
 
     job: str
@@ -146,7 +146,7 @@ def _is_indexed(
 
 
 def _clear_others(copies: DirectoryBlobStore, target: Path) -> None:
-    """Remove the folders and indexes of all other tries; what stays harms nobody."""
+    """Remove the folders and indexes of all other tries; what cannot be removed does no harm."""
     index = _read_index(copies)
     for name in _left_by_tries(target):
         if index is not None and name != index.folder:

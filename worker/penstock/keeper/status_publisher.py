@@ -36,7 +36,7 @@ from penstock.contract.ids import Attempt, Ordinal, Version
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.status import JobState, JobStatus, Load, StepStatus, WorkerReport
 from penstock.contract.summary import Seen, job_status, merge_steps
-from penstock.keeper.platforms import Facts, Voice
+from penstock.keeper.platforms import Facts, KeeperView
 from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
 
 Counters = tuple[StepStatus, ...]
@@ -59,7 +59,7 @@ class LoadMeter:
     step: str = ""
 
     def look(self, latest: Latest, reports: Mapping[Ordinal, WorkerReport]) -> Load | None:
-        """Take in what was heard of late. Returns the windows so far; None before the first."""
+        """Add the newest counters. Returns the windows so far, None before the first."""
         under = (latest.attempt, latest.version)
         if under != self.under:
             self.under, self.base, self.busy, self.blocked = under, (), (), ()
@@ -113,7 +113,7 @@ def _lived(step: StepStatus) -> float:
 
 
 def _counters(latest: Latest, reports: Mapping[Ordinal, WorkerReport]) -> Counters:
-    """Add up the steps of all workers that own state; empty when one of them is not heard of."""
+    """Add up the steps of all workers that own state; empty when one of them is missing."""
     if latest.closed() or latest.settled != latest.version:
         return ()
     heard = [reports.get(Ordinal(ordinal)) for ordinal in range(latest.workers)]
@@ -127,7 +127,7 @@ CALL_TIMEOUT_S = 1.0
 
 @dataclass(slots=True)
 class WorkerStatuses:
-    """What a leader has heard, since when; a new term begins with nothing."""
+    """What a leader was told of the workers in this term; a new term begins with nothing."""
 
     term: int
     since: float
@@ -137,7 +137,7 @@ class WorkerStatuses:
     meter: LoadMeter = field(default_factory=LoadMeter)
 
     def hear(self, report: WorkerReport, now: float) -> None:
-        """Keep the last word of each worker."""
+        """Keep the newest report of each worker."""
         self.heard[report.ordinal] = (report, now)
 
     def summary(
@@ -184,7 +184,7 @@ class StatusBoard:
         self._written_at = 0.0
 
     def show(self, status: JobStatus, now: float) -> None:
-        """Write if it is due. What cannot be written now is shown with the next one."""
+        """Write the status if it is due. One that cannot be written now is replaced by the next."""
         news = self._written is None or _gist(status) != _gist(self._written)
         if not news and now - self._written_at < POD_STATUS_INTERVAL_S:
             return
@@ -211,42 +211,42 @@ SILENT_GIST_S = 5.0
 
 
 class StatusPublisher:
-    """One thread that tells at an interval, and at once after :meth:`wake`."""
+    """One thread that reports at an interval, and at once after :meth:`wake`."""
 
     def __init__(
         self,
-        voice: Voice,
+        view: KeeperView,
         dial: Callable[[str], Client],
         board: StatusBoard,
         job: str,
         storage: str,
     ) -> None:
-        """Tell what ``voice`` says to whom it follows; as leader write to ``board``."""
-        self._voice = voice
+        """Report ``view`` to the leader; the leader itself writes to ``board``."""
+        self._view = view
         self._dial = dial
         self._board = board
         self._job = job
         self._storage = storage
         self._wanted = threading.Event()
         self._lock = threading.Lock()
-        self._audience = WorkerStatuses(0, time.monotonic())
+        self._statuses = WorkerStatuses(0, time.monotonic())
         self._client: Client | None = None
 
     @property
     def handlers(self) -> Mapping[Method[Any, Any], Handler]:
-        """Serve the announcements of others: they follow whom they believe to lead."""
+        """Take the announcements of other keepers, which go to the keeper that they believe to lead."""
         return {ANNOUNCE: self._hear}
 
     def start(self) -> None:
         """Begin; once."""
-        threading.Thread(target=self._run, name="herald", daemon=True).start()
+        threading.Thread(target=self._run, name="status-publisher", daemon=True).start()
 
     def wake(self) -> None:
-        """Tell as soon as possible."""
+        """Report as soon as possible."""
         self._wanted.set()
 
     def final_report(self) -> None:
-        """Tell once more, now: the process is about to end."""
+        """Report once more, now: the process is about to end."""
         self._turn()
 
     def _run(self) -> None:
@@ -256,35 +256,35 @@ class StatusPublisher:
             self._turn()
 
     def _turn(self) -> None:
-        facts = self._voice.facts()
+        facts = self._view.facts()
         self._tell(facts)
         if facts.leads is not None:
             self._show(facts.leads)
 
     def _hear(self, report: WorkerReport) -> Nothing:
         with self._lock:
-            self._audience.hear(report, time.monotonic())
+            self._statuses.hear(report, time.monotonic())
         return Nothing()
 
     def _tell(self, facts: Facts) -> None:
         leader = facts.leader
         if leader is None:
             return
-        if leader.incarnation == self._voice.life:
-            self._hear(self._voice.report())
+        if leader.incarnation == self._view.life:
+            self._hear(self._view.report())
             return
         if self._client is None or self._client.address != leader.address:
             if self._client is not None:
                 self._client.close()
             self._client = self._dial(leader.address)
         with suppress(Unreachable, PenstockError):  # a new leader will be told
-            self._client.call(ANNOUNCE, self._voice.report(), CALL_TIMEOUT_S)
+            self._client.call(ANNOUNCE, self._view.report(), CALL_TIMEOUT_S)
 
     def _show(self, leads: tuple[Latest, Desired]) -> None:
         now = time.monotonic()
         with self._lock:
-            if self._audience.term != leads[0].term:
-                self._audience = WorkerStatuses(leads[0].term, now)
+            if self._statuses.term != leads[0].term:
+                self._statuses = WorkerStatuses(leads[0].term, now)
             times = (now, time.time_ns() // 1000)
-            status = self._audience.summary(self._job, leads, self._storage, times)
+            status = self._statuses.summary(self._job, leads, self._storage, times)
         self._board.show(status, now)

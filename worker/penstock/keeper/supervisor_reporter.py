@@ -13,7 +13,7 @@ from penstock.cluster.rpc import Client, Handler, Method, Unreachable
 from penstock.contract.status import WorkerReport
 from penstock.keeper.keeper_inbox import KeeperInbox, Leave
 
-LAST_WORDS_TIMEOUT_S = 0.5
+FINAL_REPORT_TIMEOUT_S = 0.5
 
 
 class SupervisorReporter:
@@ -38,9 +38,9 @@ class SupervisorReporter:
         threading.Thread(target=self._run, name="announcer", daemon=True).start()
 
     def final_report(self) -> None:
-        """Announce once more, now: the process is about to end. Nobody may be there to hear."""
+        """Announce once more, now: the process is about to end. The supervisor may be gone."""
         with suppress(Unreachable, PenstockError):
-            self._client.call(ANNOUNCE, self._report(), LAST_WORDS_TIMEOUT_S)
+            self._client.call(ANNOUNCE, self._report(), FINAL_REPORT_TIMEOUT_S)
 
     def wake(self) -> None:
         """Announce as soon as possible."""

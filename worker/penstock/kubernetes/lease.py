@@ -68,6 +68,6 @@ class KubernetesLeaseStore:
         spec: dict[str, Any] = found.get("spec") or {}
         self._seen = spec
         version = str(found["metadata"]["resourceVersion"])
-        # Of the holder's writes alone: an annotation by somebody else is no sign of its life.
+        # Only writes of the holder count: an annotation by another client is no sign of its life.
         renewed = f"{spec.get('renewTime')}/{spec.get('leaseTransitions')}"
         return LeaseView(spec.get("holderIdentity") or None, renewed, self._duration_s, version)

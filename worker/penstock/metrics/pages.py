@@ -56,7 +56,7 @@ class Pages:
     def close(self) -> None:
         """Stop serving and free the port."""
         self._closed = True
-        with suppress(OSError):  # a last caller, whom nobody answers: the thread sleeps until then
+        with suppress(OSError):  # a last connection wakes the thread, which sleeps until one comes
             socket.create_connection(self._place, REQUEST_TIMEOUT_S).close()
         self._thread.join(REQUEST_TIMEOUT_S)
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""A worker's metrics, made from its newest report whenever somebody scrapes.
+"""A worker's metrics, made from its newest report at each scrape.
 
 Nothing is counted here: engines count per batch and say so once a second, so a scrape costs the
 data path nothing. Labels are job, worker and step: never a key.

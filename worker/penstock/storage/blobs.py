@@ -1,7 +1,7 @@
 """Immutable files below one directory, on a local disk or a network file system.
 
 A file is created exclusively, written, fsynced with its folder, and never changed. The folders
-above it are fsynced once by each store, whoever made them. Nothing relies on rename or on listing.
+above it are fsynced once by each store, also where another process made them. Nothing relies on rename or on listing.
 Paths are walked folder by folder with ``O_NOFOLLOW``, so neither a name nor a symbolic link planted
 below the root leads out of it. Reads check length and SHA-256 against the manifest: what differs is
 an error, never data.
@@ -120,7 +120,7 @@ class DirectoryBlobStore:
     def delete_folder(self, name: BlobName) -> None:
         """Remove a folder with all that is in it; a missing one is no error. Raises StorageError.
 
-        Links in it are removed, not followed. Whoever still writes there may make it anew.
+        Links in it are removed, not followed. A process that still writes there may make it anew.
         """
         *folders, leaf = _parts(name)
         try:

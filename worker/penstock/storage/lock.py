@@ -12,8 +12,8 @@ LOCK_FILE = "lock"
 class DirectoryLock:
     """Held from construction until :meth:`release` or the end of the process.
 
-    The kernel drops the lock when the process dies, so a file left behind by a killed process
-    locks nobody out; the number in it is for people only.
+    The kernel drops the lock when the process dies. So a file that a killed process left locks no
+    process out. The number in it is for people only.
     """
 
     def __init__(self, directory: Path, what: str) -> None:

@@ -161,7 +161,7 @@ def _number(version: str) -> int:
 
 
 def peek(path: Path, name: str) -> bytes | None:
-    """Read one object without opening the store: for somebody beside the process that has it.
+    """Read one object without opening the store: for a process other than the one that has it open.
 
     None when there is no store or no such object. Raises StateError when it cannot be read.
     """

@@ -36,7 +36,7 @@ def last_failure(directory: Path, job: str) -> str | None:
     try:
         kept = peek(JobFolder((directory / job).absolute(), job, "").database, latest_name(job))
         return None if kept is None else decode_latest(kept).failure
-    except (StateError, PeerError):  # whoever runs it again is told so
+    except (StateError, PeerError):  # the next run says so
         return None
 
 

@@ -12,7 +12,7 @@ from penstock.storage.blobs import DirectoryBlobStore
 def read_manifest(storage: Path, root: BlobRef | None) -> RootManifest | None:
     """Read a checkpoint's manifest; None where there is none, or it cannot be read.
 
-    Whoever restores from it says what is wrong with it; here it only tells people numbers.
+    A restore from it says what is wrong with it. Here it only gives numbers that people read.
     """
     if root is None:
         return None

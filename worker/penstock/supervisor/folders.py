@@ -91,7 +91,7 @@ class JobFolder:
     def uid(self) -> JobUid:
         """Return the job's uid; the first call gives one.
 
-        It is kept beside the database: one that was deleted and made anew is found out by it.
+        It is kept next to the database. So a database that was deleted and made anew is noticed.
         """
         file = self.root / "uid"
         if not file.exists():

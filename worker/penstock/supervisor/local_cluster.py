@@ -240,7 +240,7 @@ class LocalCluster:
                 traceback.print_exception(error, file=self._log_file)
         try:
             self._finish(failure)
-        except Exception as error:  # whoever waits must hear of the end, whatever fails in it
+        except Exception as error:  # those who wait must be told of the end, whatever fails in it
             why = failure or f"the supervisor failed: {type(error).__name__}: {error}"
             state, now = JobState.FAILED, _wall_us()
             nothing = JobStatus(self._settings.job, self._uid, state, now)
@@ -303,7 +303,7 @@ class LocalCluster:
 
 
 def _release(lease: SqliteLeaseStore) -> None:
-    """Free a Lease that an earlier run left: whoever held it can no longer reach this store."""
+    """Free a Lease that an earlier run left: its holder can no longer reach this store."""
     view = lease.read()
     if view.holder is not None:
         lease.write(None, view.version)

@@ -1,4 +1,4 @@
-"""What keepers announced last, and when it was heard."""
+"""The newest announcement of each keeper, and when it came."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ class Reports:
             }
 
     def all(self) -> dict[Ordinal, WorkerReport]:
-        """Return the last words of every worker of this run, also of those that have ended."""
+        """Return the newest report of every worker of this run, also of those that have ended."""
         with self._lock:
             return {ordinal: report for ordinal, (report, _) in self._heard.items()}
 

@@ -59,7 +59,7 @@ class KeeperChild:
     """A keeper as a process of its own, in a group with its engine."""
 
     def __init__(self, launch: KeeperLaunch, log: Path) -> None:
-        """Start it. Its secret is in a file that only its user can read, beside ``log``."""
+        """Start it. Its secret is in a file that only its user can read, next to ``log``."""
         file = log.with_name("keeper.json")
         write_private(file, encode(launch))
         command = [sys.executable, "-m", "penstock.keeper", str(file), str(os.getpid())]

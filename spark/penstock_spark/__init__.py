@@ -1,5 +1,5 @@
-"""PySpark beside Penstock: it makes the inputs, pushes them in, and computes the expected answers.
+"""Tools with PySpark: they write datasets, push them into jobs, and compute the expected output.
 
-Nothing of the engine imports this package, and no answer of the oracle comes from the engine's
-code: the two can only agree by being right.
+The engine does not import this package, and the oracle does not use code of the engine. So both can
+only agree if both are right.
 """

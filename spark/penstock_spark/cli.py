@@ -30,11 +30,11 @@ REFUSED = 2
 
 
 class Judged(Protocol):
-    """A verdict of one of the oracles."""
+    """The verdict of an oracle."""
 
     @property
     def exact(self) -> bool:
-        """Say whether nothing differs."""
+        """Return whether the output is exact."""
         ...
 
     def as_dict(self) -> dict[str, object]:
@@ -43,7 +43,7 @@ class Judged(Protocol):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; errors are one line on the standard error."""
+    """Run one command and return its exit code. An error is one line on standard error."""
     parser = _parser()
     options = parser.parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
@@ -205,7 +205,7 @@ def _make(
     request: Mapping[str, Any],
     write: Callable[["SparkSession"], dict[str, Any]],
 ) -> int:
-    """Write a dataset, unless the folder holds exactly this one: then nothing is started."""
+    """Write a dataset, unless the folder already has exactly this one. Spark is started only if needed."""
     begun = time.monotonic()
     fresh = not folders.is_current(options.output, request)
     marker = _with_spark(options, write) if fresh else folders.read_marker(options.output)
@@ -240,7 +240,7 @@ def _windows(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Push with one Spark thread per partition: they all must be at work at the same time."""
+    """Push with one Spark thread per partition, because all partitions must be sent at the same time."""
     begun = time.monotonic()
     proof = proof_of(options.trust, anybody=options.anybody)
     partitions = replay.partitions_of(options.announce, proof)
@@ -269,7 +269,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _judge(options: argparse.Namespace, verdict: "Judged", first: Sequence[str]) -> int:
-    """Show a verdict; the exit code says whether it is exact."""
+    """Show a verdict. Returns exit code 0 if it is exact."""
     facts = verdict.as_dict()
     report.table(
         [(name.replace("_", " "), value) for name, value in facts.items() if isinstance(value, int)]

@@ -1,7 +1,7 @@
-"""Word count's input: real text as a Parquet dataset of many files, made by Spark tasks.
+"""Writes the input of word count: real text as a Parquet dataset of many files.
 
-One task writes one file: column ``line`` (string), rows in the order of the text. The same text
-and the same arguments give the same files, byte for byte, whatever the number of threads.
+One Spark task writes one file: column ``line`` (string), rows in the order of the text. The same text
+and the same arguments give the same files, byte for byte, with any number of threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = pa.schema([pa.field("line", pa.string())])
-ROW_GROUP_BYTES = 4 * 1024 * 1024  # of text: what a reader that seeks an offset reads at most
+ROW_GROUP_BYTES = (
+    4 * 1024 * 1024
+)  # bytes of text: a reader that seeks an offset reads at most one row group
 
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """What to write: which text, into how many files, and how many times over."""
+    """What to write: which text, how many files, and how often the text is repeated."""
 
     sources: tuple[str, ...] = ()
     patterns: tuple[str, ...] = texts.PATTERNS
@@ -35,13 +37,13 @@ class TextRequest:
 
 
 def find(request: TextRequest) -> tuple[texts.TextFile, ...]:
-    """List the text of a request; without sources, the installation's own."""
+    """List the files of text of a request. Without sources, the text of the installed packages."""
     roots = tuple(Path(s).resolve() for s in request.sources) or texts.installed_roots()
     return texts.find_text(roots, request.patterns, request.size_max)
 
 
 def describe(request: TextRequest, found: Sequence[texts.TextFile]) -> dict[str, Any]:
-    """Return what identifies the dataset: two equal descriptions mean equal files."""
+    """Return the description of the dataset. Equal descriptions mean equal files."""
     return {
         "kind": "text",
         "fingerprint": texts.fingerprint(found),
@@ -96,7 +98,7 @@ def _write_part(target: Path, paths: Sequence[str]) -> tuple[int, int]:
 
 
 def _batches(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Gather lines of several files until a row group is full."""
+    """Yield lists of lines of several files, each as large as a row group."""
     lines: list[str] = []
     size = 0
     for path in paths:

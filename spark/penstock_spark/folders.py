@@ -1,8 +1,8 @@
-"""Folders of Parquet files: what counts as one, and a marker that says what a folder holds.
+"""Folders of Parquet files, and a marker that says which dataset a folder has.
 
-A folder that this package writes carries ``_dataset.json``. It is written first with ``complete``
-false and last with true, so that a crash leaves a folder which the next run may write again, and
-never a dataset with a hole. A folder without the marker is the user's: it is never emptied.
+A folder that this package writes has a file ``_dataset.json``. It is written first with ``complete``
+false, and at the end with true. After a crash the next run sees an incomplete dataset and writes it
+again. A folder without the marker belongs to the user and is never emptied.
 """
 
 import json
@@ -24,9 +24,9 @@ INCOMPLETE = "_incomplete"
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """List the Parquet files of a folder by name; hidden ones (``.`` or ``_`` first) do not count.
+    """List the Parquet files of a folder by name, without hidden files (``.`` or ``_`` first).
 
-    Raises ConfigError when the folder is not there or has none.
+    Raises ConfigError if the folder does not exist or has no such file.
     """
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}: name an existing one")
@@ -37,14 +37,14 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def is_visible(name: str) -> bool:
-    """Say whether a reader counts a file of this name as data."""
+    """Return whether a reader treats a file of this name as data."""
     return name.endswith(SUFFIX) and not name.startswith((".", "_"))
 
 
 def demand_columns(files: Iterable[Path], columns: Sequence[str]) -> None:
-    """Look into every footer. Raises ConfigError for a missing column, StateError for damage.
+    """Read every footer. Raises ConfigError for a missing column, StateError for a damaged file.
 
-    Spark itself would read nulls where a column is missing, and the comparison would lie.
+    Spark itself would read nulls for a missing column, and the comparison would be wrong.
     """
     for file in files:
         try:
@@ -57,7 +57,7 @@ def demand_columns(files: Iterable[Path], columns: Sequence[str]) -> None:
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Return what a complete dataset says about itself, or None."""
+    """Return the marker of a complete dataset, or None."""
     try:
         marker: dict[str, Any] = parsed((folder / MARKER).read_text())
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
 
 
 def is_current(folder: Path, request: Mapping[str, Any]) -> bool:
-    """Say whether the folder holds the complete dataset of exactly this request."""
+    """Return whether the folder has the complete dataset of exactly this request."""
     marker = read_marker(folder)
     if marker is None or not marker.get("complete") or marker.get("request") != dict(request):
         return False
@@ -80,10 +80,10 @@ def is_current(folder: Path, request: Mapping[str, Any]) -> bool:
 
 
 def begin(folder: Path, request: Mapping[str, Any], *, replace: bool) -> Path:
-    """Make the folder ready and return the place for unfinished files.
+    """Prepare the folder and return the subfolder for unfinished files.
 
-    Raises ConfigError when it holds something else: another complete dataset (unless
-    ``replace``), or files that this package did not write (always).
+    Raises ConfigError if the folder has another complete dataset (unless ``replace``), or files that
+    this package did not write (always).
     """
     folder.mkdir(parents=True, exist_ok=True)
     marker = read_marker(folder)

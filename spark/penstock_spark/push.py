@@ -1,11 +1,11 @@
-"""Pushes one partition into a running job, whatever happens to the job meanwhile.
+"""Pushes one partition into a running job, through crashes, rescales and leader changes of the job.
 
     find a worker ─> dial ─> Hello ─> TAKEN(next) ─> rows from ``next`` on ─> PartitionEnd ─> FINISHED
          ^                                 |
-         └── RETRY, MOVED, REWIND, a broken stream: dial anew, go on where the worker says
+         └── RETRY, MOVED, REWIND, a broken stream: connect again, continue at ``next``
 
-Nothing is remembered here but the input: the offset always comes from the worker, so that a crash
-on either side loses and repeats nothing.
+The sender stores no offset. The offset always comes from the worker, so a crash on either side loses
+and repeats nothing.
 """
 
 import time
@@ -45,9 +45,11 @@ from penstock.storage.trust import read_credentials
 
 BATCH_ROWS = 8192
 BATCHES_PER_S = 20
-UNANSWERED_MAX = 8  # batches on their way: hides the round trip, bounds what is sent twice
+UNANSWERED_MAX = (
+    8  # unacknowledged batches: enough to hide the round trip, few enough to send again
+)
 REDIAL_INTERVAL_S = 0.2
-GIVE_UP_S = 120.0  # without one answer from any worker
+GIVE_UP_S = 120.0  # without an answer of any worker
 STREAM_ERRORS = (pa.ArrowException, OSError, StopIteration)
 
 
@@ -74,12 +76,12 @@ class Push:
 
     @property
     def proof(self) -> Proof:
-        """Return by what this sender knows its workers."""
+        """Return how this sender identifies its workers."""
         return proof_of(self.trust, anybody=self.anybody)
 
 
 def proof_of(trust: str, *, anybody: bool) -> Proof:
-    """Return by what a sender with these options knows its workers."""
+    """Return how a sender with these options identifies its workers."""
     if trust:
         return Proof.CERTIFICATES
     return Proof.NOTHING if anybody else Proof.FOLDER
@@ -87,7 +89,7 @@ def proof_of(trust: str, *, anybody: bool) -> Proof:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """How it ended: FINISHED or SUPERSEDED, rows sent (with those sent again), and dials."""
+    """The result: FINISHED or SUPERSEDED, the rows sent (also repeated ones), and the connections."""
 
     partition: int
     answer: str
@@ -97,7 +99,7 @@ class Pushed:
 
 
 class PartitionRows:
-    """The rows of a partition, from any offset on."""
+    """Reads the rows of a partition from any offset on."""
 
     def __init__(self, files: Sequence[str], rows: int | None = None) -> None:
         """Read the footers; ``rows`` bounds them. Raises ConfigError for an unreadable file."""
@@ -130,7 +132,7 @@ class PartitionRows:
 
 
 def _batches(piece: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Cut a piece into batches that a worker takes. Raises ConfigError when a row is too large."""
+    """Divide rows into batches that a worker accepts. Raises ConfigError if a row is too large."""
     first = 0
     while first < piece.num_rows:
         batch = head(piece.slice(first), batch_rows)
@@ -144,10 +146,10 @@ def _batches(piece: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]
 
 
 class Pusher:
-    """Sends one partition until the job has it for good, or another sender took over."""
+    """Sends one partition until the job has committed it, or another sender has taken over."""
 
     def __init__(self, push: Push) -> None:
-        """Open the input; nothing is dialled yet."""
+        """Open the input. No connection is made yet."""
         self._push = push
         self._input = PartitionRows(push.files, push.rows)
         self._shown = _shown(push)
@@ -157,7 +159,7 @@ class Pusher:
         self._heard = time.monotonic()
 
     def run(self) -> Pushed:
-        """Push to the end. Raises PeerError when refused, StorageError when nobody answers."""
+        """Push to the end. Raises PeerError if it is refused, StorageError if no worker answers."""
         while True:
             answer = self._attempt()
             if answer in {IngestAnswer.FINISHED, IngestAnswer.SUPERSEDED}:
@@ -171,9 +173,9 @@ class Pusher:
             time.sleep(REDIAL_INTERVAL_S)
 
     def _attempt(self) -> str:
-        """Dial who should own the partition, else anybody; return how the stream ended.
+        """Connect to the likely owner of the partition, or to any worker; return how the stream ended.
 
-        Raises ConfigError when others may write where workers of this user announce themselves.
+        Raises ConfigError if other users may write to the folder where workers announce themselves.
         """
         proof = self._push.proof
         with opened(Path(self._push.folder), proof) as folder:
@@ -186,16 +188,16 @@ class Pusher:
                 try:
                     answer = self._stream(address)
                 except STREAM_ERRORS:
-                    continue  # the worker is gone or going: another one knows more
+                    continue  # the worker has ended or is ending: ask another one
                 if answer not in {IngestAnswer.RETRY, IngestAnswer.MOVED}:
                     return answer
             return IngestAnswer.FINISHED if self._is_noted(folder) else IngestAnswer.RETRY
 
     def _is_noted(self, folder: Path) -> bool:
-        """Say whether the job, which is over, has left a note that it has this partition.
+        """Return whether the ended job has left a file that says that it has this partition.
 
-        Only once this sender has told its end: the worker that took its rows has removed the
-        notes of earlier jobs by then.
+        Valid only after this sender has sent its end. By then the worker that took the rows has
+        removed the files of earlier jobs.
         """
         note = finished_note(folder, self._push.partition)
         return self._told_end and note.exists() and note.read_text() == str(self._input.rows)
@@ -260,7 +262,7 @@ def _shown(push: Push) -> dict[str, Any]:
 
 
 def batch_rows(rate: int | None) -> int:
-    """Return how many rows go at once: at a low rate few, so that they flow evenly."""
+    """Return how many rows to send at once. At a low rate they are few, for an even flow."""
     return BATCH_ROWS if rate is None else max(1, min(BATCH_ROWS, rate // BATCHES_PER_S))
 
 

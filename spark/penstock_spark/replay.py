@@ -1,7 +1,7 @@
 """``penstock replay``: Spark executors push a dataset over Flight into a running job.
 
-Every partition of the job's ingest source is one Spark task, with every so-many-th file of the
-dataset. The number of partitions is the job's: its workers announce it.
+The job's ingest source has n partitions, which its workers announce. Each partition is one Spark task,
+which pushes every n-th file of the dataset.
 """
 
 import time
@@ -35,7 +35,7 @@ SUPERSEDED = "a later sender took over a partition"
 class ReplayRequest:
     """Push ``dataset`` to the workers announced in ``announce`` at ``rate`` rows/s in all.
 
-    ``rows``: at most so many in all, the same number of each partition. ``trust``,
+    ``rows``: at most this many rows in total, equally from all partitions. ``trust``,
     ``certificate_host``, ``anybody``: see :class:`penstock_spark.push.Push`.
     """
 
@@ -63,7 +63,7 @@ def partitions_of(announce: Path, proof: Proof, timeout_s: float = ANNOUNCE_TIME
 
 
 def _nobody(announce: Path, proof: Proof, there: list[Announcement]) -> str:
-    """Say why there is nobody to push to."""
+    """Return why there is no worker to push to."""
     if not there:
         return (
             f"replay: no worker has announced itself in {announce}: start the job first, with"
@@ -77,9 +77,9 @@ def _nobody(announce: Path, proof: Proof, there: list[Announcement]) -> str:
 
 
 def run(spark: "SparkSession", replay: ReplayRequest, partitions: int) -> list[Pushed]:
-    """Push everything; returns when every row is committed in the job.
+    """Push everything. Returns when the job has committed every row.
 
-    Raises PenstockError with the words of the first task that could not go on.
+    Raises PenstockError with the message of the first task that failed.
     """
     files = [str(f) for f in parquet_files(replay.dataset.absolute())]
     folder = str(replay.announce.absolute())
@@ -115,14 +115,14 @@ def run(spark: "SparkSession", replay: ReplayRequest, partitions: int) -> list[P
 
 
 def _share(rows: int | None, index: int, partitions: int) -> int | None:
-    """Divide the rows among the partitions; the first ones get what is left over."""
+    """Divide the rows among the partitions. The first partitions get the remainder."""
     return None if rows is None else rows // partitions + (index < rows % partitions)
 
 
 def _push(pushes: Iterable[Push]) -> Iterator[Pushed | str]:
-    """Push in a Spark task; its attempt's number decides between two tasks of one partition.
+    """Push in a Spark task. Of two attempts of a task, the one with the higher number wins.
 
-    A loser must fail: Spark ends the other attempts of a task when one of them succeeds.
+    The other attempt must fail, because Spark ends all attempts of a task when one succeeds.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - only inside a task
 
@@ -132,7 +132,7 @@ def _push(pushes: Iterable[Push]) -> Iterator[Pushed | str]:
         try:
             pushed = Pusher(replace(push, sender=push.sender + attempt)).run()
         except PenstockError as error:
-            yield str(error)  # raised here, it would come back as a Java stack trace
+            yield str(error)  # if raised, it would arrive as a Java stack trace
             continue
         if pushed.answer == IngestAnswer.SUPERSEDED:
             raise PenstockError(SUPERSEDED)

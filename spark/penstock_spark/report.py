@@ -1,4 +1,4 @@
-"""What a check says to people and to programs: a table on the screen, JSON in a file."""
+"""Shows the result of a check: as a table on the screen, and as JSON in a file."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 def table(rows: Sequence[tuple[str, object]], out: TextIO = sys.stdout) -> None:
-    """Print names and values in two columns; whole numbers get separators and are set right."""
+    """Print names and values in two columns. Whole numbers have separators and are right-aligned."""
     cells = [
         (name, f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v))
         for name, v in rows
@@ -20,7 +20,7 @@ def table(rows: Sequence[tuple[str, object]], out: TextIO = sys.stdout) -> None:
 
 
 def write_json(path: str | None, report: Mapping[str, object]) -> None:
-    """Write the report to a file; ``-`` is the standard output, None writes nothing."""
+    """Write the report to a file. ``-`` is standard output; None writes nothing."""
     if path is None:
         return
     text = json.dumps(report, indent=1, sort_keys=True, default=str)

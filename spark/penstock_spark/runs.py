@@ -1,9 +1,9 @@
-"""Runs: the sequence of a word's counts, compressed without loss where it is as it should be.
+"""Runs: a lossless compression of the sequence of counts of a word.
 
-A run is a longest stretch of rows of one word, in the order of a file, in which each count is
-the one before plus one. A correct file has one run per word; every lost, repeated, swapped or
-altered row begins another one. So whoever checks that the runs of a word join up from 1 to n has
-checked every single row, and handles a few runs in place of all rows.
+A run is a longest sequence of rows of one word, in the order of a file, in which each count is one
+more than the count before. A correct file has one run per word. Every lost, repeated, swapped or
+changed row begins another run. So it is enough to check that the runs of a word join from 1 to n: this
+checks every row, and needs few runs instead of all rows.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 )
 OUTPUT = {"word": pa.string(), "count": pa.int64()}
 BATCH_ROWS = 1 << 20
-NO_COUNT = np.iinfo(np.int64).min  # stands for a null count: fits no run
+NO_COUNT = np.iinfo(np.int64).min  # stands for a null count, which continues no run
 
 
 def runs_of(words: pa.Array, counts: pa.Array, file: str, row: int) -> pa.RecordBatch:
@@ -52,9 +52,9 @@ def runs_of(words: pa.Array, counts: pa.Array, file: str, row: int) -> pa.Record
 
 
 def runs_in_file(path: Path) -> Iterator[pa.RecordBatch]:
-    """Compress an output file piece by piece, so that memory stays bounded.
+    """Compress an output file in parts, so that memory is bounded.
 
-    Raises StateError when it is no readable Parquet file with columns ``word`` and ``count``.
+    Raises StateError if it is not a readable Parquet file with columns ``word`` and ``count``.
     """
     try:
         with pq.ParquetFile(path) as file:

@@ -1,4 +1,4 @@
-"""A local Spark session that starts fast on two cores and says nothing unless it fails."""
+"""A local Spark session that starts fast on two cores and prints nothing unless it fails."""
 
 import os
 import sys
@@ -19,15 +19,15 @@ from penstock_spark.gateway import JvmEndedError, start
 from penstock_spark.java import java_home
 
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xshare:auto"
-"""Two cores have no use for parallel collectors, and the first compiler is enough: the start and
-the first queries are a third shorter, and the oracle takes as long as with the second."""
+"""On two cores, parallel garbage collectors have no advantage, and the first compiler is enough. The
+start and the first queries take a third less time, and the oracle is as fast as with the second one."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose JVM has started this process: a pod of a Spark operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a local session may use: threads, and heap in MiB."""
+    """The resources of a local session: threads, and heap in MiB."""
 
     threads: int = 2
     heap_mib: int = 2048
@@ -35,12 +35,11 @@ class SparkSettings:
 
 @contextmanager
 def local_session(name: str, settings: SparkSettings | None = None) -> Iterator[SparkSession]:
-    """Yield a session of its own JVM, ended with the block; scratch files go with it.
+    """Yield a session with its own JVM. Both end with the block, and temporary files are removed.
 
-    In a process that spark-submit has started it is a session of that JVM, whose threads and heap
-    are what was asked of spark-submit. Raises ConfigError when no Java can be had (with the
-    remedy) or the JVM does not start (with its last lines). Not re-entrant: PySpark allows one
-    context per process.
+    In a process that spark-submit has started, it is a session of that JVM, and spark-submit has set
+    its threads and heap. Raises ConfigError if there is no Java (with advice) or if the JVM does not
+    start (with its last lines of output). Not re-entrant: PySpark allows one context per process.
     """
     chosen = settings or SparkSettings()
     if SUBMITTED in os.environ:
@@ -99,7 +98,7 @@ def _conf(name: str, settings: SparkSettings, scratch: Path) -> SparkConf:
 
 
 def _package_roots() -> list[str]:
-    """Folders from which a Spark worker imports what this process has imported."""
+    """Folders from which a Spark worker can import the modules of this process."""
     roots = [str(Path(p.__path__[0]).parent) for p in (penstock, penstock_spark)]
     return list(dict.fromkeys(roots))
 
@@ -121,7 +120,7 @@ def _start(conf: SparkConf, home: Path, log: IO[bytes], log_path: Path) -> Spark
 
 
 def _end_jvm(context: SparkContext) -> None:
-    """End the JVM now; left alone it would live until this process ends."""
+    """End the JVM now. Otherwise it would run until this process ends."""
     gateway = SparkContext._gateway
     assert gateway is not None, f"{context} was started through a gateway"
     gateway.shutdown()

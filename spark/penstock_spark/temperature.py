@@ -1,9 +1,9 @@
-"""A temperature dataset: motes that report out of order, some of them too late, from a seed.
+"""Generates a temperature dataset from a seed: sensors (motes) whose rows are out of order or late.
 
-Every file is a split of its own: a gateway that hears all motes in turn. A row's event time is
-the time of its place in the file, minus a delay. Most have none; some less than the bound; a few
-more than that (up to ``late_s`` beyond it), and whether those are late for their window is decided
-by the rule that job and oracle share. Temperatures are multiples of 1/64 degree, like those of a
+Every file is a split: a gateway that receives from all motes in turn. The event time of a row is the
+time of its position in the file, minus a delay. Most rows have no delay. Some have a delay below the
+bound, and a few above it (by up to ``late_s``). Job and oracle use the same rule to decide whether
+these are late for their window. Temperatures are multiples of 1/64 degree, like those of a
 14-bit sensor, so that sums are exact in any order.
 """
 
@@ -29,21 +29,21 @@ SCHEMA = pa.schema(
         pa.field("temperature", pa.float64()),
     ]
 )
-START_US = 1_078_012_800_000_000  # 2004-02-29: when the lab of the well-known dataset was measured
+START_US = 1_078_012_800_000_000  # 2004-02-29, the time of the well-known dataset of a laboratory
 ROW_GROUP_ROWS = 65_536
 DYING = 122.15625  # what a mote with an empty battery reports
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureRequest:
-    """How many rows in how many files, from how many motes, how far out of order."""
+    """The numbers of rows, files and motes, and how far rows are out of order."""
 
     rows: int = 500_000
     files: int = 8
     motes: int = 54
     seed: int = 1
     step_us: int = 500_000  # between two rows of one file
-    bound_us: int = 30_000_000  # out of order by at most so much, except for late rows
+    bound_us: int = 30_000_000  # rows are out of order by at most this, except for late rows
     late_us: int = 600_000_000
     late_share: float = 0.01
 
@@ -73,7 +73,7 @@ def _write_files(folder: str, request: TemperatureRequest, numbers: Iterator[int
 
 
 def rows_of(request: TemperatureRequest, number: int) -> pa.Table:
-    """Make the rows of file ``number``; depends on the request and the number alone."""
+    """Make the rows of file ``number``. They depend only on the request and this number."""
     count = request.rows // request.files + (number < request.rows % request.files)
     random = np.random.Generator(np.random.PCG64([request.seed, number]))
     place = np.arange(count, dtype=np.int64)
@@ -99,7 +99,7 @@ def _temperatures(
     mote: np.ndarray[Any, np.dtype[np.int64]],
     due: np.ndarray[Any, np.dtype[np.int64]],
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Follow a slow sine of a day between 19 and 23 degrees; two readings in a hundred are wild."""
+    """Return readings on a sine of one day between 19 and 23 degrees. Two in a hundred are outliers."""
     day = (due - START_US) / 86_400_000_000
     value = 21 + 1.8 * np.sin(2 * np.pi * day + mote / 7) + random.normal(0, 0.05, len(mote))
     wild = random.random(len(mote)) < 0.02

@@ -1,4 +1,4 @@
-"""Real text that every installation has: finding it, cutting it into parts, reading its lines."""
+"""Finds the text that every installation has, divides it into parts, and reads its lines."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ def find_text(
     """List the files under ``roots`` that match a pattern, by name, up to ``size_max`` bytes.
 
     The order depends on the names only. Installed packages under the standard library are not
-    listed twice. Raises ConfigError when a root is missing or nothing is found.
+    listed twice. Raises ConfigError if a root is missing or nothing is found.
     """
     found: dict[str, TextFile] = {}
     for index, root in enumerate(roots):
@@ -72,13 +72,13 @@ def _up_to(files: list[TextFile], size_max: int | None) -> Iterator[TextFile]:
 
 
 def fingerprint(files: Sequence[TextFile]) -> str:
-    """Return a hash of names and sizes: changes when the installation does."""
+    """Return a hash of names and sizes. It changes when the installed packages change."""
     text = "\n".join(f"{f.name}\t{f.size}" for f in files)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def cut(files: Sequence[TextFile], parts: int) -> list[tuple[TextFile, ...]]:
-    """Cut the list into at most ``parts`` contiguous, non-empty pieces of about equal bytes."""
+    """Divide the list into at most ``parts`` contiguous, non-empty pieces of about equal bytes."""
     total = sum(f.size for f in files)
     pieces: list[list[TextFile]] = [[]]
     before = 0
@@ -92,7 +92,7 @@ def cut(files: Sequence[TextFile], parts: int) -> list[tuple[TextFile, ...]]:
 
 
 def lines_of(path: str) -> list[str]:
-    """Return the lines of a file without their ends; bytes that are no UTF-8 become U+FFFD."""
+    """Return the lines of a file without line ends. Bytes that are not UTF-8 become U+FFFD."""
     text = Path(path).read_bytes().decode("utf-8", errors="replace")
     lines = text.split("\n")
     if lines[-1] == "":

@@ -1,7 +1,7 @@
-"""Word count's oracle: Spark counts the words of the dataset, and every output row is checked.
+"""The oracle of word count: Spark counts the words of the dataset, and checks every output row.
 
-Exact means: for every word with n occurrences in the dataset, the output has the counts 1..n,
-each exactly once and in this order, where the order is file name, then row; and no other word.
+The output is exact if it has, for every word with n occurrences in the dataset, the counts 1 to n,
+each once and in this order, and if it has no other word. Rows are ordered by file name, then by row.
 
     dataset --Spark SQL--> (word, n) ------------------------------------+-- per word: n rows,
     output --runs.py--> (word, file, row, first, last) --Spark window----+   joined up from 1?
@@ -60,7 +60,7 @@ from compared
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A word whose output is wrong; ``file`` and ``row`` are where it first leaves 1, 2, 3 …"""
+    """A word whose output is wrong. ``file`` and ``row`` are the place of the first wrong count."""
 
     word: str | None
     expected: int
@@ -70,14 +70,14 @@ class Difference:
     row: int | None = None
 
     def __str__(self) -> str:
-        """Tell it in one line."""
+        """Return a description in one line."""
         place = "" if self.file is None else f" (file {self.file}, row {self.row})"
         return f"{self.word!r}: {self.problem}{place}; expected {self.expected}, found {self.found}"
 
 
 @dataclass(frozen=True, slots=True)
 class OracleVerdict:
-    """The answer, with the size of what was compared."""
+    """The result of the comparison, with the numbers of rows and words."""
 
     words_expected: int
     words_found: int
@@ -90,7 +90,7 @@ class OracleVerdict:
 
     @property
     def exact(self) -> bool:
-        """Say whether not one row differs."""
+        """Return whether no row differs."""
         return self.words_differing == 0
 
     def as_dict(self) -> dict[str, object]:
@@ -122,14 +122,14 @@ def check(spark: "SparkSession", dataset: Path, output: Path) -> OracleVerdict:
 
 
 def output_files(output: Path) -> list[Path]:
-    """List the output files. An empty folder is an output without rows, a missing one an error."""
+    """List the output files. An empty folder has no rows. A missing folder is an error."""
     if not output.is_dir():
         raise ConfigError(f"there is no output folder {output}: name the one the job wrote to")
     return sorted(p for p in output.iterdir() if p.name.endswith(folders.SUFFIX))
 
 
 def _runs_table(spark: "SparkSession", outputs: Sequence[Path], scratch: Path) -> "DataFrame":
-    """Compress every output file in a task of its own, and read the runs back."""
+    """Compress every output file to runs, each in its own Spark task, and read the runs."""
     pq.write_table(runs.SCHEMA.empty_table(), scratch / f"none{folders.SUFFIX}")
     if outputs:
         numbered = [(index, str(path)) for index, path in enumerate(outputs)]
@@ -144,9 +144,9 @@ def _runs_table(spark: "SparkSession", outputs: Sequence[Path], scratch: Path) -
 
 
 def _compress(scratch: str, numbered: Iterator[tuple[int, str]]) -> Iterator[str]:
-    """Write the runs of each file; yield what is wrong with it, as a text, rather than raise.
+    """Write the runs of each file. Yields the error of a file as text instead of raising it.
 
-    An error raised in a Spark task would come back as a Java stack trace of a page.
+    An error that a Spark task raises would arrive as a Java stack trace of a page.
     """
     for index, path in numbered:
         try:
@@ -165,7 +165,7 @@ def _totals(spark: "SparkSession", input_files: int, output_files: int) -> Oracl
 
 
 def _differences(spark: "SparkSession") -> Iterator[Difference]:
-    """Explain the first differing words, by name: how many rows, and where it goes wrong."""
+    """Describe the first words that differ, by name: how many rows, and the first wrong row."""
     words = spark.sql(
         "select * from compared where expected <> found or breaks > 0"
         f" order by word limit {EXAMPLES_MAX}"

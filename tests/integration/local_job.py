@@ -1,4 +1,4 @@
-"""A real word count on a real local cluster, to be hurt by tests."""
+"""A real word count on a real local cluster, which tests disturb."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""An engine as its keeper sees it: it starts, ends, and is mourned once."""
+"""An engine as its keeper sees it: it starts and ends, and its death is reported once."""
 
 import queue
 import signal

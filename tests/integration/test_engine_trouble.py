@@ -1,4 +1,4 @@
-"""What an engine says when the user's code or job is wrong."""
+"""The errors that an engine reports if the user's code or job is wrong."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""User code that writes what looks like a log line of ours: it is passed on as what was said."""
+"""User code that prints text in the form of our log lines: it is passed on as the user's output."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Engines from a fork server, as their keeper sees them; and what is left when either side dies."""
+"""Engines from a fork server, as their keeper sees them, and what remains if either side dies."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A full disk during a checkpoint: the epoch aborts, the job goes on and says so."""
+"""A full disk during a checkpoint: the epoch is aborted, and the job continues and reports it."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A write is heard of: what a keeper would read a minute later it reads at once."""
+"""Hints about writes: a keeper reads a changed object at once instead of a minute later."""
 
 from pathlib import Path
 

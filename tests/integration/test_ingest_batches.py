@@ -1,4 +1,4 @@
-"""What a sender may do to a worker's memory: every batch is known by size, decoded, validated."""
+"""A sender cannot exhaust a worker's memory: every batch is measured, decoded and validated."""
 
 import re
 import struct

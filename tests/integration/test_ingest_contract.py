@@ -1,4 +1,4 @@
-"""The pushed source keeps the contract of sources, with a real sender at the other end."""
+"""The ingest source keeps the contract of sources, with a real sender at the other end."""
 
 import queue
 import threading

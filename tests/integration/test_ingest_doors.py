@@ -1,4 +1,4 @@
-"""Pushed rows on one machine: one user pushes, all others find no way in, whatever they call."""
+"""Pushed rows on one machine: only the user of the job can push, by any call."""
 
 import os
 import shutil

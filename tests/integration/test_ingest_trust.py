@@ -1,4 +1,4 @@
-"""Pushed input where workers ask for certificates: a job's own sender is heard, no stranger is."""
+"""Pushed input if workers require certificates: only senders of the job are accepted."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Ctrl-C while a checkpoint is being taken: once waits for it, twice does not; nothing is lost."""
+"""Ctrl-C during a checkpoint: one waits for it, a second one does not, and nothing is lost."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""What a supervisor promises, with real processes: no rollback that is not due, nothing left."""
+"""The supervisor with real processes: no needless rollback, and no process left at the end."""
 
 import os
 import signal

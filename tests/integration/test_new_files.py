@@ -1,4 +1,4 @@
-"""Files that appear in an input folder after the first checkpoint: they are said, and not read."""
+"""Files that appear in an input folder after the first checkpoint are reported and not read."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What a new user does wrong: one message and an exit code, never a stack trace of ours."""
+"""Mistakes of a new user give one message and an exit code, never a stack trace of Penstock."""
 
 import os
 import shutil

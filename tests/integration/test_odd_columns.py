@@ -1,4 +1,4 @@
-"""Columns that few inputs have, through ``penstock run``: kept as they are, or refused by name."""
+"""Unusual columns in ``penstock run`` are kept unchanged, or refused by name."""
 
 import datetime as dt
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A record that kills its process, with real ones: each restart is told, and there is an end."""
+"""A record that kills its process, with real processes: each restart is reported, up to the limit."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What a run refuses to begin from, as its user reads it."""
+"""The states from which a run refuses to begin, and the messages that the user reads."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A job that is run again: when it has finished, when it was stopped or failed, and --fresh."""
+"""Running a job again after it has finished, was stopped or failed, and with --fresh."""
 
 import json
 import shutil

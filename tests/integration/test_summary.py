@@ -1,4 +1,4 @@
-"""The last lines of a run: what is committed, what is not, and which rows came to nothing."""
+"""The last lines of a run: what is committed, what is not, and which rows were dropped."""
 
 import re
 import signal

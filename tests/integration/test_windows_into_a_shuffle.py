@@ -1,4 +1,4 @@
-"""Windows whose results cross a shuffle: none is lost between a barrier and what was fired before.
+"""Windows whose results cross a shuffle: no result that was fired before a barrier is lost.
 
 Keys are sparse: most windows get one row and never another, so after a restore they fire only
 because they were restored.

@@ -1,4 +1,4 @@
-"""Keepers as processes: started again, told to end, and never left behind."""
+"""Keepers as processes: they are restarted, ended, and never left running."""
 
 import threading
 from pathlib import Path

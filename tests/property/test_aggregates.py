@@ -1,4 +1,4 @@
-"""Every aggregate over every accepted type is right, or refused with step, column and record.
+"""Every aggregate over every accepted type is right, or an error with step, column and record.
 
 Against whole numbers of Python without bounds, fractions, and floats added in the order of rows.
 """

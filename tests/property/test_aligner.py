@@ -1,4 +1,4 @@
-"""The aligner against a naive reading of its rule, over all interleavings of small inputs."""
+"""The barrier aligner against a naive model of its rule, for all interleavings of small inputs."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""What comes due, and in which order, against a sorted dict.
+"""Which rows come due, and in which order, compared with a sorted dict.
 
 Rows, slices of firing, cuts and barriers between slices, aborted epochs, restores, key groups that
 are lost and gained again, and rows that move to disk and back, in any order.

@@ -1,4 +1,4 @@
-"""The hot table against a dict: values, deletes, deltas, aborted epochs, growth, lost groups."""
+"""The hot table compared with a dict: values, deletes, deltas, aborted epochs, growth, lost groups."""
 
 from dataclasses import dataclass, field
 from typing import Any

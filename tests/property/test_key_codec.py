@@ -1,4 +1,4 @@
-"""Keys come back from their bytes as they went in, and equal keys have equal bytes."""
+"""Encoding and decoding keys does not change them, and equal keys have equal bytes."""
 
 import math
 from typing import Any

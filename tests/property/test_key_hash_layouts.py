@@ -1,4 +1,4 @@
-"""The hash sees values, never the layout: plain, dictionary, chunked, sliced and large agree."""
+"""The hash of a key depends on its value, not on the Arrow layout of its column."""
 
 import struct
 from typing import Any

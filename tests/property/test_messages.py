@@ -1,4 +1,4 @@
-"""Every message comes back as it was, and nothing that is changed in one is more than an error."""
+"""Encoding and decoding does not change a message. A damaged message is at most an error."""
 
 import json
 import types

@@ -1,4 +1,4 @@
-"""Plans of random graphs: every step has one place, every input one way, no shuffle unasked."""
+"""Plans of random graphs: each step is in one stage, each input arrives once, shuffles are needed."""
 
 from hypothesis import given
 from hypothesis import strategies as st

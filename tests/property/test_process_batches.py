@@ -1,4 +1,4 @@
-"""What a process step gives does not depend on where batches end, nor on where a crash falls.
+"""The output of a process step does not depend on where batches end or on where a crash happens.
 
 A record is one change of its key's state, and its output spells what the function then sees: the
 value it reads back, or the refusal, which it catches or leaves to the engine. The same records are

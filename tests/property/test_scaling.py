@@ -1,4 +1,4 @@
-"""What the autoscaler's choice promises for every load, every bound and every history."""
+"""Properties of the autoscaler's choice for every load, bound and history."""
 
 import math
 from itertools import pairwise

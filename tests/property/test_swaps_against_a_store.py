@@ -1,4 +1,4 @@
-"""Swaps against a store that loses, delays and repeats: the decision is what has happened."""
+"""Swaps with a store that loses, delays and repeats calls: the result is what the store did."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Hostile metadata: whatever is cut, flipped, repeated or made up is refused, never a crash."""
+"""Damaged or forged metadata of a batch is refused, and never ends the process."""
 
 from collections.abc import Callable
 

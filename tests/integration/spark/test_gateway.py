@@ -1,4 +1,4 @@
-"""How the JVM is started: what its child process must not do, and what is said when it fails."""
+"""How the JVM is started: what its child process must not do, and the error if it fails."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spark on the Java of a Python package: what a machine without Java runs on."""
+"""Spark with the Java of a Python package, for machines without Java."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Spark and the workers agree on the hash of every key: the same group, whoever computes it."""
+"""Spark and the workers compute the same hash, and so the same key group, for every key."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cuts become files, files become state: deltas, merging, narrowing, damage, other schemas."""
+"""Snapshots are written to files and restored: deltas, merging, narrowing, damage, other schemas."""
 
 from collections.abc import Callable
 from pathlib import Path

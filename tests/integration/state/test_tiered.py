@@ -1,4 +1,4 @@
-"""State beyond its memory budget: the same answers from RocksDB, cuts and windows included."""
+"""State larger than its memory budget: RocksDB gives the same results, with snapshots and windows."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A worker reduced to its transport: an Exchange, one sending and one receiving task.
+"""A worker with only its transport: an Exchange, one sending and one receiving task.
 
 Run as a program it is a worker in a process of its own, which a test may stop and kill: it says
 where it listens, is told the members, and then sends or takes for ever.

@@ -1,4 +1,4 @@
-"""Peers that are strangers, break the rules, stop or die: refused or reported, never a hang."""
+"""Peers that are not of the job, break the protocol, stop or die are refused or reported."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""Who can join a shuffle: workers of the same job, and nobody else, over real sockets."""
+"""Only workers of the same job can join a shuffle, over real sockets."""
 
 import socket
 import ssl

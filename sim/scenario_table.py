@@ -213,12 +213,14 @@ DIRECTED = (
             Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in range(1, 5)
         ),
     ),
-    # A joiner is slow to prepare, while checkpoints go on and old ones are collected.
+    # A joiner prepares for longer than a rescale delays periodic checkpoints. So checkpoints go on,
+    # and old ones are collected.
     replace(
         BUSY,
         name="slow-joiner",
-        control=FORGETFUL,
-        moments=(Moment("joiners admitted", 1, Pause(2, SECOND * 8 // 10, **ENGINE)),),
+        events=_at(0.8, RescaleWish(3)),
+        control=replace(FORGETFUL, engine_silence_timeout_s=4.0),
+        moments=(Moment("joiners admitted", 1, Pause(2, SECOND * 27 // 10, **ENGINE)),),
     ),
     # The epoch of a rescale fails after its barrier: what is held goes back.
     replace(

@@ -1,8 +1,8 @@
 """Records the picture of the README: ``python -m tools.cast`` writes docs/cast.svg.
 
-A job runs in a terminal of its own. When its screen shows that it is time, commands are run beside
-it and shown below it. All that is seen is what the programs wrote, at the time at which they wrote
-it; moments longer than ``PAUSE_MAX_S`` in which nothing changes are shortened to that.
+A job runs in a terminal of its own. When its screen shows a certain text, a command is run and shown
+below. The picture shows exactly what the programs wrote, at the time at which they wrote it. Pauses
+longer than ``PAUSE_MAX_S`` are shortened to that.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Fails on what no reader should have to look for: ``python -m tools.hygiene``.
+"""Fails on dangerous calls, swallowed errors and sleeping tests: ``python -m tools.hygiene``.
 
 - code execution from data: pickle and its relatives, yaml.load, numpy's allow_pickle;
-- errors that vanish: a handler of every exception whose body does nothing;
-- tests that guess: sleeping, and patching our own code.
+- swallowed errors: a handler of every exception whose body does nothing;
+- unreliable tests: sleeping, and patching our own code.
 
-Ruff bans some of these too, but a ``noqa`` silences ruff and nothing silences this.
+Ruff bans some of these too, but a ``noqa`` comment silences ruff. Nothing silences this check.
 """
 
 import ast

@@ -1,8 +1,8 @@
-"""Fails on a base image that is not named by what it is: ``python -m tools.images``.
+"""Fails on a base image without a digest: ``python -m tools.images``.
 
-A tag may be another image tomorrow. So a Dockerfile's FROM names a digest, a stage of its own, or
-an argument; and an argument that a FROM names has no default, or one with a digest. Whoever builds
-says which image it is: by its digest, or one that was made on this machine (``tools/image.sh``).
+A tag may name another image tomorrow. So FROM in a Dockerfile names a digest, a stage of its own, or
+an argument. Such an argument has no default, or a default with a digest. The build then gives the
+image: by its digest, or an image that was made on this machine (``tools/image.sh``).
 """
 
 import re

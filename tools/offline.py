@@ -1,4 +1,4 @@
-"""Fails when a page of a site fetches from elsewhere: ``python -m tools.offline FOLDER``."""
+"""Fails when a page of a site loads something from another host: ``python -m tools.offline FOLDER``."""
 
 import sys
 from html.parser import HTMLParser

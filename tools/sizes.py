@@ -1,7 +1,7 @@
 """Fails on functions over 50 lines and files over 600: ``python -m tools.sizes``.
 
-Ruff counts statements; a reader scrolls lines. Decorators, docstring and comments count: what
-does not fit on a screen is split, whatever it is made of.
+Ruff counts statements, but a reader scrolls lines. So decorators, docstrings and comments count: a
+function that does not fit on a screen is split.
 """
 
 import ast

@@ -1,9 +1,9 @@
-"""Folding a column of values into per-key rows, giving the value after each input row.
+"""Folds a column of values into one state row per key, and gives the value after each input row.
 
-Whole numbers are added exactly: a sum that leaves 64 bits ends the loop, a mean adds 128 bits.
+Whole numbers are added exactly: a sum that overflows 64 bits ends the loop; a mean uses 128 bits.
 
-State begins as zeros: a row whose ``counts`` is zero has seen no value, so the first one is taken
-as it is by MIN and MAX. ``after[i]`` and ``seen[i]`` are the row's state right behind input i.
+State begins as zeros. A row whose count is zero has seen no value, so MIN and MAX take the first
+value as it is. ``after[i]`` and ``seen[i]`` are the state of the row directly after input i.
 """
 
 from typing import Any
@@ -39,13 +39,13 @@ WIDE_STATE = OUT_I64_2D  # by state row: the low and the high half of 128 bits, 
 WIDE_AFTER = tuple_of((OUT_I64, OUT_I64, OUT_I64))
 WIDE = tuple_of((OUT_I64, OUT_I64))
 
-_SIGN = np.int64(-(2**63))  # flipped in both, whole numbers compare as those without a sign
+_SIGN = np.int64(-(2**63))  # with this bit flipped in both, int64 values compare as uint64
 _HIGH_UNIT = 2.0**64
 
 
 @kernel(VOID, I32, MASK, OUT_I64, OUT_I64)
 def count_rows(rows: Any, mask: Any, counts: Any, after: Any) -> None:
-    """Count the valid input rows per state row; ``after[i]`` is the count behind input i."""
+    """Count the valid input rows per state row; ``after[i]`` is the count after input i."""
     validity, bit = mask
     for i in range(rows.size):
         counts[rows[i]] += is_valid(validity, bit + i)
@@ -150,7 +150,7 @@ def add_wide(signed: int, rows: Any, column: Any, state: Any, result: Any) -> An
         if is_valid(validity, bit + i):
             value = values[i]
             low += value
-            high += int((low ^ _SIGN) < (value ^ _SIGN))  # what is carried
+            high += int((low ^ _SIGN) < (value ^ _SIGN))  # the carry
             if signed:
                 high += value >> 63
             count += 1
@@ -162,7 +162,7 @@ def add_wide(signed: int, rows: Any, column: Any, state: Any, result: Any) -> An
 
 @kernel(VOID, WIDE, OUT_F64)
 def wide_sums(sums: Any, rounded: Any) -> None:
-    """Round n sums of 128 bits to doubles; twice where one leaves an int64."""
+    """Round n sums of 128 bits to doubles. A sum beyond int64 is rounded twice."""
     low, high = sums
     for i in range(rounded.size):
         if high[i] == low[i] >> 63:

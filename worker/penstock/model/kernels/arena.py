@@ -28,10 +28,10 @@ from penstock.model.kernels.jit import (
 from penstock.model.kernels.xxhash import is_valid
 
 CLASSES = 64
-TOP = CLASSES  # the item behind the lists' heads: the first byte never used
+TOP = CLASSES  # the index, after the heads of the lists, of the first byte never used
 HEADS = CLASSES + 1  # length of the heads array; a head is the place of a free block plus one
 EXACT = 32  # classes of 8, 16 .. 256 bytes
-_AHEAD = 1024  # bytes: what is compared in order is asked for so far before it is read
+_AHEAD = 1024  # how many bytes ahead of the comparison memory is prefetched
 
 ARENA = tuple_of((OUT_U8, OUT_I64))  # bytes, heads
 SPANS = tuple_of((OUT_I64, OUT_I32))  # start and length of each row's value
@@ -51,7 +51,7 @@ def size_class(size: Any) -> Any:
 
 @helper
 def take_block(arena: Any, heads: Any, size: Any) -> Any:
-    """Return the start of a block; the caller has made room for it behind ``heads[TOP]``."""
+    """Return the start of a block; the caller has made room for it after ``heads[TOP]``."""
     kind, block = size_class(size)
     if heads[kind] != 0:
         at = heads[kind] - 1
@@ -72,7 +72,7 @@ def free_block(arena: Any, heads: Any, at: Any, size: Any) -> None:
 
 @helper
 def copy_bytes(source: Any, at: Any, size: Any, target: Any, to: Any) -> None:
-    """Copy ``size`` bytes; never writes behind them."""
+    """Copy ``size`` bytes; writes nothing after them."""
     whole = size - (size & 7)
     for i in range(0, whole, 8):
         store64(target, to + i, load64(source, at + i))
@@ -87,9 +87,9 @@ def _differ(left: Any, at: Any, right: Any, other: Any) -> Any:
 
 @helper
 def equal_bytes(left: Any, at: Any, right: Any, other: Any, size: Any) -> bool:
-    """Compare ``size`` bytes of two arrays: 32 of them at a time, for one branch.
+    """Compare ``size`` bytes of two arrays, 32 at a time with one branch.
 
-    The calls of a batch read ``right`` in order, so what follows there is asked for ahead.
+    The calls of a batch read ``right`` in order, so its next bytes are prefetched.
     """
     end = at + size
     while at + 32 <= end:
@@ -122,7 +122,7 @@ def gather_bytes(arena: Any, starts: Any, ends: Any, target: Any) -> None:
 
 @kernel(VOID, ARENA, SPANS, I32)
 def clear_values(blocks: Any, spans: Any, rows: Any) -> None:
-    """Free the blocks of the listed rows' values; they are null then. A length is kept plus one."""
+    """Free the blocks of the listed rows' values, which become null. Lengths are stored plus one."""
     arena, heads = blocks
     starts, lengths = spans
     for i in range(rows.size):
@@ -134,9 +134,9 @@ def clear_values(blocks: Any, spans: Any, rows: Any) -> None:
 
 @kernel(VOID, ARENA, SPANS, I32, TEXT)
 def store_values(blocks: Any, spans: Any, rows: Any, values: Any) -> None:
-    """Put value i into row ``rows[i]``, in order; a block that fits is used again.
+    """Store value i in row ``rows[i]``, in order; a block of the right size is used again.
 
-    Lengths are kept plus one, so that a row of zeros is null.
+    Lengths are stored plus one, so that a row of zeros is null.
     """
     arena, heads = blocks
     starts, lengths = spans

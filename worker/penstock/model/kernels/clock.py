@@ -10,8 +10,8 @@ from penstock.model.kernels.jit import INT, OUT_I32, OUT_I64, kernel
 def choose_victims(table: Any, changed_too: int, hand: Any, rows: Any) -> Any:
     """Write up to ``rows.size`` live rows that were not used since the hand last passed.
 
-    Goes round at most twice: the first time clears what was SEEN. Tombstones never go, rows with
-    uncommitted changes only when ``changed_too``. ``hand[0]`` is where the next sweep begins.
+    Goes round at most twice: the first round clears SEEN. Tombstones are never chosen; rows with
+    uncommitted changes only with ``changed_too``. ``hand[0]`` is where the next sweep begins.
     """
     records, total = table[2], table[6][ROWS]
     found = 0

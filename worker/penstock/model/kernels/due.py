@@ -1,12 +1,12 @@
-"""Rows in the order in which they come due: a heap of buckets, each the rows of one time and group.
+"""The queue of rows that come due: a heap of buckets, each with the rows of one time and group.
 
 A queued row has a time, which the caller keeps in a column by row. Rows of one time and key group
 form a bucket: a list through ``links``, so that any row leaves it in a few steps.
 Buckets are found by (time, group) in slots, and the heap has the one that comes first on top.
-Rows come due by time, key group, hash, key bytes: an order that only the keys decide. A bucket is
-put in this order when its turn comes, once, however many slices it is taken in.
+Rows come due in the order of time, key group, hash and key bytes, which depends only on the keys. A
+bucket is sorted once, when its turn comes, even when it is taken in several slices.
 
-Slots grow one by one (linear hashing, Litwin 1980), so no insertion pays for all that are there.
+Slots grow one by one (linear hashing, Litwin 1980), so no insertion has to move all of them.
 Costs: queueing O(1), and O(log buckets) where the time and group are new; taking O(rows taken).
 """
 
@@ -59,7 +59,7 @@ SCRATCH = tuple_of((OUT_I32, OUT_U64, OUT_I32, OUT_U64, OUT_I32))
 
 _END = -1  # behind the last row of a bucket
 _WAYS = 4  # children of a place in the heap: half the levels of two, and they stand together
-_AHEAD = 12  # rows: what a row needs is asked for so far before its turn
+_AHEAD = 12  # how many rows ahead memory is prefetched
 _SHORT = 16  # a cell up to here is sorted by insertion
 _MIX_TIME, _MIX_GROUP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
@@ -247,7 +247,7 @@ def set_due(table: Any, due: Any, column: Any, rows: Any, times: Any) -> None:
 
 @kernel(VOID, TABLE, DUE, I32)
 def clear_due(table: Any, due: Any, rows: Any) -> None:
-    """Take those of the rows that are queued out of the queue."""
+    """Take rows out of the queue; rows that are not queued are ignored."""
     records = table[2]
     links, buckets, slots, heap, counters = due
     for i in range(rows.size):
@@ -369,7 +369,7 @@ def _put_in_order(
 
 @helper
 def _relink(bucket: Any, rows: Any, first: Any, stop: Any, links: Any, buckets: Any) -> None:
-    """Let a bucket have the rows from ``first`` on, in this order, and no others."""
+    """Set the rows of a bucket to those from ``first`` to ``stop``, in this order."""
     buckets[bucket].head = rows[first]
     buckets[bucket].ordered = 1
     ahead = ~bucket

@@ -2,10 +2,10 @@
 
 A slot is ``high 32 bits of the hash << 32 | row + 1``; zero is empty. The home of a hash is the
 top bits of those 32, because the key group fixes the low bits of the hash. Probing is linear,
-never wraps (``TAIL`` spare slots follow) and a removal shifts the cluster back, so every entry
-stands at or behind its home with no hole between: slots are in order of the home. Growing uses
-that order. Slots move from the table ``a`` to ``b`` from the left; behind an empty slot the move
-can stop and go on later, since every hash with a home left of it is in ``b``, all others in ``a``.
+never wraps (``TAIL`` spare slots follow), and a removal shifts the cluster back. So every entry is at
+or after its home without a hole between, and slots are in the order of their homes. Growing uses that
+order: slots move from table ``a`` to ``b`` from the left. The move can pause after an empty slot,
+because then every hash with a home to the left is in ``b``, and all others are in ``a``.
 """
 
 from typing import Any
@@ -65,7 +65,7 @@ TABLE = tuple_of((OUT_U64, OUT_U64, OUT_ROWS, OUT_U8, OUT_I64, OUT_I32, OUT_I64)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _STRIDE = 8  # rows from one step of reading ahead to the next
-_LINE, _KEY_NEAR = 64, 1024  # bytes of a cache line; of a long key that are asked for ahead
+_LINE, _KEY_AHEAD = 64, 1024  # bytes of a cache line; of a long key that are asked for ahead
 
 # Helpers take arrays one by one, and no array is chosen by an expression: inside a tuple, or
 # behind an ``if``, each costs two atomic reference counts, which made a look-up ten times slower.
@@ -178,12 +178,14 @@ def _store_key(
 
 
 @helper
-def _come_near(slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: Any) -> None:
-    """Ask for what the look-ups of the rows behind row i will read, one dependent step at a time.
+def _prefetch_look_ups(
+    slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: Any
+) -> None:
+    """Prefetch what the look-ups of the rows after row i will read, one dependent step at a time.
 
-    A look-up waits for its slot, then for the row, then for the key; each is asked for ``_STRIDE``
-    rows before the next, so that the waits of many rows go on at once. Without branches: asking
-    for the wrong place costs less than a branch that is not foreseen.
+    A look-up waits for its slot, then for the row, then for the key. Each is prefetched ``_STRIDE``
+    rows before the next, so that the waits of many rows overlap. There are no branches, because a
+    useless prefetch costs less than a mispredicted branch.
     """
     last = hashes.size - 1
     prefetch(slots, _home(hashes[min(i + 3 * _STRIDE, last)], bits))
@@ -193,7 +195,7 @@ def _come_near(slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: 
     if row != NO_ROW:
         start = records[row].start
         prefetch(arena, start)
-        for line in range(start + _LINE, start + min(records[row].length, _KEY_NEAR), _LINE):
+        for line in range(start + _LINE, start + min(records[row].length, _KEY_AHEAD), _LINE):
             prefetch(arena, line)
 
 
@@ -213,7 +215,7 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any, kept: Any
         start, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if nullable and not is_valid(validity, bit + i):
             size = np.int64(-1)
-        _come_near(a, counters[BITS_A], records, arena, hashes, i)
+        _prefetch_look_ups(a, counters[BITS_A], records, arena, hashes, i)
         if _in_b(hashes[i], counters):
             row = _find(b, counters[BITS_B], records, arena, data, start, size, hashes[i])
         else:
@@ -245,7 +247,7 @@ def look_up(table: Any, keys: Any, hashes: Any, rows: Any) -> Any:
         start, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if nullable and not is_valid(validity, bit + i):
             size = np.int64(-1)
-        _come_near(a, counters[BITS_A], records, arena, hashes, i)
+        _prefetch_look_ups(a, counters[BITS_A], records, arena, hashes, i)
         if _in_b(hashes[i], counters):
             rows[i] = _find(b, counters[BITS_B], records, arena, data, start, size, hashes[i])
         else:

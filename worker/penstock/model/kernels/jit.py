@@ -1,9 +1,9 @@
-"""How kernels are compiled: lazily, once per machine, into a cache that the project controls.
+"""Compiles kernels lazily, once per machine, into a cache of the project.
 
 A kernel is a module function over arrays with one explicit signature. It is compiled, or loaded
-from the cache on disk, at its first call; importing it costs nothing. The cache folder is named
-by a digest of every kernel source, because a compiled kernel holds the code of the helpers it
-calls and numba looks only at the kernel's own file.
+from the cache on disk, at its first call; importing it costs nothing. The name of the cache folder is
+a digest of all kernel sources, because a compiled kernel contains the helpers it calls, and numba
+checks only the kernel's own file.
 """
 
 import fcntl
@@ -105,10 +105,10 @@ def kernel(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Kerne
 
 @contextmanager
 def _alone(function: Callable[..., Any], *, wait: bool) -> Iterator[bool]:
-    """Keep other processes from building the same kernel: who comes second finds it in the cache.
+    """Keep other processes from compiling the same kernel: later ones find it in the cache.
 
-    Engines start together, and with an empty cache each would compile everything. The lock goes
-    with its process. Yields False, without ``wait``, when another one has it.
+    Engines start together, and with an empty cache each would compile everything. The lock ends with
+    its process. Without ``wait``, yields False when another process has the lock.
     """
     with (cache_folder() / f"{_name(function)}{LOCK_SUFFIX}").open("w") as file:
         try:

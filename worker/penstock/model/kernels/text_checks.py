@@ -1,4 +1,4 @@
-"""Whether offsets and bytes that others wrote may be used unseen: one pass over each."""
+"""Checks offsets and bytes from other processes, in one pass over each."""
 
 from typing import Any
 

@@ -12,7 +12,7 @@ from penstock.contract.status import JobStatus, RequestAnswer, WorkerReport
 
 
 class Rescale(Message, tag="Rescale"):
-    """Run on so many workers from now on."""
+    """Ask for another number of workers."""
 
     workers: int
 

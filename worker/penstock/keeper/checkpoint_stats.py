@@ -19,7 +19,7 @@ from penstock.protocol import control_events as events
 
 
 class CheckpointWatch:
-    """Looks on; nothing depends on it.
+    """Only observes; no decision depends on it.
 
     ``newest`` is the last one committed by this keeper, ``trouble`` why nothing was committed after
     it and ``failures`` how many have failed; one that timed out is seen to have failed when the
@@ -41,7 +41,7 @@ class CheckpointWatch:
         self._failed: set[Epoch] = set()
 
     def saw_leader(self, leader: Leader | None, me: Incarnation, now: float) -> None:
-        """Forget what was done as leader when another leads: it says so, and this grows old."""
+        """Forget the checkpoints of this leader when another keeper leads: the new leader reports its own."""
         if leader is None:
             return
         if leader.incarnation == me:

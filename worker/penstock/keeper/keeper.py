@@ -46,10 +46,9 @@ from penstock.storage.blobs import DirectoryBlobStore
 def watch_desired(
     store: MetaStore, name: str, interval_s: float, inbox: KeeperInbox, changed: threading.Event
 ) -> None:
-    """Start a thread that reads the object at an interval and says so when it is another.
+    """Start a thread that reads the object at an interval, and reports when it has changed.
 
-    ``changed`` may be set by anybody to have it read now. A store that does not answer is asked
-    again: what is wanted has not changed meanwhile.
+    Any thread may set ``changed`` to have it read now. A store that does not answer is asked again.
     """
 
     def watch() -> None:

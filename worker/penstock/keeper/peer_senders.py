@@ -20,7 +20,7 @@ Dial = Callable[[str], Client]
 
 
 class PeerSenders:
-    """Sends envelopes to addresses; says when an address refuses, and nothing else.
+    """Sends envelopes to addresses. Only a refusal is reported.
 
     A sender that was not needed for ``PEER_SENDER_IDLE_S`` is ended, with its thread and channel: the
     address of a worker's earlier life is never used again.

@@ -23,7 +23,7 @@ class Probes:
         host_absent_s: Callable[[float], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Judge by ``facts``; ``host_absent_s`` says for how long no engine's host was there."""
+        """Judge by ``facts``; ``host_absent_s`` returns for how long no engine's host was connected."""
         self._facts = facts
         self._host_absent_s = host_absent_s
         self._clock = clock

@@ -108,7 +108,7 @@ def import_snapshot(
 
 
 def _clear(store: DirectoryBlobStore, made: list[BlobName]) -> None:
-    """Remove what a failed try has made: its names are its own, and the next try copies anew."""
+    """Remove the files of a failed try. No other try uses its names, and the next try copies again."""
     for name in made:
         with suppress(PenstockError):  # what stays is collected after the next commit
             store.delete(name)

@@ -47,7 +47,7 @@ Under = tuple[Attempt, Version]
 
 @dataclass(slots=True)
 class LoadMeter:
-    """Keeps the shares of one attempt and one version; another one begins anew.
+    """Keeps the shares of one attempt and one version. Another attempt or version starts without any.
 
     ``base`` are the counters at which the running window began.
     """
@@ -201,7 +201,7 @@ class StatusBoard:
 
 
 def _gist(status: JobStatus) -> JobStatus:
-    """Return what is worth a write by itself: everything but counters and clocks."""
+    """Return what is written at once when it changes: everything but counters and clocks."""
     workers = tuple(replace(w, silent_s=float(w.silent_s > SILENT_GIST_S)) for w in status.workers)
     still = replace(status, time_us=0, listening_s=0.0)
     return replace(still, steps=(), workers=workers, load=None)

@@ -35,7 +35,7 @@ class Access:
 
 
 def no_token() -> str | None:
-    """Return nothing: the certificate says who asks."""
+    """Return no token: the certificate identifies the client."""
     return None
 
 

@@ -65,7 +65,7 @@ class ClusterJobClient:
         return replace(told, state=state, wanted_workers=wanted, failure=failure)
 
     def rescale(self, workers: int) -> RequestAnswer:
-        """Run on so many workers; returns when they do, or when that cannot be."""
+        """Change the number of workers. Returns when they run, or when they cannot."""
         path = f"{self._folder}/streamjobs/{self._job}/scale"
         self._do(lambda: self._client.merge(path, {"spec": {"replicas": workers}}))
         pauses = _pauses()

@@ -1,4 +1,4 @@
-"""Says at once when one object changes: a watch that is opened again whenever it ends.
+"""Reports a change of one object at once: a watch that is opened again whenever it ends.
 
 It carries no state: a reader that is woken reads the object. So a missed event costs the poll interval
 of the reader, never a wrong decision; and a watch that is silent for too long is not trusted.

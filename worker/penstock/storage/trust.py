@@ -100,7 +100,7 @@ class TrustFolder:
         )
 
     def _stamp_of(self) -> _Stamp:
-        """Return what tells one set of files from the next; the kubelet makes each file anew."""
+        """Return what distinguishes one set of files from the next; the kubelet makes every file anew."""
         try:
             seen = [(self._folder / name).stat() for name in _FILES]
         except OSError as error:
@@ -135,7 +135,7 @@ class TrustWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Look once, and tell. A reason is told once."""
+        """Look once, and report. The same reason is reported once."""
         try:
             if self._folder.look():
                 self._said = ""

@@ -19,7 +19,7 @@ SILENT_CALLS_MAX = 3
 def connect(directory: Path, job: str) -> "JobClient":
     """Find the running job in ``directory``. Raises ConfigError when there is none.
 
-    Of a job that has failed the error tells why.
+    If the job has failed, the error says why.
     """
     try:
         endpoint = find_endpoint(directory, job)
@@ -56,7 +56,7 @@ class JobClient:
         return self._call(STATUS, Nothing())
 
     def rescale(self, workers: int) -> RequestAnswer:
-        """Run on so many workers; returns when that is committed and settled, or was given up."""
+        """Change the number of workers. Returns when the change is committed and settled, or was given up."""
         return self._wait_for(self._call(RESCALE, Rescale(workers)))
 
     def request(self, kind: str, argument: str | None = None) -> RequestAnswer:

@@ -132,7 +132,7 @@ class JobObjects:
         return answer
 
     def expect_reader(self, request_id: str) -> None:
-        """Hear that another process waits for this answer."""
+        """Note that another process waits for this answer."""
         with self._heard:
             self._asked.add(request_id)
 

@@ -17,12 +17,12 @@ class Reports:
         self._heard: dict[Ordinal, tuple[WorkerReport, float]] = {}
 
     def put(self, report: WorkerReport) -> None:
-        """Take what a keeper says of itself; the last word counts."""
+        """Keep the newest report of a keeper."""
         with self._lock:
             self._heard[report.ordinal] = (report, time.monotonic())
 
     def of(self, pids: Mapping[Ordinal, int]) -> dict[Ordinal, WorkerReport]:
-        """Return what the keepers with these process ids said; words of earlier ones are gone."""
+        """Return the reports of the keepers with these process ids, and drop those of earlier keepers."""
         with self._lock:
             return {
                 ordinal: report

@@ -1,7 +1,7 @@
-"""Remedies as they are read at a command line.
+"""Remedies in the words of the command line.
 
-What a leader says names fields of a StreamJob, because it is read in a cluster as well. On one
-machine the same is asked for by options of ``penstock run``.
+The texts of a leader name fields of a StreamJob, because they are read in a cluster as well. On one
+machine, options of ``penstock run`` do the same.
 """
 
 import re

@@ -131,7 +131,7 @@ class Workers:
         self._workers: dict[Ordinal, WorkerProcess] = {}
 
     def run_all(self, needed: int) -> list[str]:
-        """Have ordinals below ``needed`` run and all others end. Returns the news, in words."""
+        """Start the workers below ``needed`` and end all others. Returns what changed, in words."""
         now = time.monotonic()
         news = [text for worker in self._workers.values() for text in self._reap(worker, now)]
         for ordinal in [w.ordinal for w in self._workers.values() if _is_done(w, needed)]:
@@ -190,7 +190,7 @@ class Workers:
         return None
 
     def next_due(self) -> float | None:
-        """Say when :meth:`run_all` has something to do by itself."""
+        """Return when :meth:`run_all` has something to do next."""
         starts = [w.start_at for w in self._workers.values() if w.process is None]
         kills = [w.kill_at for w in self._workers.values() if w.kill_at is not None]
         return min(starts + kills, default=None)

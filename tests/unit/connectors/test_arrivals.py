@@ -59,7 +59,9 @@ SMALL_AND_LARGE = {
 
 
 @pytest.mark.parametrize("name", SMALL_AND_LARGE)
-def test_what_takes_more_room_than_it_has_is_refused_before_it_takes_it(name: str) -> None:
+def test_a_message_that_would_use_too_much_memory_is_refused_before_it_is_decoded(
+    name: str,
+) -> None:
     column, wanted = SMALL_AND_LARGE[name]
     arrivals = Arrivals(pa.schema([("v", wanted)]))
     *before, rows = messages(column)

@@ -24,5 +24,5 @@ def test_rows_of_unequal_size_fit_too() -> None:
     assert found.num_rows == 1
 
 
-def test_one_row_goes_however_large() -> None:
+def test_a_single_row_of_any_size_is_read() -> None:
     assert head(batch(3 * SOURCE_READ_BYTES_MAX, 1), 10).num_rows == 1

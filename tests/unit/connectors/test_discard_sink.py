@@ -86,7 +86,7 @@ def test_ages_of_markers_are_counted_in_narrow_buckets(tmp_path: Path) -> None:
     assert all(0 <= n - bucket(n * 1000) <= n * 0.01 for n in range(1, 1_000_000, 997))
 
 
-def test_a_stall_that_was_asked_for_takes_nothing_for_a_while() -> None:
+def test_a_requested_stall_takes_no_rows_for_its_time() -> None:
     writer = DiscardSink("end", SCHEMA, DiscardSpec(None, 0.0, 60.0)).writer(TASK, Attempt(1))
     assert writer.room()
     writer.write(batch(1))

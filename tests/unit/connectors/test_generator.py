@@ -95,7 +95,7 @@ def test_a_block_of_very_many_words_is_bounded_and_has_each_once() -> None:
 
 
 @pytest.mark.parametrize(("symbols", "ends"), [(2, "ab"), (26, "az"), (94, "!~")])
-def test_words_have_so_many_symbols(symbols: int, ends: str) -> None:
+def test_words_use_the_given_number_of_symbols(symbols: int, ends: str) -> None:
     spec = replace(SPEC, symbols=symbols, payload=40)
     made = WordBlock(spec).words.to_pylist()
     assert len(set(made)) == spec.keys
@@ -103,7 +103,7 @@ def test_words_have_so_many_symbols(symbols: int, ends: str) -> None:
     assert (min(found), max(found), len(found)) == (*ends, symbols)
 
 
-def test_a_checkpoint_from_before_the_option_symbols_goes_on() -> None:
+def test_a_checkpoint_older_than_the_option_symbols_can_be_continued() -> None:
     state = WordSource(SPEC).splits()[0]
     spec = json.loads(state.spec)
     del spec["symbols"]
@@ -118,7 +118,7 @@ def test_zipf_has_a_hot_word() -> None:
     assert counts[0] > 5 * counts[10] > 5 * counts[49] / 2 > 0
 
 
-def test_a_rate_sends_what_is_due_and_owes_what_was_held_back() -> None:
+def test_a_rate_sends_due_rows_and_later_the_rows_that_were_blocked() -> None:
     now = [100.0]
     block = WordBlock(replace(SPEC, rate=1000, rows=None))
     state = WordSource(SPEC).splits()[0]
@@ -203,7 +203,7 @@ def test_the_wait_for_a_slow_pace_is_not_taken_for_work(rate: int) -> None:
     assert max(gaps) == pytest.approx(beat_s, rel=0.01)
 
 
-def test_rows_that_are_there_are_not_waited_for() -> None:
+def test_rows_that_are_due_need_no_wait() -> None:
     now = [100.0]
     pace = RateLimit(1_000_000, lambda: now[0])
     now[0] += pace.wait_s() / 2
@@ -246,7 +246,7 @@ def test_rows_of_a_slow_pace_are_read_a_handful_at_a_time_by_all_splits_at_once(
     assert min(rows) >= 3
 
 
-def test_it_ends_with_its_rows_only() -> None:
+def test_a_generator_ends_only_when_it_has_a_number_of_rows() -> None:
     source = WordSource(SPEC)
     reader = source.open(source.splits()[0])
     assert source.bounded
@@ -273,6 +273,8 @@ def test_a_checkpoint_of_other_words_is_refused() -> None:
         ({"payload": 100_000}, "take fewer or shorter ones"),
     ],
 )
-def test_a_spec_that_cannot_be_says_why(change: dict[str, int], message: str) -> None:
+def test_an_impossible_spec_is_refused_with_the_reason(
+    change: dict[str, int], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         WordSource(replace(WordsSpec(), **change))  # type: ignore[arg-type]

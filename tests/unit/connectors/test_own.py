@@ -218,7 +218,7 @@ class Inheriting(Claiming):
         self.taken.append(("inherit", job_uid, parent, epoch))
 
 
-def test_a_sink_that_can_is_told_whose_output_it_goes_on_with() -> None:
+def test_a_sink_that_can_inherit_gets_the_parent_job() -> None:
     plain, line = Claiming(), Inheriting()
     for own in (plain, line):
         OwnSink("out", own).inherit("me", "parent", Epoch(40))  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ def test_splits_that_raise_are_named_with_the_users_lines_and_tried_again() -> N
     assert all("penstock/connectors" not in line for line in trace)
 
 
-def test_splits_that_are_none_are_refused() -> None:
+def test_values_that_are_no_splits_are_refused() -> None:
     class Names(Own):
         def splits(self) -> Any:
             return ["a"]

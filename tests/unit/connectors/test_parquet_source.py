@@ -103,7 +103,7 @@ def test_other_kinds_of_text_become_strings(tmp_path: Path, kind: pa.DataType) -
     assert read.batch.schema == source.schema
 
 
-def test_nothing_there_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_missing_input_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file or folder"):
         ParquetSource(str(tmp_path / "no"), LINE)
     with pytest.raises(ConfigError, match=r"has no \*\.parquet file: it is empty"):

@@ -54,7 +54,7 @@ def test_files_of_the_job_before_are_not_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"job_uid": "a", "after": 3}'])
-def test_a_mark_that_cannot_be_read_is_nobodys(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_owner_file_means_no_owner(tmp_path: Path, text: str) -> None:
     (tmp_path / "_staging").mkdir()
     assert mark_of(tmp_path, "parquet") is None
     (tmp_path / "_staging" / "OWNER.json").write_text(text)

@@ -31,7 +31,7 @@ os.wait()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody without rights")
 @pytest.mark.parametrize(("how", "end"), [("hidden", b"refused"), ("as it is", b"open")])
-def test_user_code_writes_to_no_output_of_its_host(how: str, end: bytes) -> None:
+def test_user_code_does_not_write_to_the_output_of_the_pod_host(how: str, end: bytes) -> None:
     done = subprocess.run([sys.executable, "-c", PARENT, how], check=True, stdout=subprocess.PIPE)
     assert done.stdout == end
 

@@ -117,7 +117,7 @@ class Gathering(Reader):
         return super().read(max_rows)
 
 
-def test_a_reader_that_can_is_asked_for_many_small_reads_at_once() -> None:
+def test_a_gathering_reader_gets_many_small_reads_in_one_call() -> None:
     reader, reads, found = Gathering(1000), ReadBatcher(10), []
     while (read := reads.next(reader, reader)) is not None:
         found += read.batch.column("n").to_pylist()

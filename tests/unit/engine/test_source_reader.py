@@ -73,7 +73,7 @@ def events(task: SourceReader, count: int) -> list[type]:
     return [type(task.next(lambda _: True)) for _ in range(count)]
 
 
-def test_it_is_dry_only_when_every_split_had_nothing() -> None:
+def test_a_source_is_dry_only_when_no_split_had_rows() -> None:
     task = opened(a=Reader("a", [0, 1, 0]), b=Reader("b", [1, 0, 0, 1]))
     assert events(task, 1) == [SplitEmpty]
     assert not task.dry
@@ -81,7 +81,7 @@ def test_it_is_dry_only_when_every_split_had_nothing() -> None:
     assert task.dry
 
 
-def test_after_a_rest_all_are_asked_again() -> None:
+def test_after_a_rest_every_split_is_read_again() -> None:
     task = opened(a=Reader("a", [0, 0, 0, 0]), b=Reader("b", [0, 1, 1]))
     events(task, 2)
     task.rest_s()

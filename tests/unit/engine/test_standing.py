@@ -6,7 +6,7 @@ from penstock.engine.progress_reporter import spent
 from penstock.engine.task_runtime import TaskProgress
 
 
-def test_a_wait_that_goes_on_counts_already() -> None:
+def test_a_wait_under_way_counts() -> None:
     progress = TaskProgress()
     seen: list[tuple[float, float]] = []
     progress.block(lambda: seen.append(progress.waited(time.monotonic() + 60)))
@@ -17,7 +17,7 @@ def test_a_wait_that_goes_on_counts_already() -> None:
     assert seen[1][1] < 60
 
 
-def test_what_has_ended_is_counted_once() -> None:
+def test_a_wait_that_has_ended_is_counted_once() -> None:
     progress = TaskProgress()
     progress.block(time.monotonic)
     now = progress.waited(time.monotonic() + 60)
@@ -25,7 +25,7 @@ def test_what_has_ended_is_counted_once() -> None:
     assert now[1] > 0
 
 
-def test_what_was_neither_slept_nor_blocked_was_worked() -> None:
+def test_time_neither_asleep_nor_blocked_counts_as_work() -> None:
     progress = TaskProgress(born=100.0, slept_s=5.0, blocked_s=2.0)
     assert spent([progress], 110.0) == (3.0, 2.0, 5.0)
     progress.asleep_at = 106.0

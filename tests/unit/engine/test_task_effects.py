@@ -85,7 +85,7 @@ def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.Rec
     ), rows
 
 
-def test_what_a_watermark_fires_leaves_slice_by_slice_and_before_anything_else() -> None:
+def test_fired_rows_are_sent_in_slices_before_anything_else() -> None:
     told: list[object] = []
     performer, rows = hands(told, slices=2)
     performer._advance(ev.AdvanceWatermark(7))
@@ -95,7 +95,7 @@ def test_what_a_watermark_fires_leaves_slice_by_slice_and_before_anything_else()
     assert not rows, "what stays here would leave behind the next barrier"
 
 
-def test_steps_hear_of_the_groups_that_were_loaded_and_until_when_they_emitted() -> None:
+def test_steps_get_the_loaded_groups_and_their_watermark() -> None:
     told: list[object] = []
     performer, _ = hands(told)
     share: Share = (Range(0, 4),)

@@ -44,7 +44,7 @@ def test_nothing_overtakes_an_event_that_changes_the_order() -> None:
     assert inbox.take_harmless(every) == ev.Published(Epoch(1))
 
 
-def test_a_barrier_that_is_no_news_keeps_nothing_waiting() -> None:
+def test_a_known_barrier_blocks_no_later_event() -> None:
     inbox, barrier = (
         TaskInbox(CountingWakeup()),
         Barrier(Term(1), Epoch(1), Version(1), BarrierKind.FINAL, Epoch(0), 0),

@@ -28,7 +28,7 @@ def forget() -> None:
     folder_of_version.cache_clear()
 
 
-def test_one_that_is_built_elsewhere_is_left_alone(folder: Path) -> None:
+def test_a_kernel_that_another_process_compiles_is_left_alone(folder: Path) -> None:
     kernel = Kernel(_twice, INT(INT))
     with (folder / "test_kernel_cache._twice.lock").open("w") as theirs:
         fcntl.flock(theirs, fcntl.LOCK_EX)
@@ -39,7 +39,7 @@ def test_one_that_is_built_elsewhere_is_left_alone(folder: Path) -> None:
     assert kernel(21) == 42
 
 
-def test_one_that_is_compiled_for_the_first_time_is_seen(folder: Path) -> None:
+def test_a_first_compilation_is_detected(folder: Path) -> None:
     kernel = Kernel(_twice, INT(INT))
     assert not is_compiling(folder)
     with (folder / "test_kernel_cache._twice.lock").open("w") as theirs:

@@ -80,7 +80,7 @@ BROKEN: dict[str, Callable[[], pa.Array]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_no_kernel_survives_is_refused(name: str) -> None:
+def test_batches_that_are_unsafe_for_kernels_are_refused(name: str) -> None:
     with pytest.raises((PeerError, pa.ArrowInvalid)):
         validate(pa.RecordBatch.from_arrays([BROKEN[name]()], ["x"]))
 
@@ -106,13 +106,13 @@ SOUND = {
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_what_is_sound_is_taken(name: str) -> None:
+def test_valid_batches_are_accepted(name: str) -> None:
     batch = pa.RecordBatch.from_arrays([SOUND[name]], ["x"])
     batch.validate(full=True)
     validate(batch)
 
 
-def test_arrow_and_the_kernels_judge_alike() -> None:
+def test_arrow_and_the_kernels_accept_the_same_batches() -> None:
     """Offsets and bytes near the border between sound and broken, some thousands of them."""
     random = np.random.default_rng(7)
     letters = "aß日🌊".encode() + b"\x80\xff"

@@ -99,7 +99,7 @@ def disturb(table: HotTable, change: str, copied: int) -> None:
 @pytest.mark.parametrize("all_here", [True, False])
 @pytest.mark.parametrize("copied", [0, 2, 4])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_cut_holds_what_was_there(
+def test_a_cut_has_the_rows_as_they_were(
     table: HotTable, change: str, copied: int, all_here: bool
 ) -> None:
     _, cut = table.cut(all_here=all_here)
@@ -109,7 +109,7 @@ def test_a_cut_holds_what_was_there(
 
 
 @pytest.mark.parametrize("more", [[], ["new"]])
-def test_what_was_forgotten_before_the_cut_is_not_in_it(table: HotTable, more: list[str]) -> None:
+def test_rows_forgotten_before_the_cut_are_not_in_it(table: HotTable, more: list[str]) -> None:
     release(table, ["b"])
     _, cut = table.cut()
     put(table, more, [9] * len(more))
@@ -188,7 +188,7 @@ def test_large_rows_are_copied_in_smaller_numbers(monkeypatch: pytest.MonkeyPatc
     assert 40 <= cut.left < 50
 
 
-def test_who_writes_rests_between_blocks_as_long_as_one_took(
+def test_a_writer_rests_between_blocks_for_the_time_of_a_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()

@@ -41,7 +41,7 @@ def take(table: Any, bound: int, most: int = 1000) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("alike", [3, 200])
-def test_keys_of_one_hash_come_by_their_bytes(alike: int) -> None:
+def test_keys_with_equal_hashes_come_in_the_order_of_their_bytes(alike: int) -> None:
     names = [f"{'b' * (i % 5)}{i}" for i in range(alike)]
     made = KeyCodec((pa.string(),), 1).keys([pa.array(names)])
     table = HotTable(SCHEMA)
@@ -107,7 +107,7 @@ def test_many_times_that_are_set_moved_and_deleted_come_in_order() -> None:
     assert (np.diff(times) >= 0).all()
 
 
-def test_rows_on_disk_come_no_more_at_a_time_than_was_asked_for(tmp_path: Path) -> None:
+def test_at_most_the_requested_number_of_rows_comes_from_disk(tmp_path: Path) -> None:
     names = [f"k{i}" for i in range(4000)]
     table = TieredTable(SCHEMA, 1, lambda: tmp_path / "cold")
     for end in (10, 20, 30):

@@ -115,7 +115,7 @@ def test_a_row_larger_than_an_element_is_an_error_of_the_job() -> None:
     assert "\nrecord: {" in str(raised.value)
 
 
-def test_the_fingerprint_is_that_of_the_types_not_of_the_notes() -> None:
+def test_the_fingerprint_depends_on_types_and_not_on_metadata() -> None:
     noted = SCHEMA.with_metadata({"note": "x"})
     assert batches.fingerprint(noted) == batches.fingerprint(SCHEMA)
     assert batches.fingerprint(SCHEMA) != batches.fingerprint(pa.schema([("word", pa.string())]))
@@ -131,7 +131,7 @@ def test_slices_that_follow_each_other_are_one_slice_without_a_copy() -> None:
     assert [b.address for b in mine if b] == [b.address for b in theirs if b]
 
 
-def test_other_batches_are_no_slices_of_one() -> None:
+def test_batches_of_different_buffers_are_not_joined_without_a_copy() -> None:
     block, other = batch(5), batch(5)
     assert batches.whole([block.slice(0, 2), block.slice(3)]) is None  # a row is missing
     assert batches.whole([block.slice(2, 2), block.slice(0, 2)]) is None  # the other way round

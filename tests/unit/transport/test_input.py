@@ -173,7 +173,7 @@ def test_a_channel_that_may_not_be_read_or_joined_keeps_its_turn() -> None:
     assert polled_across(task) == (first.channel, Watermark(1))
 
 
-def test_edges_are_not_joined() -> None:
+def test_batches_of_different_edges_are_not_joined() -> None:
     task, _, (first, second) = channels(0, 1)
     fill((first, words("a")), (second, words("x")))
     assert [polled_across(task)[1] for _ in range(2)] == ["a", "x"]
@@ -209,7 +209,7 @@ def test_a_channel_that_is_gone_gives_nothing_to_others() -> None:
     assert task.empty
 
 
-def test_rows_of_here_and_of_elsewhere_are_joined_though_one_says_that_none_is_null() -> None:
+def test_local_and_remote_rows_are_joined_although_nullability_differs() -> None:
     task, _, (first, second) = channels(0, 0)
     field = pa.field("w", pa.string(), nullable=False)
     strict = pa.record_batch([pa.array(["x"])], schema=pa.schema([field]))

@@ -37,7 +37,7 @@ def test_rows_come_out_as_they_went_in(rows: pa.RecordBatch) -> None:
     assert found.equals(rows)
 
 
-def test_rows_lie_where_their_types_may_wherever_the_message_does() -> None:
+def test_unpacked_buffers_are_aligned_at_any_address_of_the_message() -> None:
     packed = pack(ROWS, ROWS.schema, METADATA).to_pybytes()
     for offset in range(8):
         moved = pa.py_buffer(b"x" * offset + packed).slice(offset + DATA_HEAD_BYTES)
@@ -46,7 +46,7 @@ def test_rows_lie_where_their_types_may_wherever_the_message_does() -> None:
         assert found.equals(ROWS)
 
 
-def test_notes_of_a_step_do_not_travel() -> None:
+def test_metadata_of_a_step_is_not_sent() -> None:
     noted = ROWS.replace_schema_metadata({"made": "by a step"})
     _, packed = split(pack(noted, ROWS.schema, METADATA))
     assert packed is not None
@@ -96,7 +96,7 @@ def message(rows: pa.RecordBatch) -> pa.Buffer:
         (pa.py_buffer(bytes(10_001)), "a packed batch of 10001 bytes is charged as 10000"),
     ],
 )
-def test_anything_else_is_refused(packed: pa.Buffer, reason: str) -> None:
+def test_bytes_that_are_no_packed_batch_are_refused(packed: pa.Buffer, reason: str) -> None:
     with pytest.raises(PeerError, match=reason):
         unpack(packed, HEAD, ROWS.schema)
 

@@ -64,12 +64,12 @@ def switches_per_message(setting: str, **environment: str) -> float:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
-def test_no_thread_of_grpc_stands_between_a_message_and_who_waits_for_it() -> None:
+def test_a_message_wakes_the_waiting_thread_without_a_thread_of_grpc() -> None:
     # In a process of its own: gRPC reads the setting once.
     assert switches_per_message("set") < 0.5 * switches_per_message("unset")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
-def test_a_setting_from_outside_stays() -> None:
+def test_a_setting_of_the_environment_is_kept() -> None:
     outside = switches_per_message("set", GRPC_EXPERIMENTS="event_engine_client")
     assert outside > 0.5 * switches_per_message("unset")

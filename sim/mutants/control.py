@@ -23,7 +23,7 @@ MUTANTS = (
             "narrowed = iter(self.committed)",
         ),
         "around",
-        0,
+        1,
     ),
     Mutant(
         "gained-entries-forgotten",
@@ -63,7 +63,7 @@ MUTANTS = (
             "return parts.epoch <= state.latest.epoch + 1",
         ),
         "around",
-        0,
+        14,
     ),
     Mutant(
         "preload-not-pinned",
@@ -81,7 +81,7 @@ MUTANTS = (
             "self.committed = listing",
         ),
         "rescale-fails",
-        2,
+        1,
     ),
     Mutant(
         "any-volume-is-ours",
@@ -188,7 +188,7 @@ MUTANTS = (
             "if state.latest.epoch and all(state.life(m).status.exhausted for m in state.admitted()):",
         ),
         "chaos",
-        0,
+        1,
     ),
     Mutant(
         "one-split-read-is-enough",
@@ -443,7 +443,7 @@ MUTANTS = (
             "if False:",
         ),
         "late-acks",
-        0,
+        7,
     ),
     Mutant(
         "barrier-does-not-block",

@@ -74,7 +74,7 @@ MUTANTS = (
             "pass",
         ),
         "aimed-window",
-        4,
+        10,
     ),
     Mutant(
         "watermark-overtaken-in-channel",
@@ -92,7 +92,7 @@ MUTANTS = (
         "time",
         line("penstock.protocol.task.task_rescale", "state.time.restart()", "pass"),
         "around-window",
-        2,
+        4,
     ),
     Mutant(
         "watermark-maximum",
@@ -159,7 +159,7 @@ MUTANTS = (
             "return Epoch(cut.barrier.epoch - 1)",
         ),
         "rescale-fails",
-        2,
+        33,
     ),
     Mutant(
         "handles-dropped-on-abort",
@@ -170,7 +170,7 @@ MUTANTS = (
             "self._prepared = handles",
         ),
         "lease-lost",
-        0,
+        17,
     ),
     Mutant(
         "reset-discards-committed",
@@ -219,7 +219,7 @@ MUTANTS = (
             "if state.root is not None:",
         ),
         "swap-unknown-engine-dies",
-        1,
+        7,
     ),
     Mutant(
         "epoch-before-publication",
@@ -296,6 +296,17 @@ MUTANTS = (
             "rest = data.charge // data.rows * left",
         ),
         "slow-step",
+        0,
+    ),
+    Mutant(
+        "joiners-published-nothing",
+        "joiner",
+        line(
+            "penstock.protocol.engine.engine_status",
+            "lowest = min((t.marks.published for t in tasks), default=Epoch(0))",
+            "lowest = min((t.marks.published for t in tasks if t.marks.resumed), default=Epoch(0))",
+        ),
+        "deposed",
         0,
     ),
 )

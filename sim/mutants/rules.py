@@ -28,6 +28,7 @@ RULES: dict[str, str] = {
     "all-outputs": "a barrier is put on all outputs before the next input is read",
     "time": "pending watermarks go before a barrier; channels say theirs again after a switch",
     "idle": "only a source declares idle, and never for time in which it was not asked",
+    "joiner": "a joining task counts for what is published, before it has adopted the version",
     "announce": "a new term confirms the committed epoch and aborts only newer ones",
     "once": "a source cuts once at a barrier, whoever brings it, and never at one given up",
     "copies": "a cut copies values, not only the keys that changed",

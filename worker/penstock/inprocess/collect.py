@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import StateError
+from penstock.contract.codec import parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.ports import Pending, SinkPublisher, SinkWriter
@@ -95,7 +96,7 @@ class CollectSink:
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
         """Show the rows of a handle. Raises StateError where they are in another process."""
-        name = json.loads(handle.data)
+        name = parsed(handle.data)
         if name in self._shown:
             return
         if name not in self._staged:
@@ -107,7 +108,7 @@ class CollectSink:
 
     def discard(self, handle: SinkHandle) -> None:
         """Drop rows that will never be committed."""
-        self._staged.pop(json.loads(handle.data), None)
+        self._staged.pop(parsed(handle.data), None)
 
     def forget(self, handle: SinkHandle) -> None:
         """Have nothing staged of what is visible."""

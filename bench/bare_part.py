@@ -82,9 +82,7 @@ class Counter(threading.Thread):
         self._keys = KeyColumns(SCHEMA, ["word"], GROUPS)
         self._aggregates = Aggregates("counts", (Compute("count", Function.COUNT),), SCHEMA)
         state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS)
-        self._table = state.open(
-            StateSchema("counts", self._keys.fields, self._aggregates.values())
-        )
+        self._table = state.open(StateSchema("counts", self._keys.fields, self._aggregates.values()))
 
     def run(self) -> None:
         """Count until every source has ended."""

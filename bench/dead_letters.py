@@ -108,9 +108,7 @@ def make_input(folder: Path, rows: int, bad: bool, different: bool) -> None:
         pq.write_table(table, folder / f"part-{part:03}.parquet")
 
 
-def run(
-    folder: Path, function: str, rows: int, *, bad: bool, different: bool = False
-) -> dict[str, Any]:
+def run(folder: Path, function: str, rows: int, *, bad: bool, different: bool = False) -> dict[str, Any]:
     """Run the job once. Returns its rate, and whether both outputs have the right number of rows."""
     place = Path(tempfile.mkdtemp(dir=folder))
     source = folder / f"{rows}-{'bad' if bad else 'clean'}"
@@ -145,18 +143,14 @@ def _count(folder: Path) -> int:
     return ds.dataset(folder, exclude_invalid_files=True).count_rows() if folder.exists() else 0
 
 
-def compare(
-    folder: Path, function: str, rows: int, turns: int, *, different: bool
-) -> list[dict[str, Any]]:
+def compare(folder: Path, function: str, rows: int, turns: int, *, different: bool) -> list[dict[str, Any]]:
     """Alternate runs with clean and bad input. The order of the two changes each time."""
     found = []
     for turn in range(turns):
         for bad in (False, True) if turn % 2 == 0 else (True, False):
             one = run(folder, function, rows, bad=bad, different=different)
             name = f"{function}/{'bad' if bad else 'clean'}"
-            print(
-                f"   {name:14} {one['results']['rows_per_s']:>14,.0f} rows/s  exact: {one['exact']}"
-            )
+            print(f"   {name:14} {one['results']['rows_per_s']:>14,.0f} rows/s  exact: {one['exact']}")
             cell = {"name": name, "function": function, "bad_rows": bad, "different": different}
             found.append({"name": name, "turn": turn, "scenario": cell, **one})
     return found
@@ -182,9 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
             told = compare(Path(folder), function, rows, options.turns, different=options.different)
             runs += told
             names = (f"{function}/clean", f"{function}/bad")
-            rates = [
-                [r["results"]["rows_per_s"] for r in told if r["name"] == name] for name in names
-            ]
+            rates = [[r["results"]["rows_per_s"] for r in told if r["name"] == name] for name in names]
             verdicts.append(verdict(names, "rows_per_s", *rates))
             print(f"   {function}: {verdicts[-1]}")
     record: Record = {

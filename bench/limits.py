@@ -38,9 +38,7 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     return _read_rows_per_s(scenario, reader, reader)
 
 
-def _read_rows_per_s(
-    scenario: Scenario, reader: SplitReader, gathering: GatheringReader | None = None
-) -> float:
+def _read_rows_per_s(scenario: Scenario, reader: SplitReader, gathering: GatheringReader | None = None) -> float:
     reads = ReadBatcher(scenario.batch_rows)
     rows, begun = 0, time.perf_counter()
     while (spent := time.perf_counter() - begun) < MEASURE_S:

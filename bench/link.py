@@ -8,10 +8,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-_SHAPED = (
-    'ip link set lo up && tc qdisc add dev lo root tbf rate "$0" burst 256kb latency 50ms'
-    ' && exec "$@"'
-)
+_SHAPED = 'ip link set lo up && tc qdisc add dev lo root tbf rate "$0" burst 256kb latency 50ms && exec "$@"'
 _TOOLS = {"unshare": "util-linux", "ip": "iproute2", "tc": "iproute2"}
 
 

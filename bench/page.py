@@ -49,6 +49,5 @@ def picture(name: str, text: str) -> str:
 def source(command: str, file: str) -> str:
     """Return the line that says where figures come from."""
     return (
-        f'<p class="soft"><code>{escape(command)}</code>, '
-        f'<a href="{escape(file, quote=True)}">{escape(file)}</a></p>'
+        f'<p class="soft"><code>{escape(command)}</code>, <a href="{escape(file, quote=True)}">{escape(file)}</a></p>'
     )

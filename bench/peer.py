@@ -189,10 +189,7 @@ def command(peer: Peer, folder: Path, splits: int, checkpoint_s: float) -> list[
     return [str(_python(peer)), "-m", f"bench.peers.programs.{peer.program}", str(folder)]
 
 
-_JAVA_OPENS = [
-    f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
-    for package in ("lang", "util", "nio", "time")
-]
+_JAVA_OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util", "nio", "time")]
 
 
 class Watch:

@@ -144,18 +144,13 @@ def pair_cells(row: Row, lines: Sequence[Line]) -> list[str]:
     """Return the table row of a comparison. Raises ValueError."""
     wanted = {"figure": row["figure"], "base": row["without"], "other": row["with"]}
     wanted |= {"cell": row["cell"]} if "cell" in row else {}
-    of_file = [
-        line["verdict"] for line in lines if line["file"] == row["file"] and "verdict" in line
-    ]
+    of_file = [line["verdict"] for line in lines if line["file"] == row["file"] and "verdict" in line]
     found = [v for v in of_file if wanted.items() <= v.items()]
     if not found:
         raise ValueError(f"{row['what']}: {row['file']} has no comparison {wanted}")
     verdict = found[0]
     scale = _scale(row)
-    spread = [
-        " / ".join(_number(value * scale) for value in verdict[side])
-        for side in ("base_spread", "other_spread")
-    ]
+    spread = [" / ".join(_number(value * scale) for value in verdict[side]) for side in ("base_spread", "other_spread")]
     least, most = map(_number, verdict["extremes"])
     ratio = f"{_number(verdict['ratio'])} ({least} to {most})"
     return [row["what"], *spread, row["unit"], ratio, str(verdict["pairs"])]

@@ -115,9 +115,7 @@ def _rounded(found: Iterable[tuple[float, float]]) -> list[list[float]]:
 def _spell(value: Any, depth: int) -> str:
     """Return JSON with one line for each field and each series of samples."""
     if isinstance(value, dict) and value and depth < 4 and any(map(_large, value.values())):
-        inner = ",\n".join(
-            f"{' ' * (depth + 1)}{json.dumps(k)}: {_spell(v, depth + 1)}" for k, v in value.items()
-        )
+        inner = ",\n".join(f"{' ' * (depth + 1)}{json.dumps(k)}: {_spell(v, depth + 1)}" for k, v in value.items())
         return "{\n" + inner + "\n" + " " * depth + "}"
     if isinstance(value, list) and value and depth < 3 and all(isinstance(v, dict) for v in value):
         return "[\n" + ",\n".join(_spell(v, depth + 1) for v in value) + "\n" + " " * depth + "]"

@@ -64,9 +64,7 @@ def parts(found: Mapping[str, Record], folder: Path) -> list[str]:
 
 def _machines(all_records: Sequence[Record]) -> list[str]:
     told = {
-        ", ".join(
-            (m["cpu"], f"{m['cores']} cores", f"{m['memory_gib']} GiB", m["system"], m["python"])
-        )
+        ", ".join((m["cpu"], f"{m['cores']} cores", f"{m['memory_gib']} GiB", m["system"], m["python"]))
         for m in (record["machine"] for record in all_records)
     }
     return [page.paragraph(text, "soft") for text in sorted(told)]

@@ -128,9 +128,7 @@ def _quiet(samples: Samples) -> Figures:
         return rise(samples.stolen, second, second + 1) <= QUIET_SHARE
 
     quiet = [
-        buckets
-        for second, buckets in ages.items()
-        if left_alone(second - before - 1) and left_alone(second - before)
+        buckets for second, buckets in ages.items() if left_alone(second - before - 1) and left_alone(second - before)
     ]
     found = histogram.figures(histogram.merged(quiet))
     told = {f"quiet_{name}": value for name, value in found.items() if name.startswith("p")}
@@ -193,9 +191,7 @@ def recoveries(scenario: Scenario, samples: Samples) -> list[float | None]:
     ticks, rate = samples.ticks(), float(scenario.rate or 0)
     kills = [e.at for e in samples.events if e.what.startswith("kill")]
     ends = [*kills, float("inf")][1:]
-    return [
-        back_after_s(between(ticks, at, end), at, rate) for at, end in zip(kills, ends, strict=True)
-    ]
+    return [back_after_s(between(ticks, at, end), at, rate) for at, end in zip(kills, ends, strict=True)]
 
 
 def rescales(scenario: Scenario, samples: Samples) -> Figures:

@@ -85,9 +85,7 @@ def alternate(scenario: Scenario, roots: dict[str, Path], turns: int) -> list[Re
     return found
 
 
-def keep(
-    scenario: Scenario, names: tuple[str, str], runs: list[Record], verdicts: list[Record]
-) -> None:
+def keep(scenario: Scenario, names: tuple[str, str], runs: list[Record], verdicts: list[Record]) -> None:
     """Write and draw the result."""
     made_on = machine.describe()
     record = {

@@ -99,9 +99,7 @@ def _targets(scenario: Scenario) -> list[dict[str, str]]:
     """Return the bounds of all runs, and those of single variants."""
     of_all = [{"name": t.name, "bound": str(t)} for t in scenario.targets]
     of_variants = [
-        {"name": t.name, "bound": str(t), "variant": v["name"]}
-        for v in scenario.variants
-        for t in v.get("targets", ())
+        {"name": t.name, "bound": str(t), "variant": v["name"]} for v in scenario.variants for t in v.get("targets", ())
     ]
     return of_all + of_variants
 

@@ -79,16 +79,12 @@ class Scenario:
     keys: int = 10_000
     symbols: int = 26  # number of different characters in the words
     distribution: str = "uniform"
-    exponent: float = (
-        1.05  # of the Zipf distribution: with 3.8, one of 10,000 words makes up nine rows in ten
-    )
+    exponent: float = 1.05  # of the Zipf distribution: with 3.8, one of 10,000 words makes up nine rows in ten
     data: str = ""  # of kind ``rows``: sensor, text or random
     text: str = ""  # of kind ``texts``: bytes of it, like 40M, taken ``repeat`` times
     repeat: int = 1
     replayed: bool = False  # true: Spark pushes the text into the job; false: the job reads it
-    link: str = (
-        ""  # rate of the loopback interface for both directions together; empty: not limited
-    )
+    link: str = ""  # rate of the loopback interface for both directions together; empty: not limited
     rows: int | None = None
     rate: int | None = None
     seconds: float = 60.0
@@ -98,9 +94,7 @@ class Scenario:
     shuffle: dict[str, Any] = field(default_factory=dict)
     buffer: str | None = None  # bytes of an output buffer, which then is all that waits there
     state: dict[str, Any] = field(default_factory=dict)
-    changing_keys: int = (
-        0  # of kind ``changed``: so many words go on coming, ``changing_rate`` a second
-    )
+    changing_keys: int = 0  # of kind ``changed``: so many words go on coming, ``changing_rate`` a second
     changing_rate: int = 0
     bare: bool = False  # also run the same exchange without an engine, before and after
     cold: bool = False  # compile every kernel anew, as after an installation
@@ -164,8 +158,7 @@ class Scenario:
 def _variants(one: Scenario, variants: tuple[dict[str, Any], ...], turn: int) -> list[Scenario]:
     """Return one run for each variant; every other turn in the opposite order."""
     made = [
-        replace(one, name=f"{one.name}/{v['name']}", **{k: x for k, x in v.items() if k != "name"})
-        for v in variants
+        replace(one, name=f"{one.name}/{v['name']}", **{k: x for k, x in v.items() if k != "name"}) for v in variants
     ] or [one]
     return made[::-1] if turn % 2 else made
 
@@ -214,9 +207,7 @@ def read(name: str, plain: dict[str, Any]) -> Scenario:
     made["targets"] = _targets(plain)
     made["disturb"] = tuple(Disturbance(**d) for d in plain.get("disturb", ()))
     made["cells"] = tuple(plain.get("cells", ()))
-    made["variants"] = tuple(
-        v | {"targets": _targets(v)} if "targets" in v else v for v in plain.get("variants", ())
-    )
+    made["variants"] = tuple(v | {"targets": _targets(v)} if "targets" in v else v for v in plain.get("variants", ()))
     return Scenario(name=name, **made)
 
 

@@ -51,11 +51,7 @@ def title(name: str) -> str:
 
 def unit(name: str) -> str:
     """Return the unit of a figure by its name. Empty for counts."""
-    ends = [
-        u
-        for suffix, u in sorted(SUFFIXES.items(), key=lambda i: -len(i[0]))
-        if name.endswith(suffix)
-    ]
+    ends = [u for suffix, u in sorted(SUFFIXES.items(), key=lambda i: -len(i[0])) if name.endswith(suffix)]
     return UNITS.get(name) or (ends[0] if ends else "")
 
 
@@ -87,6 +83,5 @@ def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
     lines = [head, ["-" * width for width in widths], *body]
     return "\n".join(
-        "| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |"
-        for line in lines
+        "| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |" for line in lines
     )

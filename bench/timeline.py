@@ -10,9 +10,7 @@ from itertools import pairwise
 from bench.samples import Series
 
 TICK_S = 0.1
-FULL_SHARE = (
-    0.95  # share of the target rate: no source sends exactly a million rows in every second
-)
+FULL_SHARE = 0.95  # share of the target rate: no source sends exactly a million rows in every second
 
 
 def rate_of_ticks(ticks: Series, start: float, end: float) -> float:

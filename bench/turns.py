@@ -9,9 +9,7 @@ from bench.timeline import rate_of_counter, until_last_change
 from bench.variants import verdict
 
 PENSTOCK = "penstock"
-OTHERS_SHARE_MAX = (
-    0.1  # a turn in which other programs used a larger share of the processors does not count
-)
+OTHERS_SHARE_MAX = 0.1  # a turn in which other programs used a larger share of the processors does not count
 WARM_UP_SHARE = 1 / 3  # of the time between the first counted rows and the last
 MEASURED_MIN_S = 1.0  # a shorter window does not count
 RATES = ("rows_per_s", "best_rows_per_s")
@@ -82,8 +80,7 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             both = [
                 (theirs, ours)
                 for turn in sorted(t for n, t in sound if n == name and (PENSTOCK, t) in sound)
-                if (theirs := sound[name, turn].get(rate))
-                and (ours := sound[PENSTOCK, turn].get(rate))
+                if (theirs := sound[name, turn].get(rate)) and (ours := sound[PENSTOCK, turn].get(rate))
             ]
             if both:
                 pairs = [a for a, _ in both], [b for _, b in both]

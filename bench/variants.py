@@ -33,9 +33,7 @@ def cells_of(runs: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def compare(
-    runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def compare(runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Compare every variant with the first, figure by figure, over the pairs of runs.
 
     If a scenario has several cells, each is compared separately, and the verdict names the cell.
@@ -59,9 +57,7 @@ def _compare_cell(runs: Sequence[dict[str, Any]], variants: list[str]) -> list[d
     return found
 
 
-def judge(
-    runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]], judged: str
-) -> list[dict[str, Any]]:
+def judge(runs: Sequence[dict[str, Any]], variants: Sequence[dict[str, Any]], judged: str) -> list[dict[str, Any]]:
     """Compare the variant ``judged`` with the better one of the others, cell by cell, by rate.
 
     Each verdict also has the p-values of Tukey's test for every two variants. A cell in which a
@@ -82,9 +78,7 @@ def judge(
     return found
 
 
-def verdict(
-    names: tuple[str, str], figure: str, base: Sequence[float], other: Sequence[float]
-) -> dict[str, Any]:
+def verdict(names: tuple[str, str], figure: str, base: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
     """Return the verdict on one figure of two variants that were measured in pairs."""
     ratio = paired(base, other)
     return {

@@ -38,9 +38,7 @@ COMMIT_ROWS = 500_000
 MEMORY_BYTES = 1 << 34
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("key", pa.int64()), ("ts", TIME)])
-OUTPUT = pa.schema(
-    [("key", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())]
-)
+OUTPUT = pa.schema([("key", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())])
 SWEEP = ("10_000/10", "100_000/10", "1_000_000/10", "10_000_000/10", "10_000_000/10_000")
 FIGURES = (
     "rows_per_s",

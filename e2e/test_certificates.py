@@ -38,9 +38,7 @@ def test_a_lost_secret_strands_no_joiner_and_restarts_nobody(wordcount: WordCoun
     wordcount.kubectl("delete", "secret", *lost)
     wordcount.scale(3, STEP_TIMEOUT_S)
     after = wordcount.lives()
-    assert {name: after[name] for name in before} == before, (
-        "the workers that stay are not restarted"
-    )
+    assert {name: after[name] for name in before} == before, "the workers that stay are not restarted"
     for name, uid in lost.items():
         assert uid_of(wordcount, name) not in {"", uid}
     wordcount.commits(2, STEP_TIMEOUT_S)

@@ -103,7 +103,5 @@ def test_an_upgrade_without_state_begins_anew(wordcount: WordCount) -> None:
     wordcount.apply(0, suspend=False, upgrade={"mode": "Stateless"}, env=life)
     wordcount.until_finished(END_TIMEOUT_S)
     assert wordcount.epoch() > first, "epochs always rise"
-    assert wordcount.status()["restore"]["replayed"], (
-        "the status says that output was written again"
-    )
+    assert wordcount.status()["restore"]["replayed"], "the status says that output was written again"
     wordcount.check_exact()

@@ -89,9 +89,7 @@ def test_a_savepoint_outlives_its_job_and_begins_another(wordcount: WordCount) -
     # A job of another name begins at the savepoint: together with what was published until
     # then, its output is whole.
     until_then = [
-        file
-        for file in wordcount.output.glob("*.parquet")
-        if int(file.name.partition("-")[0]) <= status["epoch"]
+        file for file in wordcount.output.glob("*.parquet") if int(file.name.partition("-")[0]) <= status["epoch"]
     ]
     copied = wordcount.another("copied")
     copied.apply(restore={"snapshotRef": "monday", "nonce": "first"})

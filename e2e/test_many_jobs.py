@@ -73,9 +73,7 @@ def node(name: str) -> Any:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "annotations": MARK, "labels": MARK},
-        "spec": {
-            "taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}]
-        },
+        "spec": {"taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}]},
         "status": {"allocatable": room, "capacity": room},
     }
 
@@ -146,9 +144,7 @@ def test_fifty_jobs_at_once(wordcount: WordCount, operator: Cluster) -> None:
              lambda: str(ready_pods(here)), every_s=LOOK_EVERY_S)  # fmt: skip
     wait_for("a status each", lambda: all(map(is_observed, listed(here, STREAM_JOBS))),
              STEP_TIMEOUT_S, every_s=LOOK_EVERY_S)  # fmt: skip
-    print(
-        f"all {JOBS * WORKERS} pods ready and all statuses there {time.monotonic() - begun:.1f} s"
-    )
+    print(f"all {JOBS * WORKERS} pods ready and all statuses there {time.monotonic() - begun:.1f} s")
     after = meter.read()
     reconciles = after["penstock_operator_reconciles_total"] - before[
         "penstock_operator_reconciles_total"

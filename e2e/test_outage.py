@@ -34,10 +34,7 @@ def test_a_minute_without_the_api_server(wordcount: WordCount, operator: Cluster
     wordcount.start(rate=100)
     wordcount.commits(1, RECOVERY_TIMEOUT_S)
     lives = wordcount.lives()
-    workers = [
-        (found["spec"]["nodeName"], found["status"]["podIP"])
-        for found in wordcount.workers().values()
-    ]
+    workers = [(found["spec"]["nodeName"], found["status"]["podIP"]) for found in wordcount.workers().values()]
     epoch = wordcount.epoch()
     never = threading.Event()
     operator.stop_server()

@@ -25,9 +25,7 @@ def of_the_release(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.timeout(600)
-def test_a_job_outlives_upgrade_and_removal_of_the_chart(
-    wordcount: WordCount, operator: Cluster
-) -> None:
+def test_a_job_outlives_upgrade_and_removal_of_the_chart(wordcount: WordCount, operator: Cluster) -> None:
     wordcount.start(rate=40)
     wordcount.commits(1, STEP_TIMEOUT_S)
     lives = wordcount.lives()

@@ -20,9 +20,7 @@ LOOK_EVERY_S = 1.0
 AGE_MAX_S = 80.0
 CALLS_A_MINUTE_MAX = 10
 METRICS = f"/api/v1/namespaces/{SYSTEM}/services/penstock-metrics:8080/proxy/metrics"
-SAMPLE = re.compile(
-    r'^penstock_operator_api_calls_total\{.*resource="(\w+)",verb="(\w+)"\} (\S+)$', re.MULTILINE
-)
+SAMPLE = re.compile(r'^penstock_operator_api_calls_total\{.*resource="(\w+)",verb="(\w+)"\} (\S+)$', re.MULTILINE)
 
 
 def calls(operator: Cluster) -> Counter[str]:
@@ -43,9 +41,7 @@ def age_s(job: WordCount) -> float:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("wordcount", [{"lines": 120_000}], indirect=True)
-def test_a_job_at_rest_shows_its_epochs_and_costs_little(
-    wordcount: WordCount, operator: Cluster
-) -> None:
+def test_a_job_at_rest_shows_its_epochs_and_costs_little(wordcount: WordCount, operator: Cluster) -> None:
     wordcount.start(rate=40)
     wait_for("a stable spec", lambda: wordcount.status().get("lastStable"), STEP_TIMEOUT_S,
              wordcount.say)  # fmt: skip

@@ -89,9 +89,7 @@ def test_an_engine_reads_no_key_of_a_keeper(wordcount: WordCount) -> None:
     worker = next(iter(wordcount.workers()))
     host = pod.certificate_host("wordcount", here.namespace)
     source = Path(user_code.__file__).read_text()
-    asked = json.dumps(
-        {"host": host, "port": pod.CONTROL_PORT, "uid": wordcount.job()["metadata"]["uid"]}
-    )
+    asked = json.dumps({"host": host, "port": pod.CONTROL_PORT, "uid": wordcount.job()["metadata"]["uid"]})
     found = json.loads(here("exec", worker, *engine, "python3", "-c", source, asked))
     print(f"{len(found['files'])} files are read; {len(found['calls'])} calls with what they hold")
     assert set(found["calls"].values()) == {"Unreachable"}, found["calls"]
@@ -159,9 +157,7 @@ def test_the_network_keeps_to_the_policy_in_both_directions(wordcount: WordCount
 
     def from_pod(name: str, *places: str) -> list[str]:
         container = ["-c", pod.ENGINE_CONTAINER] if name in pods else []
-        said: list[str] = json.loads(
-            here("exec", name, *container, "--", "python3", "-c", REACH, *places)
-        )
+        said: list[str] = json.loads(here("exec", name, *container, "--", "python3", "-c", REACH, *places))
         return said
 
     # In: packets of another pod are dropped at every port but that of metrics and probes.

@@ -54,9 +54,7 @@ class SparkOperator:
         kubectl = self._cluster.kubectl
         names = [f"{name}.sparkoperator.k8s.io" for name in DEFINITIONS]
         kubectl.attempt("delete", "crd", "--ignore-not-found", "--timeout=60s", *names)
-        self._cluster.run_helm(
-            "uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found"
-        )
+        self._cluster.run_helm("uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found")
         kubectl.attempt("delete", "namespace", SPARK_SYSTEM, "--wait=false")
 
 
@@ -84,9 +82,7 @@ def state_of(found: Any) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_spark_feeds_a_job_and_says_that_it_is_exact(
-    wordcount: WordCount, spark: SparkOperator
-) -> None:
+def test_spark_feeds_a_job_and_says_that_it_is_exact(wordcount: WordCount, spark: SparkOperator) -> None:
     data = wordcount.folder / "data"
     for folder in (data, data / "senders", data / "replayed"):
         make_shared(folder)

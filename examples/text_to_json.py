@@ -166,9 +166,7 @@ class JsonWriter:
 class JsonCut:
     """The rows of one epoch of one task."""
 
-    def __init__(
-        self, writer: JsonWriter, cut: tuple[int, str], rows: list[pa.RecordBatch]
-    ) -> None:
+    def __init__(self, writer: JsonWriter, cut: tuple[int, str], rows: list[pa.RecordBatch]) -> None:
         """Wait to be finished."""
         self._writer, self._cut, self._rows = writer, cut, rows
 

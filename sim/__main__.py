@@ -13,14 +13,10 @@ def _arguments() -> argparse.Namespace:
         prog="python -m sim",
         description="Run the real core in a simulated cluster, deterministically from a seed.",
     )
-    parser.add_argument(
-        "--scenario", default="chaos", help="a name from --list; with --seeds several, or all"
-    )
+    parser.add_argument("--scenario", default="chaos", help="a name from --list; with --seeds several, or all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", metavar="A..B", help="many seeds, both ends included")
-    parser.add_argument(
-        "--crash-at", metavar="K:before|after|unknown", help="one fault, at effect K"
-    )
+    parser.add_argument("--crash-at", metavar="K:before|after|unknown", help="one fault, at effect K")
     parser.add_argument("--every-crash", action="store_true", help="every effect, three ways")
     parser.add_argument("--mutant", help="change one line of the core first; a name from --list")
     parser.add_argument("--hunt", type=int, metavar="N", help="run a mutant up to N times")

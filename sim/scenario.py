@@ -103,7 +103,5 @@ class Scenario:
     def happenings(self, draw: Random) -> tuple[Timed, ...]:
         """Return the events of the user: those of the scenario, and random rescales."""
         more = range(draw.randint(self.random_rescales // 2, self.random_rescales))
-        drawn = [
-            Timed(draw.randrange(self.safety_us), RescaleWish(draw.randint(1, 4))) for _ in more
-        ]
+        drawn = [Timed(draw.randrange(self.safety_us), RescaleWish(draw.randint(1, 4))) for _ in more]
         return (*self.events, *drawn)

@@ -151,8 +151,7 @@ DIRECTED = (
         BUSY,
         name="leader-always-late",
         control=replace(PATIENT, heartbeat_timeout_s=6.0),
-        events=_at(1.2, FALLEN_SILENT)
-        + tuple(t for n in range(11) for t in _at(1.3 + n * 0.93, LATE)),
+        events=_at(1.2, FALLEN_SILENT) + tuple(t for n in range(11) for t in _at(1.3 + n * 0.93, LATE)),
         safety_us=13 * SECOND,
         attempts=(2, 2),
     ),
@@ -160,17 +159,14 @@ DIRECTED = (
     # Tasks leave workers that stay, and come back to them.
     replace(BUSY, name="around-fixed", job="count-fixed", safety_us=20 * SECOND, attempts=(1, 1)),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
-    replace(
-        BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)
-    ),
+    replace(BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)),
     POISON,
     # Each death takes the leader along, a little later.
     replace(
         POISON,
         name="poison-and-leaders",
         moments=tuple(
-            Moment("engine killed by its record", nth, KillKeeper(None), SECOND // 5)
-            for nth in range(1, 60)
+            Moment("engine killed by its record", nth, KillKeeper(None), SECOND // 5) for nth in range(1, 60)
         ),
         safety_us=30 * SECOND,
         attempts=(3, 8),
@@ -180,9 +176,7 @@ DIRECTED = (
         BUSY,
         name="deposed",
         control=PATIENT,
-        moments=tuple(
-            Moment("committed a rescale", nth, Pause(None, 5 * SECOND, **KEEPER)) for nth in (1, 2)
-        ),
+        moments=tuple(Moment("committed a rescale", nth, Pause(None, 5 * SECOND, **KEEPER)) for nth in (1, 2)),
     ),
     # The leader is deposed with an epoch in flight, and acknowledgements arrive very late.
     replace(
@@ -192,9 +186,7 @@ DIRECTED = (
         events=(),
         control=replace(PATIENT, checkpoint_interval_s=0.3),
         rates={"message": Rates(unknown=0.5)},
-        moments=tuple(
-            Moment("snapshot begun", nth, Pause(None, 4 * SECOND, **KEEPER)) for nth in (5, 14)
-        ),
+        moments=tuple(Moment("snapshot begun", nth, Pause(None, 4 * SECOND, **KEEPER)) for nth in (5, 14)),
         safety_us=12 * SECOND,
     ),
     # Nobody knows whether the swap was applied, and patience ends before that is known.
@@ -209,9 +201,7 @@ DIRECTED = (
         BUSY,
         name="swap-unknown-engine-dies",
         rates={"swap": Rates(unknown=0.5)},
-        moments=tuple(
-            Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in range(1, 5)
-        ),
+        moments=tuple(Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in range(1, 5)),
     ),
     # A joiner prepares for longer than a rescale delays periodic checkpoints. So checkpoints go on,
     # and old ones are collected.
@@ -226,13 +216,9 @@ DIRECTED = (
     replace(
         BUSY,
         name="rescale-fails",
-        moments=tuple(
-            Moment("rows held for a new owner", nth, DiskFull(SECOND // 2)) for nth in (1, 4)
-        ),
+        moments=tuple(Moment("rows held for a new owner", nth, DiskFull(SECOND // 2)) for nth in (1, 4)),
     ),
-    replace(
-        BUSY, name="breaks", profile=Profile(faults=(0, 0), breaks=(3, 6), safety_us=5 * SECOND)
-    ),
+    replace(BUSY, name="breaks", profile=Profile(faults=(0, 0), breaks=(3, 6), safety_us=5 * SECOND)),
     replace(BUSY, name="commit-crash", rates={"swap": Rates(crash=0.15, unknown=0.1)}),
     replace(BUSY, name="messages-lost", rates={"message": Rates(failed=0.15, unknown=0.15)}),
     replace(
@@ -283,9 +269,7 @@ DIRECTED = (
         name="restore-elsewhere",
         size=LONG,
         pace_us=150_000,
-        events=_at(1.5, RequestWish("stop", "s"))
-        + _at(4.5, KillEngine(0))
-        + _at(6.0, RequestWish("stop", "t")),
+        events=_at(1.5, RequestWish("stop", "s")) + _at(4.5, KillEngine(0)) + _at(6.0, RequestWish("stop", "t")),
         moments=(
             Moment("savepoint complete", 1, BeginElsewhere("s"), SECOND),
             Moment("savepoint complete", 2, BeginElsewhere("t"), SECOND),
@@ -306,9 +290,7 @@ DIRECTED = (
     replace(
         BUSY,
         name="two-copiers",
-        events=BUSY.events
-        + _at(1.5, RequestWish("savepoint", "s"))
-        + _at(3.0, RequestWish("savepoint", "t")),
+        events=BUSY.events + _at(1.5, RequestWish("savepoint", "s")) + _at(3.0, RequestWish("savepoint", "t")),
         rates={
             "lease": Rates(failed=0.5),
             "put": Rates(failed=0.03, unknown=0.02, crash=0.01),
@@ -432,8 +414,7 @@ SCENARIOS: dict[str, Scenario] = {
             size=LONG,
             workers=3,
             pace_us=100_000,
-            events=_at(1.5, Terminate(1, soon=True, last=True))
-            + _at(4.5, Terminate(None, soon=True, last=True)),
+            events=_at(1.5, Terminate(1, soon=True, last=True)) + _at(4.5, Terminate(None, soon=True, last=True)),
             safety_us=8 * SECOND,
         ),
         # As at an upgrade in a cluster: all go, the leader a moment before the others.
@@ -442,10 +423,7 @@ SCENARIOS: dict[str, Scenario] = {
             size=LONG,
             workers=3,
             pace_us=500_000,
-            events=_at(1.5, TOGETHER[0])
-            + _at(1.52, *TOGETHER[1:])
-            + _at(24.0, TOGETHER[0])
-            + _at(24.3, *TOGETHER[1:]),
+            events=_at(1.5, TOGETHER[0]) + _at(1.52, *TOGETHER[1:]) + _at(24.0, TOGETHER[0]) + _at(24.3, *TOGETHER[1:]),
             safety_us=45 * SECOND,
         ),
         SLOW,

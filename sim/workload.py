@@ -75,9 +75,7 @@ def group_of(key: int, groups: int) -> int:
 
 def make_input(shape: Shape, draw: Random) -> dict[SplitId, tuple[SimRecord, ...]]:
     """Draw the records of all splits. Times rise in a split, out of order by a bound or more."""
-    return {
-        SplitId(f"s{i}"): _make_split(SplitId(f"s{i}"), shape, draw) for i in range(shape.splits)
-    }
+    return {SplitId(f"s{i}"): _make_split(SplitId(f"s{i}"), shape, draw) for i in range(shape.splits)}
 
 
 def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[SimRecord, ...]:
@@ -88,9 +86,7 @@ def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[SimRecord, 
         time += draw.randint(0, 12)
         ts = max(0, time - (draw.randint(0, 90) if draw.random() < 0.2 else 0))
         # The bound is judged by the earlier rows of the split, so it does not depend on batches.
-        records.append(
-            SimRecord(draw.randrange(shape.keys), split, offset, ts, largest - OUT_OF_ORDER_US)
-        )
+        records.append(SimRecord(draw.randrange(shape.keys), split, offset, ts, largest - OUT_OF_ORDER_US))
         largest = max(largest, ts)
     return tuple(records)
 
@@ -114,9 +110,7 @@ def _edge(index: int, sender: int, receiver: int, how: Partitioning) -> EdgePlan
     return EdgePlan(index, StageIndex(sender), StageIndex(receiver), how)
 
 
-def _plan(
-    name: str, shape: Shape, stages: tuple[StagePlan, ...], edges: tuple[EdgePlan, ...]
-) -> PhysicalPlan:
+def _plan(name: str, shape: Shape, stages: tuple[StagePlan, ...], edges: tuple[EdgePlan, ...]) -> PhysicalPlan:
     states = [StepState(s.name, "source", "sim") for s in stages if s.source is not None]
     states += [StepState(s.name, "process") for s in stages if s.keyed]
     states += [StepState(sink, "sink", "sim") for s in stages for sink in s.sinks]
@@ -184,9 +178,7 @@ def _more_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _counters("pair-more", shape, ("read", "idle", "half", "all"))
 
 
-def _counters(
-    name: str, shape: Shape, steps: tuple[str, ...]
-) -> tuple[PhysicalPlan, tuple[str, ...]]:
+def _counters(name: str, shape: Shape, steps: tuple[str, ...]) -> tuple[PhysicalPlan, tuple[str, ...]]:
     """Build a pair. ``pass`` stands before the counter that follows it."""
     edges: list[EdgePlan] = []
     stages = [_stage(0, "read", source="read", bounded=True)]
@@ -217,9 +209,7 @@ State = dict[tuple[int, ...], tuple[int, ...]]  # (key, ...) -> value
 Row = tuple[str, tuple[object, ...]]  # (sink, row)
 
 
-def count_row(
-    state: State, record: SimRecord
-) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+def count_row(state: State, record: SimRecord) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
     """Count a record under its key. The row has the count and the origin of the record."""
     key = (record.key,)
     count = state.get(key, (0,))[0] + 1
@@ -241,9 +231,7 @@ def counts_half(record: SimRecord) -> bool:
     return record.offset % 2 == 0
 
 
-def pair_row(
-    state: State, record: SimRecord, step: str
-) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
+def pair_row(state: State, record: SimRecord, step: str) -> tuple[tuple[int, ...], tuple[int, ...], list[Row]]:
     """Count a record under its key and the counter's own number, which no other counter reads."""
     key = (record.key, COUNTERS.index(step))
     count = state.get(key, (0,))[0] + 1

@@ -242,9 +242,7 @@ class World:
         if verdict is Verdict.CRASH_AFTER:
             raise SimCrash
 
-    def to_engine(
-        self, keeper: str, incarnation: Incarnation, term: Term, command: Command
-    ) -> None:
+    def to_engine(self, keeper: str, incarnation: Incarnation, term: Term, command: Command) -> None:
         """Pass a command to the keeper's engine, in order."""
         verdict = self.effect("order")
         if self.keeper_of.get(incarnation) == keeper:

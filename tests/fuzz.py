@@ -187,15 +187,9 @@ DOORS = {
         (pack(WORDS, WORDS.schema, b"").to_pybytes(), streamed(WORDS)),
         lambda m, p: from_a_peer(m, p, WORDS),
     ),
-    "peer, plain": Door(
-        (streamed(ROWS), streamed(WORDS), streamed(DICTIONARIES)), plain_from_a_peer
-    ),
+    "peer, plain": Door((streamed(ROWS), streamed(WORDS), streamed(DICTIONARIES)), plain_from_a_peer),
     "sender": Door(
-        tuple(
-            flown(rows, codec)
-            for rows in (ROWS, WORDS, DICTIONARIES)
-            for codec in (None, "lz4", "zstd")
-        ),
+        tuple(flown(rows, codec) for rows in (ROWS, WORDS, DICTIONARIES) for codec in (None, "lz4", "zstd")),
         from_a_sender,
     ),
     "state": Door((streamed(BLOCK, "lz4"), streamed(BLOCK)), from_a_file),

@@ -40,9 +40,7 @@ def actions() -> str:
     folder = "StreamJob/actions"
     plain = {
         "discovery.lua": script(f"{folder}/discovery.lua"),
-        "definitions": [
-            {"name": name, "action.lua": script(f"{folder}/{name}/action.lua")} for name in ACTIONS
-        ],
+        "definitions": [{"name": name, "action.lua": script(f"{folder}/{name}/action.lua")} for name in ACTIONS],
     }
     return yaml.dump(plain, Dumper=_Dumper, sort_keys=False)
 

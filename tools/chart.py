@@ -40,9 +40,7 @@ def _rule(right: Right) -> Iterator[str]:
 
 def copies() -> dict[Path, str]:
     """Return every file that is made here, with its content."""
-    made = {
-        CHART / "crds" / source.name: source.read_text() for source in (ROOT / "crds").iterdir()
-    }
+    made = {CHART / "crds" / source.name: source.read_text() for source in (ROOT / "crds").iterdir()}
     return {**made, CHART / "files" / "rights.yaml": rights_text()}
 
 

@@ -113,9 +113,7 @@ def _typed(row: FieldRow, place: Place) -> Schema:
             }
         case Kind.QUANTITY:
             bounded = FieldRow("", Kind.TEXT, row.meaning, length_max=QUANTITY_CHARS_MAX)
-            return _int_or_text(
-                bounded, _anchored(QUANTITY_PATTERN, place.parameters), described=False
-            )
+            return _int_or_text(bounded, _anchored(QUANTITY_PATTERN, place.parameters), described=False)
         case Kind.CHOICE:
             return {"type": "string", "enum": [str(c) for c in row.choices]}
         case _:

@@ -74,9 +74,7 @@ STREAM_JOB = Resource(
         _column("Workers", "integer", ".status.readyReplicas", "Workers that are ready"),
         _column("Epoch", "integer", f"{_LAST}.epoch", "The newest checkpoint"),
         _column("Checkpoint Age", "date", f"{_LAST}.time", "Since the newest checkpoint"),
-        _column(
-            "Secured", "string", _condition("Secured", "status"), "Whether mTLS is on", wide=True
-        ),
+        _column("Secured", "string", _condition("Secured", "status"), "Whether mTLS is on", wide=True),
         _AGE,
     ),
     rules=(

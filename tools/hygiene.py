@@ -15,9 +15,7 @@ from pathlib import Path
 from tools.sources import python_files
 
 BANNED_MODULES = frozenset({"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve"})
-BANNED_CALLS = frozenset(
-    {"yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"}
-)
+BANNED_CALLS = frozenset({"yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"})
 BANNED_IN_TESTS = frozenset({"time.sleep", "mock.patch", "unittest.mock.patch"})
 # A user's script in a job file is code by intent: this one function may run it.
 EXEC_ALLOWED = frozenset({"worker/penstock/graph/entrypoint.py"})
@@ -25,11 +23,7 @@ EXEC_ALLOWED = frozenset({"worker/penstock/graph/entrypoint.py"})
 
 def complaints(path: str, source: str) -> list[str]:
     """One line for everything in the file that is banned; empty when nothing is."""
-    return [
-        f"{path}:{line}: {what}"
-        for node in ast.walk(ast.parse(source))
-        for line, what in _judge(node, path)
-    ]
+    return [f"{path}:{line}: {what}" for node in ast.walk(ast.parse(source)) for line, what in _judge(node, path)]
 
 
 def _judge(node: ast.AST, path: str) -> Iterator[tuple[int, str]]:

@@ -81,11 +81,7 @@ def dockerfiles(repository: Path) -> list[Path]:
 def main(repository: Path) -> int:
     """Print complaints. Gives the exit status."""
     files = dockerfiles(repository)
-    lines = [
-        line
-        for path in files
-        for line in complaints(str(path.relative_to(repository)), path.read_text())
-    ]
+    lines = [line for path in files for line in complaints(str(path.relative_to(repository)), path.read_text())]
     print("\n".join([*lines, f"images: {len(files)} files, {len(lines)} complaints"]))
     return 1 if lines else 0
 

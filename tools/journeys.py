@@ -22,9 +22,7 @@ def files() -> dict[str, set[Path]]:
     for section in PAGE.read_text().split("\n### ")[1:]:
         name = section.splitlines()[0].lower()
         listed = [
-            _root(folder) / folder / f"{file}.py"
-            for folder, names in FILES.findall(section)
-            for file in names.split()
+            _root(folder) / folder / f"{file}.py" for folder, names in FILES.findall(section) for file in names.split()
         ]
         included = INCLUDED.search(section)
         found[name] = set(listed) | (found[included[1]] if included else set())

@@ -128,9 +128,7 @@ def complaints(found: Mapping[str, Component], wanted: Mapping[str, str]) -> lis
         excepted, _ = EXCEPTIONS.get(name, ("", ""))
         refused = [s for s in said if not is_allowed(s) and s != excepted]
         if not said:
-            lines.append(
-                f"{name} {version} does not say its licence: look, and add it to the rules"
-            )
+            lines.append(f"{name} {version} does not say its licence: look, and add it to the rules")
         lines += [f"{name} {version}: {s} is not allowed (tools/licences.py)" for s in refused]
     return lines
 
@@ -163,9 +161,7 @@ def main(sbom_file: Path, folder: Path, repository: Path) -> int:
     """Write the lists and print complaints. Gives the exit status."""
     sbom = json.loads(sbom_file.read_text())
     found = {str(canonicalize_name(c["name"])): c for c in sbom["components"]}
-    locks: dict[str, dict[str, str]] = {
-        name: locked((repository / file).read_text()) for name, file in LOCKS.items()
-    }
+    locks: dict[str, dict[str, str]] = {name: locked((repository / file).read_text()) for name, file in LOCKS.items()}
     lines = sorted({line for lock in locks.values() for line in complaints(found, lock)})
     every = {name for lock in locks.values() for name in lock}
     print("\n".join([*lines, f"licences: {len(every)} packages, {len(lines)} complaints"]))

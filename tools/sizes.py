@@ -38,8 +38,7 @@ def functions(source: str) -> Iterator[Function]:
 def complaints(path: str, source: str) -> list[str]:
     """One line for everything in the file that is too long; empty when nothing is."""
     found = [
-        f"{path}:{function.line}: function {function.name} has {function.lines} lines, "
-        f"at most {FUNCTION_LINES_MAX}"
+        f"{path}:{function.line}: function {function.name} has {function.lines} lines, at most {FUNCTION_LINES_MAX}"
         for function in functions(source)
         if function.lines > FUNCTION_LINES_MAX
     ]

@@ -95,11 +95,7 @@ def _tables(table: FieldRow, name: str, *, cluster: bool | None = None) -> Itera
         if row.one_of:
             yield f"Exactly one of {', '.join(f'`{n}`' for n in row.one_of)}."
         named = [r.name for r in shown]
-        yield from (
-            f"- {r.message}."
-            for r in row.rules
-            if cluster is None or _is_about(r.message, row, named)
-        )
+        yield from (f"- {r.message}." for r in row.rules if cluster is None or _is_about(r.message, row, named))
         yield from (
             "",
             "| field | type | meaning | default | rule |",
@@ -113,8 +109,7 @@ def _is_about(message: str, row: FieldRow, shown: list[str]) -> bool:
     """Say whether a rule belongs to the page that shows these fields: it names none of the others."""
     words = re.split(r"[^\w]+", message)
     return not any(r.name in words for r in row.fields if r.name not in shown) or (
-        any(name in words for name in shown)
-        and any(r.cluster and r.name in shown for r in row.fields)
+        any(name in words for name in shown) and any(r.cluster and r.name in shown for r in row.fields)
     )
 
 
@@ -162,9 +157,7 @@ def _type(row: FieldRow) -> str:
 def _rule(row: FieldRow) -> str:
     bounds = [f">= {row.minimum}"] * (row.minimum is not None)
     bounds += [f"<= {row.maximum}"] * (row.maximum is not None)
-    words = (
-        [row.rule] * bool(row.rule) + ["required"] * row.required + ["immutable"] * row.immutable
-    )
+    words = [row.rule] * bool(row.rule) + ["required"] * row.required + ["immutable"] * row.immutable
     key = [f"`{row.key}` names an item"] * bool(row.key) + ["none twice"] * row.unique
     where = ["required in a cluster"] * row.cluster_required
     return ", ".join(words + bounds + key + where)

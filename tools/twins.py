@@ -105,14 +105,11 @@ def names_of(sources: Mapping[str, str]) -> tuple[dict[str, list[str]], dict[str
     return classes, files
 
 
-def complaints(
-    what: str, places: Mapping[str, Sequence[str]], allowed: Mapping[str, str]
-) -> list[str]:
+def complaints(what: str, places: Mapping[str, Sequence[str]], allowed: Mapping[str, str]) -> list[str]:
     """Return one line for each name without a reason, and for each reason without two names."""
     twice = {name: found for name, found in places.items() if len(found) > 1}
     unexplained = [
-        f"{found[0]}: {what} {name} is also at {', '.join(found[1:])}: rename one, "
-        "or give the reason in tools/twins.py"
+        f"{found[0]}: {what} {name} is also at {', '.join(found[1:])}: rename one, or give the reason in tools/twins.py"
         for name, found in sorted(twice.items())
         if name not in allowed
     ]
@@ -132,9 +129,7 @@ def main(repository: Path) -> int:
     found = complaints("class", classes, CLASSES) + complaints("file", files, FILES)
     for line in found:
         print(line)
-    print(
-        f"twins: {len(CLASSES)} class names and {len(FILES)} file names occur twice, each with a reason"
-    )
+    print(f"twins: {len(CLASSES)} class names and {len(FILES)} file names occur twice, each with a reason")
     return 1 if found else 0
 
 

@@ -39,9 +39,7 @@ from tests.integration.kubernetes.operator.conftest import Running
 
 NAMESPACES = 10
 AT_ONCE = 32
-BEGIN_WITHIN_S = (
-    300.0  # plus two seconds for each job: a slow start must not prevent the measurement
-)
+BEGIN_WITHIN_S = 300.0  # plus two seconds for each job: a slow start must not prevent the measurement
 EFFECT_WITHIN_S = 30.0
 CHANGES_PER_S = 5.0
 SILENCE_S = 75.0  # a job at rest is reconciled every 60 to 72 s, in a large fleet less often
@@ -93,9 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if not wrong else 1
 
 
-async def _measure(
-    made: Api, started: Running, options: argparse.Namespace
-) -> tuple[dict[str, float], list[str]]:
+async def _measure(made: Api, started: Running, options: argparse.Namespace) -> tuple[dict[str, float], list[str]]:
     async with made as api:
         events: dict[str, int] = {}
         begun = time.monotonic()
@@ -167,9 +163,7 @@ async def _make(api: Api, jobs: int, interval_s: float, events: dict[str, int]) 
         }
         where = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
         await api.create(where, {"metadata": {"name": "shared"}, "spec": claim})
-    players = [
-        Player(api, spaces[n % len(spaces)], f"job-{n:04}", interval_s, events) for n in range(jobs)
-    ]
+    players = [Player(api, spaces[n % len(spaces)], f"job-{n:04}", interval_s, events) for n in range(jobs)]
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def begin(player: Player) -> None:

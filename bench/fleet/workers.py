@@ -144,8 +144,7 @@ class Player:
         now_us, at = time.time_ns() // 1000, self.latest
         steps = tuple(StepStatus(s, WORKERS, now_us // 7, now_us // 9, busy=0.4) for s in STEPS)
         workers = tuple(
-            WorkerStatus(n, "up", 7, 9, n == 0, pod=f"{self.uid}-{n}", silent_s=random.random())
-            for n in range(WORKERS)
+            WorkerStatus(n, "up", 7, 9, n == 0, pod=f"{self.uid}-{n}", silent_s=random.random()) for n in range(WORKERS)
         )
         done = CheckpointStatus(int(at.epoch), self.committed_us, 6903, 0.213, f"/p/{at.epoch}")
         return JobStatus(
@@ -177,10 +176,7 @@ class Player:
     async def _pod(self, ordinal: int) -> None:
         name = f"{pod.workers_name(self.name)}-{ordinal}"
         metadata = {"name": name, "labels": names.labels(self.name, self.uid)}
-        containers = [
-            {"name": each, "image": "example/penstock:1"}
-            for each in (pod.KEEPER_CONTAINER, "engine")
-        ]
+        containers = [{"name": each, "image": "example/penstock:1"} for each in (pod.KEEPER_CONTAINER, "engine")]
         made = {"metadata": metadata, "spec": {"containers": containers}}
         await self.api.create(f"{self._core}/pods", made)
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

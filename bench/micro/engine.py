@@ -71,8 +71,7 @@ class Rig:
         names = {group.stage: tuple(s.split for s in group.splits) for group in splits}
         table = first_assignment(self._job.plan, len(self.workers), names)
         members = tuple(
-            Member(Ordinal(n), Incarnation(f"life-{n}"), "", worker.address)
-            for n, worker in enumerate(self.workers)
+            Member(Ordinal(n), Incarnation(f"life-{n}"), "", worker.address) for n, worker in enumerate(self.workers)
         )
         attempt = Attempt(1)
         order = c.Reset(attempt, Epoch(0), None, table, members, splits)

@@ -104,17 +104,12 @@ def _counting(batches: list[pa.RecordBatch]) -> dict[str, Stage]:
     folded = [aggregates.fold(opened, r, b) for r, b in zip(rows, batches, strict=True)]
     counts = [aggregates.running(f)[0] for f in folded]
     sink = DiscardSink("end", output).writer(TASK, Attempt(1))
-    made = [
-        pa.RecordBatch.from_arrays([b.column(0), c], schema=output)
-        for b, c in zip(batches, counts, strict=True)
-    ]
+    made = [pa.RecordBatch.from_arrays([b.column(0), c], schema=output) for b, c in zip(batches, counts, strict=True)]
     return {
         "keys": lambda n: keys.codec.keys(keys.of(batches[n])),
         "table": lambda n: opened.rows(encoded[n]),
         "count": lambda n: aggregates.running(aggregates.fold(opened, rows[n], batches[n])),
-        "emit": lambda n: pa.RecordBatch.from_arrays(
-            [batches[n].column(0), counts[n]], schema=output
-        ),
+        "emit": lambda n: pa.RecordBatch.from_arrays([batches[n].column(0), counts[n]], schema=output),
         "sink": lambda n: sink.write(made[n]),
     }
 

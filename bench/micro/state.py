@@ -45,8 +45,7 @@ def main(rows: int, distinct: int) -> None:
     words = np.array([f"{i:032d}" for i in range(distinct)])
     random = np.random.default_rng(1)
     batches = [
-        pa.record_batch({"word": pa.array(words[random.integers(0, distinct, rows)].tolist())})
-        for _ in range(20)
+        pa.record_batch({"word": pa.array(words[random.integers(0, distinct, rows)].tolist())}) for _ in range(20)
     ]
     schema, column = batches[0].schema, batches[0].column(0)
     table, owners = np.arange(GROUPS, dtype=np.int32) % 3, np.empty(rows, np.int32)

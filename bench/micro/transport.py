@@ -53,9 +53,7 @@ class Case:
     def settings(self) -> ShuffleSettings:
         """Return the settings of both processes."""
         mode = CompressionMode.LZ4 if self.lz4 else CompressionMode.NONE
-        return ShuffleSettings(
-            flush_interval_s=self.flush_s, compression=CompressionSettings(mode, 8.0)
-        )
+        return ShuffleSettings(flush_interval_s=self.flush_s, compression=CompressionSettings(mode, 8.0))
 
 
 def member(ordinal: int, case: Case) -> Exchange:
@@ -67,9 +65,7 @@ def member(ordinal: int, case: Case) -> Exchange:
 
 def wire(exchange: Exchange, locations: list[str], task: TaskId, wakeup: Wakeup) -> None:
     """Open the channel between the two."""
-    members = {
-        Ordinal(n): Peer(Incarnation(f"life-{n}"), where) for n, where in enumerate(locations)
-    }
+    members = {Ordinal(n): Peer(Incarnation(f"life-{n}"), where) for n, where in enumerate(locations)}
     exchange.reset(Attempt(1))
     wiring = Wiring(members, (CHANNEL,), {0: SCHEMA}, {task: wakeup}, Version(1))
     exchange.open_attempt(Attempt(1), wiring)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from tests.integration.kubernetes.kubectl import Kubectl
 
-OBJECTS = (
-    "streamjobs,streamsnapshots,statefulsets,pods,configmaps,leases,persistentvolumeclaims,jobs"
-)
+OBJECTS = "streamjobs,streamsnapshots,statefulsets,pods,configmaps,leases,persistentvolumeclaims,jobs"
 LOG_LINES = 2000
 
 

@@ -140,9 +140,7 @@ class InvariantChecker:
                 if file.blob.name not in known:
                     self._check_new_file(old, root, task, file)
 
-    def _check_new_file(
-        self, old: Latest, root: RootManifest, task: TaskManifest, file: StateFile
-    ) -> None:
+    def _check_new_file(self, old: Latest, root: RootManifest, task: TaskManifest, file: StateFile) -> None:
         """Check that the epoch that cut a file lists it first, and that it has its writer's groups."""
         name, cut = file.blob.name, f"{root.term}-{root.epoch}-"
         if not name.startswith(cut):

@@ -61,9 +61,7 @@ def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
     return rows
 
 
-def stripped(
-    job: SimJob, sink: str, row: tuple[object, ...]
-) -> list[tuple[str, tuple[object, ...]]]:
+def stripped(job: SimJob, sink: str, row: tuple[object, ...]) -> list[tuple[str, tuple[object, ...]]]:
     """Reduce a visible row in the way of :func:`expected_rows`."""
     if job.name == "window":
         return [(sink, row)]
@@ -94,9 +92,7 @@ def expected_state(job: SimJob, root: RootManifest, table: Assignment) -> State:
     counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
     groups = job.shape.groups
     return {
-        (key, end): (n,)
-        for (key, end), n in counts.items()
-        if not fires(end, watermark.get(group_of(key, groups)))
+        (key, end): (n,) for (key, end), n in counts.items() if not fires(end, watermark.get(group_of(key, groups)))
     }
 
 
@@ -176,9 +172,7 @@ class OutputJudge:
         for row in rows:
             for part in stripped(self._job, sink, row):
                 self._seen[part] += 1
-                if self._seen[part] > self._expected[part] and not (
-                    self.replay and self._expected[part]
-                ):
+                if self._seen[part] > self._expected[part] and not (self.replay and self._expected[part]):
                     why = "repeated" if self._expected[part] else "wrong"
                     raise Violation("E", f"{why} output {part} in {target}")
 
@@ -210,9 +204,7 @@ class OutputJudge:
                 last[key, branch, split] = offset
 
 
-def _order_parts(
-    job: SimJob, row: tuple[object, ...]
-) -> tuple[object, tuple[object, int, object, int]]:
+def _order_parts(job: SimJob, row: tuple[object, ...]) -> tuple[object, tuple[object, int, object, int]]:
     if job.name == "count":
         key, count, split, offset = row
         branch: object = ""

@@ -97,9 +97,7 @@ class SimExchange:
         self.admission.reset(attempt)
         self._retry_held()
 
-    def open(
-        self, members: Mapping[Ordinal, Member], channels: Iterable[ChannelId], version: Version
-    ) -> None:
+    def open(self, members: Mapping[Ordinal, Member], channels: Iterable[ChannelId], version: Version) -> None:
         """Let channels of the attempt in, and dial those that begin here; others stay."""
         addresses = {m.ordinal: m.flight for m in members.values()}
         known = {m.ordinal: m.incarnation for m in members.values()}
@@ -159,9 +157,7 @@ class SimExchange:
         self._changed()
         self.outbound[channel] = Outbound(self._sender(), stream)
         self._by_stream[stream] = channel
-        hello = ChannelHello(
-            self._me.job_uid, self.admission.attempt, self._me.incarnation, channel, SCHEMA
-        )
+        hello = ChannelHello(self._me.job_uid, self.admission.attempt, self._me.incarnation, channel, SCHEMA)
         self._network.carry(stream, self._me.process, hello)
 
     # --- What arrives
@@ -186,9 +182,7 @@ class SimExchange:
             return
         outbound, inbound = self.outbound.get(channel), self.inbound.get(channel)
         if outbound is not None and outbound.stream == event.stream:
-            if self._left(channel.receiver.worker) or (
-                outbound.core.ended and outbound.core.drained
-            ):
+            if self._left(channel.receiver.worker) or (outbound.core.ended and outbound.core.drained):
                 return
             self.broken.append(f"stream of {channel} broke at its sender")
         elif inbound is not None and inbound.stream == event.stream and not inbound.core.ended:

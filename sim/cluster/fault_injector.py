@@ -68,9 +68,7 @@ class FaultInjector:
             case RunAgain(oldest, allow_replay):
                 self.world.supervisor.run_again(oldest=oldest, allow_replay=allow_replay)
             case BeginEmpty(allow_replay, drop_unpublished):
-                self.world.supervisor.begin_empty(
-                    allow_replay=allow_replay, drop_unpublished=drop_unpublished
-                )
+                self.world.supervisor.begin_empty(allow_replay=allow_replay, drop_unpublished=drop_unpublished)
             case BeginElsewhere(savepoint):
                 self.world.begin_elsewhere(savepoint)
             case ChangeJob():
@@ -143,9 +141,7 @@ class FaultInjector:
         self.world.network.set_cut(event.source, event.target, True)
         if event.both:
             self.world.network.set_cut(event.target, event.source, True)
-        self.kernel.at(
-            event.duration_us, "fault_injector", Over("cut", (event.source, event.target))
-        )
+        self.kernel.at(event.duration_us, "fault_injector", Over("cut", (event.source, event.target)))
 
     def _break_stream(self, pick: int) -> None:
         streams = self.world.network.all_streams()

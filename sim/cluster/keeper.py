@@ -226,12 +226,7 @@ class KeeperNode:
                 self._ask(core, ReadFile(ROOT_FILE), action)
             case act.WriteRootFile(_, text):
                 self._ask(core, Put(ROOT_FILE, text), action)
-            case (
-                act.CopySavepoint()
-                | act.IndexSavepoint()
-                | act.ReadSnapshot()
-                | act.ImportSnapshot()
-            ):
+            case act.CopySavepoint() | act.IndexSavepoint() | act.ReadSnapshot() | act.ImportSnapshot():
                 self._step_copy(begin(self.host.job_uid, action), None)
             case act.Note(text):
                 self.kernel.log(f"{self.name}: {text}")

@@ -71,9 +71,7 @@ class Host(Protocol):
         """Send a message to a keeper. It may be lost. A dead address refuses it."""
         ...
 
-    def to_engine(
-        self, keeper: str, incarnation: Incarnation, term: Term, command: Command
-    ) -> None:
+    def to_engine(self, keeper: str, incarnation: Incarnation, term: Term, command: Command) -> None:
         """Pass a command to the keeper's engine, in order. It is dropped when the engine is gone."""
         ...
 

@@ -78,17 +78,13 @@ class ProtocolMonitor:
         if self._aborted.get((attempt, epoch)) == term:
             raise Violation("G", f"epoch {epoch} is committed by term {term}, which aborted it")
 
-    def barrier_put(
-        self, attempt: Attempt, channel: ChannelId, barrier: Barrier, now_us: int
-    ) -> None:
+    def barrier_put(self, attempt: Attempt, channel: ChannelId, barrier: Barrier, now_us: int) -> None:
         """A task puts a barrier on a channel."""
         self._put_us[attempt, channel, barrier.term, barrier.epoch] = now_us
 
     # --- Promises
 
-    def barrier_taken(
-        self, attempt: Attempt, channel: ChannelId, barrier: Barrier, now_us: int
-    ) -> None:
+    def barrier_taken(self, attempt: Attempt, channel: ChannelId, barrier: Barrier, now_us: int) -> None:
         """A task takes a barrier from a channel."""
         put_us = self._put_us.pop((attempt, channel, barrier.term, barrier.epoch), now_us)
         if self.barrier_max_us is not None and now_us - put_us > self.barrier_max_us:

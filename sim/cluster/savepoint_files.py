@@ -92,9 +92,7 @@ def _copy_all(action: act.CopySavepoint, path: str) -> Generator[Op, Reply, str]
     return ""
 
 
-def _indexed(
-    action: act.CopySavepoint | act.IndexSavepoint, reply: Reply
-) -> ev.CoordinatorEvent | None:
+def _indexed(action: act.CopySavepoint | act.IndexSavepoint, reply: Reply) -> ev.CoordinatorEvent | None:
     """Return the answer that follows from the index, None when there is no index."""
     index, request, folder = reply.value, action.request, action.folder
     if reply.error == "missing":

@@ -44,9 +44,7 @@ class SimTask(TaskFiles):
         inputs = self.shell.exchange.inputs(self.id)
         found: list[ChannelId | SplitId] = [c for c, i in inputs if i.queue and self.core.reads(c)]
         found += [
-            s
-            for s, r in self.readers.items()
-            if not r.finished and self.core.reads_split(s) and self._readable(s, r)
+            s for s, r in self.readers.items() if not r.finished and self.core.reads_split(s) and self._readable(s, r)
         ]
         return found
 
@@ -168,9 +166,7 @@ class SimTask(TaskFiles):
                     self._apply(*job_steps.pair_row(self.state.values, record, self.step))
         return []
 
-    def _apply(
-        self, key: tuple[int, ...], value: tuple[int, ...], rows: list[job_steps.Row]
-    ) -> None:
+    def _apply(self, key: tuple[int, ...], value: tuple[int, ...], rows: list[job_steps.Row]) -> None:
         self.state.put(key, value)
         for sink, row in rows:
             self.sinks[sink].rows.append(row)

@@ -162,9 +162,7 @@ class TaskFiles:
         return Put(BlobName(name), tuple(rows)), Token(self.id, "sink", epoch, sink)
 
     def _split_states(self) -> tuple[SplitState, ...]:
-        return tuple(
-            SplitState(s, "", r.offset, r.finished, r.max_ts) for s, r in self.readers.items()
-        )
+        return tuple(SplitState(s, "", r.offset, r.finished, r.max_ts) for s, r in self.readers.items())
 
     def _written(self, token: Token, reply: Reply) -> None:
         storing = self._storing

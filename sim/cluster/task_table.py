@@ -54,9 +54,7 @@ class TaskTable:
                 changed.update(self._cuts[at])
         return tuple((key, self.values.get(key)) for key in sorted(changed)), False
 
-    def stored(
-        self, epoch: Epoch, blob: BlobRef | None, share: Share, rows: int, full: bool
-    ) -> tuple[StateFile, ...]:
+    def stored(self, epoch: Epoch, blob: BlobRef | None, share: Share, rows: int, full: bool) -> tuple[StateFile, ...]:
         """Return the entries that the manifest of ``epoch`` lists: live ones and the new file."""
         entries = () if full else self.files.committed
         if blob is not None and share:

@@ -113,18 +113,7 @@ class ClaimOutput:
 
 
 MetaOp = MetaGet | MetaSwap | ReadLease | WriteLease
-FileOp = (
-    Put
-    | LinkFile
-    | Get
-    | ReadFile
-    | ListFiles
-    | DeleteFiles
-    | PublishFile
-    | Unstage
-    | Sweep
-    | ClaimOutput
-)
+FileOp = Put | LinkFile | Get | ReadFile | ListFiles | DeleteFiles | PublishFile | Unstage | Sweep | ClaimOutput
 Op = MetaOp | FileOp
 READS = (MetaGet, ReadLease, Get, ReadFile, ListFiles)
 STAGING = "_staging/"

@@ -103,28 +103,18 @@ class CheckpointModel:
 
     # --- Changing a part
 
-    def _with_shell(
-        self, state: CheckpointModelState, index: int, shell: ModelShell
-    ) -> CheckpointModelState:
+    def _with_shell(self, state: CheckpointModelState, index: int, shell: ModelShell) -> CheckpointModelState:
         shells = (*state.shells[:index], self._pool.keep(shell), *state.shells[index + 1 :])
         return CheckpointModelState(state.cores, shells, state.queues, state.leader)
 
-    def _with_queue(
-        self, state: CheckpointModelState, number: int, queue: tuple[Any, ...]
-    ) -> CheckpointModelState:
+    def _with_queue(self, state: CheckpointModelState, number: int, queue: tuple[Any, ...]) -> CheckpointModelState:
         queues = (*state.queues[:number], self._pool.keep(queue), *state.queues[number + 1 :])
         return CheckpointModelState(state.cores, state.shells, queues, state.leader)
 
-    def _with_leader(
-        self, state: CheckpointModelState, leader: ModelLeader
-    ) -> CheckpointModelState:
-        return CheckpointModelState(
-            state.cores, state.shells, state.queues, self._pool.keep(leader)
-        )
+    def _with_leader(self, state: CheckpointModelState, leader: ModelLeader) -> CheckpointModelState:
+        return CheckpointModelState(state.cores, state.shells, state.queues, self._pool.keep(leader))
 
-    def _mailed(
-        self, state: CheckpointModelState, index: int, *events: ev.Event
-    ) -> CheckpointModelState:
+    def _mailed(self, state: CheckpointModelState, index: int, *events: ev.Event) -> CheckpointModelState:
         shell = state.shells[index]
         return self._with_shell(state, index, replace(shell, mail=(*shell.mail, *events)))
 
@@ -155,9 +145,7 @@ class CheckpointModel:
                 yield self._store(state, index)
             yield from self._inputs(state, index, task)
 
-    def _inputs(
-        self, state: CheckpointModelState, index: int, task: TaskId
-    ) -> Iterator[CheckpointModelState]:
+    def _inputs(self, state: CheckpointModelState, index: int, task: TaskId) -> Iterator[CheckpointModelState]:
         core = state.cores[index]
         for number, channel in enumerate(self.channels):
             queue = state.queues[number]
@@ -174,9 +162,7 @@ class CheckpointModel:
         mine = [q for c, q in zip(self.channels, state.queues, strict=True) if c.sender == task]
         return any(isinstance(element, Data) for queue in mine for element in queue)
 
-    def _read(
-        self, state: CheckpointModelState, index: int, split: SplitId, offset: int
-    ) -> CheckpointModelState:
+    def _read(self, state: CheckpointModelState, index: int, split: SplitId, offset: int) -> CheckpointModelState:
         rows = self.rows[split]
         if offset >= len(rows):
             return self._tell(state, index, ev.SplitEnded(split))
@@ -283,9 +269,7 @@ class CheckpointModel:
 
     # --- One event at one core
 
-    def _tell(
-        self, state: CheckpointModelState, index: int, event: ev.Event
-    ) -> CheckpointModelState:
+    def _tell(self, state: CheckpointModelState, index: int, event: ev.Event) -> CheckpointModelState:
         core, actions = self._cores.step(state.cores[index], event)
         cores = (*state.cores[:index], core, *state.cores[index + 1 :])
         state = CheckpointModelState(cores, state.shells, state.queues, state.leader)
@@ -293,9 +277,7 @@ class CheckpointModel:
             state = self._do(state, index, action)
         return state
 
-    def _do(
-        self, state: CheckpointModelState, index: int, action: ev.Action
-    ) -> CheckpointModelState:
+    def _do(self, state: CheckpointModelState, index: int, action: ev.Action) -> CheckpointModelState:
         shell = state.shells[index]
         match action:
             case ev.ProcessRows(_, data):
@@ -326,18 +308,14 @@ class CheckpointModel:
             case _:
                 return state
 
-    def _spread(
-        self, state: CheckpointModelState, index: int, barrier: Barrier
-    ) -> CheckpointModelState:
+    def _spread(self, state: CheckpointModelState, index: int, barrier: Barrier) -> CheckpointModelState:
         for other, task in enumerate(self.tasks):
             beside = task.worker == self.tasks[index].worker
             if beside and self.plan.stages[task.stage].source is not None:
                 state = self._mailed(state, other, ev.Injected(barrier))
         return state
 
-    def _process(
-        self, state: CheckpointModelState, index: int, rows: tuple[Row, ...]
-    ) -> CheckpointModelState:
+    def _process(self, state: CheckpointModelState, index: int, rows: tuple[Row, ...]) -> CheckpointModelState:
         edges = self.plan.outputs_of(self.tasks[index].stage)
         if not edges:
             shell = state.shells[index]
@@ -346,9 +324,7 @@ class CheckpointModel:
             return self._with_shell(state, index, replace(shell, counts=counts))
         old, new = state.cores[index].state.routing
         table = routes(self.plan, edges[0], self.tasks[index], old, new)
-        pieces = tuple(
-            ev.RoutedRows(table.old[r[0]], table.new[r[0]], Data((r,), 1, 1)) for r in rows
-        )
+        pieces = tuple(ev.RoutedRows(table.old[r[0]], table.new[r[0]], Data((r,), 1, 1)) for r in rows)
         return self._tell(state, index, ev.Produced(pieces))
 
     def _ack(
@@ -358,13 +334,9 @@ class CheckpointModel:
         if leader.state != "flight" or leader.epoch != epoch:
             return state
         acks = (*leader.acks, (self.tasks[index], manifest, counts))
-        return self._with_leader(
-            state, replace(leader, acks=tuple(sorted(acks, key=lambda ack: ack[0])))
-        )
+        return self._with_leader(state, replace(leader, acks=tuple(sorted(acks, key=lambda ack: ack[0]))))
 
-    def _load(
-        self, state: CheckpointModelState, index: int, load: ev.LoadState
-    ) -> CheckpointModelState:
+    def _load(self, state: CheckpointModelState, index: int, load: ev.LoadState) -> CheckpointModelState:
         shell = state.shells[index]
         known = dict(shell.offsets)
         offsets = (*shell.offsets, *((s.split, s.offset) for s in load.splits))
@@ -373,16 +345,11 @@ class CheckpointModel:
         table = self.tables[int(load.version)]
         if state.leader.root is not None:
             mine = groups_of(table.share_of(self.tasks[index]))
-            counts = tuple(
-                state.leader.held[g] if g in mine and not counts[g] else counts[g]
-                for g in range(GROUPS)
-            )
+            counts = tuple(state.leader.held[g] if g in mine and not counts[g] else counts[g] for g in range(GROUPS))
         state = self._with_shell(state, index, replace(shell, offsets=offsets, counts=counts))
         return self._tell(state, index, ev.Loaded(load.version))
 
-    def _announce(
-        self, state: CheckpointModelState, index: int, version: Any
-    ) -> CheckpointModelState:
+    def _announce(self, state: CheckpointModelState, index: int, version: Any) -> CheckpointModelState:
         for channel in self.channels:
             if channel.receiver == self.tasks[index]:
                 sender = self.tasks.index(channel.sender)

@@ -95,9 +95,7 @@ def _is_machine(value: object) -> bool:
     """Return whether a value of the core changes in place: none that has a hash, and no enum does."""
     kind = type(value)
     made = getattr(kind, "__dataclass_params__", None)
-    fixed = isinstance(value, Enum | Message) or (
-        made is not None and (made.frozen or made.unsafe_hash)
-    )
+    fixed = isinstance(value, Enum | Message) or (made is not None and (made.frozen or made.unsafe_hash))
     return kind.__module__.startswith("penstock.protocol") and not fixed
 
 

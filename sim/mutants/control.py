@@ -99,8 +99,8 @@ MUTANTS = (
         "older",
         line(
             "penstock.protocol.leader.job_restore",
-            "and not wanted.allow_output_replay",
-            "and False",
+            "if why is None and state.latest.max_epoch > 0 and not newest and not wanted.allow_output_replay:",
+            "if False:",
         ),
         "restore-refused",
         0,
@@ -412,8 +412,7 @@ MUTANTS = (
         line(
             "penstock.protocol.task.task_core",
             "actions.append(ev.Ack(event.term, event.epoch, manifest))",
-            "actions += [ev.Ack(event.term, event.epoch, manifest), "
-            "ev.Publish(event.epoch, event.parts.handles)]",
+            "actions += [ev.Ack(event.term, event.epoch, manifest), ev.Publish(event.epoch, event.parts.handles)]",
         ),
         "checkpoint",
         0,

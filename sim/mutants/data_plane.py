@@ -6,18 +6,14 @@ MUTANTS = (
     Mutant(
         "higher-attempt-accepted",
         "attempt",
-        line(
-            "penstock.protocol.channel.admission", "if hello.attempt > self._attempt:", "if False:"
-        ),
+        line("penstock.protocol.channel.admission", "if hello.attempt > self._attempt:", "if False:"),
         "search-admission",
         0,
     ),
     Mutant(
         "lower-attempt-accepted",
         "attempt",
-        line(
-            "penstock.protocol.channel.admission", "if hello.attempt < self._attempt:", "if False:"
-        ),
+        line("penstock.protocol.channel.admission", "if hello.attempt < self._attempt:", "if False:"),
         "search-admission",
         0,
     ),
@@ -110,8 +106,7 @@ MUTANTS = (
         "idle",
         line(
             "penstock.protocol.task.source_splits",
-            "self._idle_after_s = None if bounded else idle_after_s  "
-            "# a bounded split is never idle",
+            "self._idle_after_s = None if bounded else idle_after_s  # a bounded split is never idle",
             "self._idle_after_s = idle_after_s",
         ),
         "idle",

@@ -59,10 +59,7 @@ class OperatorInvariants:
             if self.api.objects.get(key) != plain:
                 self._fail(f"{key} belongs to another owner, and was changed or deleted")
         live = self.workers.pods()
-        specs = {
-            texts_at(p, "metadata", "annotations").get(names.ANNOTATION_DIGEST)
-            for p in live.values()
-        }
+        specs = {texts_at(p, "metadata", "annotations").get(names.ANNOTATION_DIGEST) for p in live.values()}
         if len(specs) > 1:
             self._fail("workers of two specs at once")
         if len({job_of(p) for p in live.values()}) > 1:
@@ -206,9 +203,7 @@ class OperatorInvariants:
         elif _is_given_up(job):
             return self._check_whole(job)  # the earlier spec runs on, with its number of workers
         elif at.failure is None and (len(pods), at.workers) != (self._wanted(job),) * 2:
-            self._fail(
-                f"{len(pods)} pods, {at.workers} workers, {self._wanted(job)} wanted, {state}"
-            )
+            self._fail(f"{len(pods)} pods, {at.workers} workers, {self._wanted(job)} wanted, {state}")
         elif at.failure is None and state != "Running":
             self._fail(f"at rest in state {state}")
         self._check_whole(job)
@@ -252,8 +247,7 @@ class OperatorInvariants:
                 self._fail(f"epoch {epoch} of {uid} is lost: -latest knows {at.max_epoch}")
             return
         purged = not any(
-            k[1].startswith(names.archive_name(JOB, "")) and job_of(o) == uid
-            for k, o in self.api.objects.items()
+            k[1].startswith(names.archive_name(JOB, "")) and job_of(o) == uid for k, o in self.api.objects.items()
         )
         if epoch > 0 and purged and uid not in self.purged:
             self._fail(f"nothing is left of {uid}, which committed epoch {epoch}")

@@ -173,8 +173,7 @@ class Workers:
         return [
             o
             for o, p in self.pods().items()
-            if text_at(p, "status", "phase") == "Running"
-            and not text_at(p, "metadata", "deletionTimestamp")
+            if text_at(p, "status", "phase") == "Running" and not text_at(p, "metadata", "deletionTimestamp")
         ]
 
     def _leader(self, now: float) -> None:
@@ -267,9 +266,7 @@ class Workers:
     def _closed(self, at: Latest, desired: Desired) -> Latest:
         again = desired.restore is not None and desired.restore.nonce != at.restored
         if desired.run != at.run and (not at.finished or again):
-            return replace(
-                at, run=desired.run, stopped=False, failure=None, finished=False, stalled=None
-            )
+            return replace(at, run=desired.run, stopped=False, failure=None, finished=False, stalled=None)
         given = {a.request for a in at.answers}
         left = [r for r in desired.requests if r.id not in given]
         new = tuple(Answer(r.id, r.kind == "stop", "closed") for r in left)

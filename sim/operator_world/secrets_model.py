@@ -29,14 +29,9 @@ def written(
     return _secret(step.secret, step.line, believed, text_at(authority, "key"))
 
 
-def _authority(
-    step: WriteAuthority, mounted: Object | None, authority: Object | None, now: float
-) -> Object:
+def _authority(step: WriteAuthority, mounted: Object | None, authority: Object | None, now: float) -> Object:
     known = {text_at(r, "name"): r for r in [*_roots(mounted), *_roots(authority)]}
-    kept = [
-        {**known[name], "signs": name in step.signing and known[name]["signs"] is True}
-        for name in step.keep
-    ]
+    kept = [{**known[name], "signs": name in step.signing and known[name]["signs"] is True} for name in step.keep]
     if step.grow:
         ends = now + AUTHORITY_LIFE_S
         kept.append({"name": f"r{now:.0f}", "begins": now - SKEW_S, "ends": ends, "signs": True})

@@ -219,11 +219,7 @@ class Users:
         if LATEST in keys and self.rng.random() < 0.1:
             self._take_latest()
             return
-        others = [
-            k
-            for k in keys
-            if k[0] in {"Service", "Role", "Lease", "NetworkPolicy", "Secret"} or k == DESIRED
-        ]
+        others = [k for k in keys if k[0] in {"Service", "Role", "Lease", "NetworkPolicy", "Secret"} or k == DESIRED]
         if pods and self.rng.random() < 0.7:
             self.api.delete(self.rng.choice(pods), now=self.now)
         elif others:

@@ -68,9 +68,7 @@ class World:
         if autoscaled:
             self.workers.load = 1.5
             self.workers.room = 4 + self.seed // AUTOSCALED_EVERY % 4
-        self.users = Users(
-            self.seed, self.rng, self.api, self.workers, self.seen, autoscaled=autoscaled
-        )
+        self.users = Users(self.seed, self.rng, self.api, self.workers, self.seen, autoscaled=autoscaled)
         self.users.habits = self.habits or self.users.habits
         self.users.strangers = self.invariants.strangers
         self.users.meets_strangers = self.seed % STRANGERS_EVERY == 3 or "strangers" in self.habits
@@ -165,9 +163,7 @@ class World:
         shown = None if at is None else (at.workers, at.version, at.closed(), at.run)
         chosen = whole_at(found, "status", "autoscaling", "replicas")
         states = [
-            text_at(o, "status", "state")
-            for k, o in sorted(self.api.objects.items())
-            if k[0] == "StreamSnapshot"
+            text_at(o, "status", "state") for k, o in sorted(self.api.objects.items()) if k[0] == "StreamSnapshot"
         ]
         return json.dumps([parts, str(shown), text_at(found, "status", "state"), states, chosen])
 
@@ -185,9 +181,7 @@ class World:
             first = self.decide(seen)
             if not first.actions and first.status is None:
                 self.quiet[which] = dict(self.caches[which])
-            elif (
-                first.status_may_wait or self.workers.calm
-            ):  # shown from what was seen, whatever is
+            elif first.status_may_wait or self.workers.calm:  # shown from what was seen, whatever is
                 yield from self._perform(first, seen)
             else:
                 live = dict(self.caches[which])

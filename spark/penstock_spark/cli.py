@@ -59,16 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_dataset(commands.add_parser("dataset", help="write real text as a Parquet dataset"))
     _add_temperature(commands.add_parser("temperature", help="write a temperature dataset"))
-    _add_oracle(
-        commands.add_parser(
-            "oracle", help="compare the output of the word count with the expected one"
-        )
-    )
-    _add_windows(
-        commands.add_parser(
-            "oracle-temperature", help="compare windows and late rows with the expected ones"
-        )
-    )
+    _add_oracle(commands.add_parser("oracle", help="compare the output of the word count with the expected one"))
+    _add_windows(commands.add_parser("oracle-temperature", help="compare windows and late rows with the expected ones"))
     _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
     return parser
 
@@ -89,9 +81,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="ca.crt, tls.crt and tls.key of a sender, for workers in a cluster",
     )
-    parser.add_argument(
-        "--certificate-host", default="", metavar="NAME", help="the name in their certificate"
-    )
+    parser.add_argument("--certificate-host", default="", metavar="NAME", help="the name in their certificate")
     parser.add_argument(
         "--anybody",
         action="store_true",
@@ -111,9 +101,7 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder (or file) of text; default: the standard library and the installed packages",
     )
-    parser.add_argument(
-        "--pattern", action="append", default=[], help="names to read (default *.py and *.txt)"
-    )
+    parser.add_argument("--pattern", action="append", default=[], help="names to read (default *.py and *.txt)")
     parser.add_argument(
         "--size",
         type=quantity,
@@ -122,9 +110,7 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
         help="read at most so much text, like 40M (default)",
     )
     parser.add_argument("--files", type=positive, default=16, help="files of one turn (default 16)")
-    parser.add_argument(
-        "--repeat", type=positive, default=1, help="turns over the text (default 1)"
-    )
+    parser.add_argument("--repeat", type=positive, default=1, help="turns over the text (default 1)")
     _common(parser, _dataset, replaces=True)
 
 
@@ -226,9 +212,7 @@ def _make(
 
 
 def _oracle(options: argparse.Namespace) -> int:
-    verdict = _with_spark(
-        options, lambda spark: word_oracle.check(spark, options.input, options.output)
-    )
+    verdict = _with_spark(options, lambda spark: word_oracle.check(spark, options.input, options.output))
     return _judge(options, verdict, [str(difference) for difference in verdict.first])
 
 
@@ -271,9 +255,7 @@ def _replay(options: argparse.Namespace) -> int:
 def _judge(options: argparse.Namespace, verdict: "Judged", first: Sequence[str]) -> int:
     """Show a verdict. Returns exit code 0 if it is exact."""
     facts = verdict.as_dict()
-    report.table(
-        [(name.replace("_", " "), value) for name, value in facts.items() if isinstance(value, int)]
-    )
+    report.table([(name.replace("_", " "), value) for name, value in facts.items() if isinstance(value, int)])
     for line in first:
         print(f"  differs: {line}")
     print(f"exact: {'yes' if verdict.exact else 'NO'}")
@@ -285,9 +267,7 @@ def _with_spark(options: argparse.Namespace, use: Callable[["SparkSession"], T])
     try:  # only here: PySpark takes half a second and may not be installed
         from penstock_spark.session import SparkSettings, local_session  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError(
-            f"{error}: pip install 'penstock[spark]' brings what is missing"
-        ) from error
+        raise ConfigError(f"{error}: pip install 'penstock[spark]' brings what is missing") from error
     with local_session("penstock", SparkSettings(threads=options.threads)) as spark:
         return use(spark)
 

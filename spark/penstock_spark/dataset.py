@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = pa.schema([pa.field("line", pa.string())])
-ROW_GROUP_BYTES = (
-    4 * 1024 * 1024
-)  # bytes of text: a reader that seeks an offset reads at most one row group
+ROW_GROUP_BYTES = 4 * 1024 * 1024  # bytes of text: a reader that seeks an offset reads at most one row group
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,7 @@ def describe(request: TextRequest, found: Sequence[texts.TextFile]) -> dict[str,
     }
 
 
-def write(
-    spark: "SparkSession", request: TextRequest, folder: Path, *, replace: bool = False
-) -> dict[str, Any]:
+def write(spark: "SparkSession", request: TextRequest, folder: Path, *, replace: bool = False) -> dict[str, Any]:
     """Write the dataset into ``folder`` and return its marker (rows, bytes of text, files)."""
     found = find(request)
     description = describe(request, found)
@@ -70,9 +66,7 @@ def write(
     return folders.finish(folder, description, {**summary, "text_files": len(found)})
 
 
-def _parts(
-    pieces: Sequence[tuple[texts.TextFile, ...]], repeat: int
-) -> list[tuple[str, tuple[str, ...]]]:
+def _parts(pieces: Sequence[tuple[texts.TextFile, ...]], repeat: int) -> list[tuple[str, tuple[str, ...]]]:
     return [
         (f"part-{turn:05d}-{index:05d}{folders.SUFFIX}", tuple(f.path for f in piece))
         for turn in range(repeat)
@@ -80,9 +74,7 @@ def _parts(
     ]
 
 
-def _write_parts(
-    folder: str, parts: Iterator[tuple[str, tuple[str, ...]]]
-) -> Iterator[tuple[int, int]]:
+def _write_parts(folder: str, parts: Iterator[tuple[str, tuple[str, ...]]]) -> Iterator[tuple[int, int]]:
     for name, paths in parts:
         yield _write_part(Path(folder, name), paths)
 

@@ -63,9 +63,7 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (PeerError, UnicodeError) as error:
-        raise ConfigError(
-            f"{folder / MARKER} is damaged: remove the folder and try again"
-        ) from error
+        raise ConfigError(f"{folder / MARKER} is damaged: remove the folder and try again") from error
     return marker
 
 
@@ -88,13 +86,9 @@ def begin(folder: Path, request: Mapping[str, Any], *, replace: bool) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     marker = read_marker(folder)
     if marker is None and any(folder.iterdir()):
-        raise ConfigError(
-            f"{folder} is not empty and holds no dataset of Penstock: name a new folder"
-        )
+        raise ConfigError(f"{folder} is not empty and holds no dataset of Penstock: name a new folder")
     if marker is not None and marker.get("complete") and not replace:
-        raise ConfigError(
-            f"{folder} holds another dataset: name a new folder, or give --replace to write it anew"
-        )
+        raise ConfigError(f"{folder} holds another dataset: name a new folder, or give --replace to write it anew")
     _write_marker(folder, {"complete": False, "request": dict(request)})
     for old in folder.iterdir():
         if is_visible(old.name):

@@ -139,9 +139,7 @@ def _input_view(spark: "SparkSession", dataset: Path) -> None:
     ).createOrReplaceTempView("input")
 
 
-def _output_view(
-    spark: "SparkSession", files: Sequence[Path], columns: Sequence[str], view: str
-) -> None:
+def _output_view(spark: "SparkSession", files: Sequence[Path], columns: Sequence[str], view: str) -> None:
     """Create a view of the output. Times are microseconds, for every kind of timestamp."""
     if not files:
         _empty(spark, columns).createOrReplaceTempView(view)
@@ -150,10 +148,7 @@ def _output_view(
     frame = spark.read.parquet(*map(str, files))
     times = {"ts": "us", "window_start": "window_start", "window_end": "window_end"}
     frame.selectExpr(
-        *(
-            f"unix_micros(cast({c} as timestamp)) as {times[c]}" if c in times else c
-            for c in columns
-        )
+        *(f"unix_micros(cast({c} as timestamp)) as {times[c]}" if c in times else c for c in columns)
     ).createOrReplaceTempView(view)
 
 
@@ -166,16 +161,13 @@ def _empty(spark: "SparkSession", columns: Sequence[str]) -> "DataFrame":
 
 def _verdict(spark: "SparkSession", *, compare_late: bool) -> WindowVerdict:
     windows = spark.sql(
-        "select coalesce(sum(expected), 0) e, coalesce(sum(found), 0) f,"
-        " count_if(differs) d from windows"
+        "select coalesce(sum(expected), 0) e, coalesce(sum(found), 0) f, count_if(differs) d from windows"
     ).collect()[0]
     lates = spark.sql(
         "select coalesce(sum(expected), 0) e, coalesce(sum(found), 0) f,"
         " coalesce(sum(abs(expected - found)), 0) d from lates"
     ).collect()[0]
-    wrong = spark.sql(
-        f"select * from windows where differs order by window_start, mote limit {EXAMPLES_MAX}"
-    ).collect()
+    wrong = spark.sql(f"select * from windows where differs order by window_start, mote limit {EXAMPLES_MAX}").collect()
     return WindowVerdict(
         rows=spark.sql("select count(*) n from input").collect()[0].n,
         windows_expected=windows.e,

@@ -45,9 +45,7 @@ from penstock.storage.trust import read_credentials
 
 BATCH_ROWS = 8192
 BATCHES_PER_S = 20
-UNANSWERED_MAX = (
-    8  # unacknowledged batches: enough to hide the round trip, few enough to send again
-)
+UNANSWERED_MAX = 8  # unacknowledged batches: enough to hide the round trip, few enough to send again
 REDIAL_INTERVAL_S = 0.2
 GIVE_UP_S = 120.0  # without an answer of any worker
 STREAM_ERRORS = (pa.ArrowException, OSError, StopIteration)

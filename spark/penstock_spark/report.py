@@ -9,10 +9,7 @@ from typing import TextIO
 
 def table(rows: Sequence[tuple[str, object]], out: TextIO = sys.stdout) -> None:
     """Print names and values in two columns. Whole numbers have separators and are right-aligned."""
-    cells = [
-        (name, f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v))
-        for name, v in rows
-    ]
+    cells = [(name, f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v)) for name, v in rows]
     wide = max(len(name) for name, _ in cells)
     values = max(len(value) for _, value in cells)
     for name, value in cells:

@@ -53,9 +53,7 @@ def describe(request: TemperatureRequest) -> dict[str, Any]:
     return {"kind": "temperature", "format": 1, **asdict(request)}
 
 
-def write(
-    spark: "SparkSession", request: TemperatureRequest, folder: Path, *, replace: bool = False
-) -> dict[str, Any]:
+def write(spark: "SparkSession", request: TemperatureRequest, folder: Path, *, replace: bool = False) -> dict[str, Any]:
     """Write the dataset into ``folder`` and return its marker."""
     description = describe(request)
     unfinished = folders.begin(folder, description, replace=replace)

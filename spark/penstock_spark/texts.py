@@ -27,9 +27,7 @@ def installed_roots() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(paths[name]) for name in ("stdlib", "purelib")))
 
 
-def find_text(
-    roots: Sequence[Path], patterns: Sequence[str], size_max: int | None
-) -> tuple[TextFile, ...]:
+def find_text(roots: Sequence[Path], patterns: Sequence[str], size_max: int | None) -> tuple[TextFile, ...]:
     """List the files under ``roots`` that match a pattern, by name, up to ``size_max`` bytes.
 
     The order depends on the names only. Installed packages under the standard library are not

@@ -150,9 +150,7 @@ def _compress(scratch: str, numbered: Iterator[tuple[int, str]]) -> Iterator[str
     """
     for index, path in numbered:
         try:
-            with pq.ParquetWriter(
-                Path(scratch, f"{index:08d}{folders.SUFFIX}"), runs.SCHEMA
-            ) as out:
+            with pq.ParquetWriter(Path(scratch, f"{index:08d}{folders.SUFFIX}"), runs.SCHEMA) as out:
                 for batch in runs.runs_in_file(Path(path)):
                     out.write_table(pa.Table.from_batches([batch]))
         except StateError as error:
@@ -167,21 +165,16 @@ def _totals(spark: "SparkSession", input_files: int, output_files: int) -> Oracl
 def _differences(spark: "SparkSession") -> Iterator[Difference]:
     """Describe the first words that differ, by name: how many rows, and the first wrong row."""
     words = spark.sql(
-        "select * from compared where expected <> found or breaks > 0"
-        f" order by word limit {EXAMPLES_MAX}"
+        f"select * from compared where expected <> found or breaks > 0 order by word limit {EXAMPLES_MAX}"
     )
     words.createOrReplaceTempView("differing")
-    breaks = spark.sql(
-        "select c.* from chained c join differing d on c.word <=> d.word where not joined"
-    ).collect()
+    breaks = spark.sql("select c.* from chained c join differing d on c.word <=> d.word where not joined").collect()
     for word in words.collect():
         places = sorted((b.file, b.row, b.before, b.first) for b in breaks if b.word == word.word)
         yield _explain(word.word, word.expected, word.found, places)
 
 
-def _explain(
-    word: str | None, expected: int, found: int, places: list[tuple[str, int, int, int]]
-) -> Difference:
+def _explain(word: str | None, expected: int, found: int, places: list[tuple[str, int, int, int]]) -> Difference:
     if expected == 0:
         problem = "is not in the dataset"
     elif found == 0:
@@ -193,9 +186,7 @@ def _explain(
     else:
         before, first = places[0][2:]
         shown = "null" if first == runs.NO_COUNT else str(first)
-        kind = {True: "rows are lost", False: "rows are repeated or out of order"}[
-            first > before + 1
-        ]
+        kind = {True: "rows are lost", False: "rows are repeated or out of order"}[first > before + 1]
         problem = f"after count {before} comes {shown}: {kind}"
     place = places[0] if places else (None, None)
     return Difference(word, expected, found, problem, place[0], place[1])

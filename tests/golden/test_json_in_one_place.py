@@ -10,9 +10,7 @@ READS = {"load", "loads", "raw_decode", "JSONDecoder", "json"}
 STRUCTS = {"Decoder", "convert", "decode"}  # of msgspec
 PLACE = "worker/penstock/contract/codec.py"
 SOURCES = sorted(
-    str(path.relative_to(ROOT))
-    for part in ("worker", "operator", "spark")
-    for path in (ROOT / part).rglob("*.py")
+    str(path.relative_to(ROOT)) for part in ("worker", "operator", "spark") for path in (ROOT / part).rglob("*.py")
 )
 
 

@@ -76,9 +76,7 @@ HELLOS: dict[str, handshake.Hello] = {
 REPLIES = {
     "accepted link": handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED),
     "accepted channel": handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED, CHANNEL),
-    "refused channel": handshake.HandshakeReply(
-        handshake.AdmissionVerdict.REFUSED, CHANNEL, "attempt 2 is over"
-    ),
+    "refused channel": handshake.HandshakeReply(handshake.AdmissionVerdict.REFUSED, CHANNEL, "attempt 2 is over"),
 }
 
 
@@ -88,9 +86,7 @@ def read(kind: str) -> dict[str, bytes]:
     return {name: bytes.fromhex(text) for name, text in pairs}
 
 
-def check(
-    kind: str, cases: Mapping[str, T], encode: Callable[[T], bytes], decode: Callable[[bytes], T]
-) -> None:
+def check(kind: str, cases: Mapping[str, T], encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
     vectors = read(kind)
     assert {name: encode(value).hex(" ") for name, value in cases.items()} == {
         name: data.hex(" ") for name, data in vectors.items()

@@ -26,9 +26,7 @@ TIMEOUT_S = 120.0
 
 def line(number: int) -> str:
     """Make a line: a hot word, some of many words, and empty ones."""
-    return f"hot w{number * 7919 % WORDS} w{number % 97}  w{number * 31 % WORDS}" + " " * (
-        number % 3
-    )
+    return f"hot w{number * 7919 % WORDS} w{number % 97}  w{number * 31 % WORDS}" + " " * (number % 3)
 
 
 def words_of(text: str) -> list[str]:
@@ -84,9 +82,7 @@ class Cluster:
 
     def recovered(self, before: JobStatus) -> JobStatus:
         """Wait for a newer attempt that runs, and for output of it."""
-        after = self.job.until(
-            "recovery", lambda s: s.attempt > before.attempt and _complete(s), TIMEOUT_S
-        )
+        after = self.job.until("recovery", lambda s: s.attempt > before.attempt and _complete(s), TIMEOUT_S)
         self.job.epochs(1, TIMEOUT_S)
         return after
 

@@ -229,9 +229,7 @@ class Rig:
             self.assignment = first_assignment(self.plan, len(self.engines), names)
         self.attempt = Attempt(self.attempt + 1)
         attempt = self.attempt
-        self.tell(
-            c.Reset(attempt, self.epoch, self.root, self.assignment, self.members(), self.splits)
-        )
+        self.tell(c.Reset(attempt, self.epoch, self.root, self.assignment, self.members(), self.splits))
         self.all(lambda s: s.ready == attempt, "ready")
         if self.handles:
             self.engines[0].link.send(TERM, c.Publish(attempt, self.epoch, self.handles))
@@ -239,9 +237,7 @@ class Rig:
             self.wait(lambda: one.status.published >= self.epoch, "publication")
         self.tell(c.Start(attempt))
 
-    def checkpoint(
-        self, kind: BarrierKind = BarrierKind.CHECKPOINT, *, publish: bool = True
-    ) -> RootManifest:
+    def checkpoint(self, kind: BarrierKind = BarrierKind.CHECKPOINT, *, publish: bool = True) -> RootManifest:
         """Take one epoch and commit it."""
         assert self.assignment is not None
         epoch = self.inject(kind)
@@ -323,9 +319,7 @@ class Rig:
         assert self.assignment is not None
         table = next_assignment(self.plan, self.assignment, workers)
         version = table.version
-        self.tell(
-            c.Prepare(self.attempt, table, self.members(), self.epoch, self.root, self.splits)
-        )
+        self.tell(c.Prepare(self.attempt, table, self.members(), self.epoch, self.root, self.splits))
         self.all(lambda s: s.prepared == version, "prepared")
         return table
 

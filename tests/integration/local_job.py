@@ -94,9 +94,7 @@ def started(settings: ClusterSettings) -> Iterator[LocalCluster]:
         cluster.kill()
 
 
-def until(
-    cluster: LocalCluster, wanted: Callable[[JobStatus], bool], within_s: float = WITHIN_S
-) -> JobStatus:
+def until(cluster: LocalCluster, wanted: Callable[[JobStatus], bool], within_s: float = WITHIN_S) -> JobStatus:
     """Look until the status is as wanted. Fails with the last one when it never is."""
     found: list[JobStatus] = []
 
@@ -109,9 +107,7 @@ def until(
     return found[0]
 
 
-def wait_until(
-    reached: Callable[[], bool], within_s: float = WITHIN_S, shown: Callable[[], str] = str
-) -> None:
+def wait_until(reached: Callable[[], bool], within_s: float = WITHIN_S, shown: Callable[[], str] = str) -> None:
     """Look at another process again and again; there is no event to wait for."""
     pause, end = threading.Event(), time.monotonic() + within_s
     while not reached():

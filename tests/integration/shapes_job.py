@@ -88,9 +88,7 @@ def with_state(rows: ps.Stream, write: Write) -> None:
         "chain",
     )
     write(
-        keyed.process(
-            "sums", sums, state={"sum": "int64"}, columns={"id": "int64", "sum": "int64"}
-        ),
+        keyed.process("sums", sums, state={"sum": "int64"}, columns={"id": "int64", "sum": "int64"}),
         "sums",
     )
     write(

@@ -173,9 +173,7 @@ def test_state_that_has_no_step_is_refused_then_given_up_by_name(tmp_path: Path)
     done = place.run(renamed)
     assert done.returncode == 1
     words = " ".join(done.stderr.split())
-    assert (
-        "step 'counts': its state (keys [word: string], columns [count: int64]) is stored" in words
-    )
+    assert "step 'counts': its state (keys [word: string], columns [count: int64]) is stored" in words
     assert "by --drop-state counts; or" in words
     assert rows_of(place.folder("out")) == before, "nothing was written"
 
@@ -196,8 +194,7 @@ def test_a_changed_step_is_named_with_both_schemas(tmp_path: Path) -> None:
     done = place.run(place.job(steps))
     assert done.returncode == 1
     assert (
-        "step 'counts': stored keys [word: string], columns [count: int64]; the job has "
-        "[line: string], [count: int64]"
+        "step 'counts': stored keys [word: string], columns [count: int64]; the job has [line: string], [count: int64]"
     ) in " ".join(done.stderr.split())
     done = place.run(place.job(place.counted()))
     assert done.returncode == 0, done.stderr

@@ -167,11 +167,7 @@ def test_a_function_that_raises_fails_the_job_and_names_the_row(tmp_path: Path) 
 def test_a_poison_record_is_once_in_the_dead_letters_and_the_rest_in_order(tmp_path: Path) -> None:
     done = poisoned(tmp_path, "dead-letter")
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [
-        r
-        for f in sorted((tmp_path / "output").glob("*.parquet"))
-        for r in pq.read_table(f)["line"].to_pylist()
-    ]
+    rows = [r for f in sorted((tmp_path / "output").glob("*.parquet")) for r in pq.read_table(f)["line"].to_pylist()]
     assert rows == [f"LINE {i}" for i in range(500) if i != 321]
     dead = [r for f in (tmp_path / "dead").glob("*.parquet") for r in pq.read_table(f).to_pylist()]
     assert len(dead) == 1
@@ -188,8 +184,5 @@ def test_a_job_that_cannot_be_built_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(HEAD + "  job: {entrypoint: 'no_such_module_here:job'}\n")
     done = penstock("run", str(tmp_path / "job.yaml"), "--dir", str(tmp_path / "state"))
     assert done.returncode == 2
-    assert (
-        f"error: {tmp_path}/job.yaml:5: 'no_such_module_here:job': there is no module"
-        in done.stderr
-    )
+    assert f"error: {tmp_path}/job.yaml:5: 'no_such_module_here:job': there is no module" in done.stderr
     assert not (tmp_path / "state").exists()

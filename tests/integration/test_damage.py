@@ -97,9 +97,7 @@ def test_harmed_state_is_found_and_older_state_taken_on_request_only(tmp_path: P
     victim.write_bytes(flipped(content))
     assert check_exact(folders, complete=False) == committed, "nothing was skipped"
 
-    assert "--allow-output-replay" in failure_of_a_run(
-        restored(folders, root.epoch - 1, replay=False)
-    )
+    assert "--allow-output-replay" in failure_of_a_run(restored(folders, root.epoch - 1, replay=False))
     with started(restored(folders, root.epoch - 1, replay=True)) as cluster:
         finish(cluster)
     seen = words_of(folders.output)

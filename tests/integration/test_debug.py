@@ -121,11 +121,7 @@ def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
 
 
 def children(pid: int) -> list[str]:
-    return [
-        child
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
 
 
 def numbers(folder: Path) -> list[int]:
@@ -140,9 +136,7 @@ def test_a_breakpoint_gives_a_prompt_and_the_job_goes_on(folder: Path) -> None:
         assert "INFO:mine:logged 2" in before
         assert "looked.py(11)look()" in before.replace("->", "") or "looked.py(1" in before
         beside = [Path(f"/proc/{n}/cmdline").read_text() for n in children(screen.process.pid)]
-        assert all("penstock.cli.crash_reporter" in c for c in beside), (
-            "all else is in this process"
-        )
+        assert all("penstock.cli.crash_reporter" in c for c in beside), "all else is in this process"
         assert len(beside) == 1
         screen.type("p record['n'] * 14\n")
         assert "42" in screen.wait_for("(Pdb) ")
@@ -208,18 +202,14 @@ def test_without_debug_what_functions_print_is_in_the_log_that_is_named(folder: 
     )
     assert run.returncode == 0, run.stderr
     assert "penstock logs looked" in run.stdout
-    logs = subprocess.run(
-        [*command, "logs", "looked"], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout
+    logs = subprocess.run([*command, "logs", "looked"], cwd=folder, capture_output=True, text=True, check=True).stdout
     assert all(f"worker-0 seen {n}\n" in logs for n in range(6))
     assert all(f"logger=mine logged {n}\n" in logs for n in range(6))
 
 
 def test_a_breakpoint_without_a_terminal_says_what_helps(folder: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml", "--workers", "1"]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=WITHIN_S, check=False
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 1
     assert "offset 3: BdbQuit" in done.stderr
     assert "penstock run --debug" in done.stderr

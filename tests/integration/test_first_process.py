@@ -25,9 +25,7 @@ main()
 APART = ["unshare", "--pid", "--fork", "--kill-child"]
 
 
-@pytest.mark.skipif(
-    shutil.which("unshare") is None or os.geteuid() != 0, reason="needs root and unshare"
-)
+@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="needs root and unshare")
 def test_a_container_that_is_told_to_end_while_it_loads_ends() -> None:
     with subprocess.Popen(
         [*APART, sys.executable, "-c", LOADING, "worker", "keeper"],

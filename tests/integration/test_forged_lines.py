@@ -36,9 +36,7 @@ def test_lines_of_user_code_forge_no_field(tmp_path: Path) -> None:
     written = io.StringIO()
     ours, theirs = (DescriptorLink(s, k) for s, k in
                     zip(socket.socketpair(), (FromStarter, ToHost), strict=True))  # fmt: skip
-    host = PodHost(
-        theirs, JsonLog("engine", {"pod": "words-worker-0"}, written).quote, MemoryKills()
-    )
+    host = PodHost(theirs, JsonLog("engine", {"pod": "words-worker-0"}, written).quote, MemoryKills())
     thread = threading.Thread(target=host.run)
     thread.start()
     keepers, engines = socket.socketpair()

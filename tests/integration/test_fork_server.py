@@ -43,9 +43,7 @@ def server() -> Iterator[ForkServer]:
 
 
 @contextmanager
-def life(
-    server: ForkServer, root: Path, job_file: Path
-) -> Iterator[tuple[EngineChild, KeeperLink]]:
+def life(server: ForkServer, root: Path, job_file: Path) -> Iterator[tuple[EngineChild, KeeperLink]]:
     """Start one life of worker 0, and see it end when its link is closed at the latest."""
     incarnation = Incarnation(str(uuid.uuid4()))
     launch = EngineLaunch(
@@ -131,9 +129,7 @@ def test_an_engine_outlives_its_server_and_the_next_needs_none(tmp_path: Path) -
         assert child.wait(WITHIN_S) == EXIT_CANNOT_START
 
 
-def test_without_a_place_for_its_socket_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_place_for_its_socket_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     far = tmp_path / ("f" * 120)
     far.mkdir()
     for place in (far, tmp_path / "absent"):

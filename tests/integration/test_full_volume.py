@@ -49,9 +49,7 @@ def fill(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["state", "output"])
-def test_a_full_volume_is_told_and_the_job_goes_on_once_there_is_room(
-    tmp_path: Path, volume: Path, what: str
-) -> None:
+def test_a_full_volume_is_told_and_the_job_goes_on_once_there_is_room(tmp_path: Path, volume: Path, what: str) -> None:
     folders = make_lines(tmp_path, files=2, lines=20_000)
     (tmp_path / what).symlink_to(volume)
     settings = replace(cluster_settings(folders, rate=400), workers=1)

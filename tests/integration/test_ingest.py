@@ -63,9 +63,7 @@ def drain(reader: IngestReader, rows: int, future: "Future[Pushed] | None" = Non
     return found
 
 
-def test_a_partition_is_pushed_through_resets_once_and_in_order(
-    tmp_path: Path, pool: ThreadPoolExecutor
-) -> None:
+def test_a_partition_is_pushed_through_resets_once_and_in_order(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     files = write(tmp_path / "in", 2, ROWS // 2)
     source = IngestSource(1, str(tmp_path / "announce"), LINE)
     state = source.splits()[0]
@@ -102,9 +100,7 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(
     reader.close()
 
 
-def test_a_partition_whose_sender_has_gone_is_not_waited_for(
-    tmp_path: Path, pool: ThreadPoolExecutor
-) -> None:
+def test_a_partition_whose_sender_has_gone_is_not_waited_for(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     """A job is restored to an epoch before the end of a partition, which was committed."""
     files = write(tmp_path / "in", 1, ROWS)
     source = IngestSource(1, str(tmp_path / "announce"), LINE)
@@ -153,9 +149,7 @@ def test_of_two_senders_the_higher_wins(tmp_path: Path, pool: ThreadPoolExecutor
     reader.close()
 
 
-def test_a_sender_that_is_killed_is_followed_by_its_next_attempt(
-    tmp_path: Path, pool: ThreadPoolExecutor
-) -> None:
+def test_a_sender_that_is_killed_is_followed_by_its_next_attempt(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     files = write(tmp_path / "in", 1, ROWS)
     source = IngestSource(1, str(tmp_path / "announce"), LINE)
     reader = source.open(source.splits()[0])
@@ -193,15 +187,11 @@ def test_a_job_takes_pushed_rows_exactly_once_through_crashes_and_a_rescale(
     output, announce = tmp_path / "out", tmp_path / "announce"
     settings = [f"job.parameters.announce={announce}", f"job.parameters.output={output}"]
     job_file = ROOT / "examples" / "replay.yaml"
-    places = JobFiles(
-        "replay", job_file, settings, output, tmp_path / "state", tmp_path / "run.log"
-    )
+    places = JobFiles("replay", job_file, settings, output, tmp_path / "state", tmp_path / "run.log")
     job = RunningJob(places, 2)
     try:
         before = job.until("a running job", is_well, 120)
-        pushes = [
-            Push(str(announce), (file,), n, 4, sender=1, rate=250) for n, file in enumerate(files)
-        ]
+        pushes = [Push(str(announce), (file,), n, 4, sender=1, rate=250) for n, file in enumerate(files)]
         # The last partition is not seen until the end, so the job lasts as long as it must.
         futures = [pool.submit(Pusher(p).run) for p in pushes[:3]]
         job.epochs(2)

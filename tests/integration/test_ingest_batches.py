@@ -39,9 +39,7 @@ class Sender:
     def hear(self) -> IngestReply:
         return decode_reply(bytes(self.stream.read_chunk().app_metadata))
 
-    def push(
-        self, batch: pa.RecordBatch, codec_name: str | None = None, offset: int = 0
-    ) -> IngestReply:
+    def push(self, batch: pa.RecordBatch, codec_name: str | None = None, offset: int = 0) -> IngestReply:
         if codec_name is not None or offset == 0:
             options = pa.ipc.IpcWriteOptions(compression=codec_name)
             self.writer.begin(batch.schema, options=options)
@@ -75,9 +73,7 @@ def lines(*values: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
 
 def outside() -> pa.RecordBatch:
     ends = pa.py_buffer(struct.pack("<3i", 0, 1 << 30, 5))
-    return pa.record_batch(
-        {"line": pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(b"hello")])}
-    )
+    return pa.record_batch({"line": pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(b"hello")])})
 
 
 def again_and_again(kind: pa.DataType, times: int) -> pa.RecordBatch:
@@ -128,9 +124,7 @@ REFUSED: dict[str, tuple[Callable[[], pa.RecordBatch], str | None, str]] = {
         "rows with line are taken, got line, line",
     ),
     "a dictionary that is too large": (
-        lambda: lines("x" * (17 * MIB)).set_column(
-            0, "line", pa.array(["x" * (17 * MIB)]).dictionary_encode()
-        ),
+        lambda: lines("x" * (17 * MIB)).set_column(0, "line", pa.array(["x" * (17 * MIB)]).dictionary_encode()),
         "lz4",
         "the dictionaries of a stream take 178.* bytes, at most 16777216",
     ),
@@ -138,9 +132,7 @@ REFUSED: dict[str, tuple[Callable[[], pa.RecordBatch], str | None, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_worker_cannot_hold_is_refused(
-    name: str, sender: Sender, reader: IngestReader
-) -> None:
+def test_what_a_worker_cannot_hold_is_refused(name: str, sender: Sender, reader: IngestReader) -> None:
     make, codec_name, reason = REFUSED[name]
     batch = make()
     pool = pa.default_memory_pool()
@@ -159,9 +151,7 @@ def test_a_message_beyond_any_batch_is_not_even_read(sender: Sender, reader: Ing
 
 
 @pytest.mark.parametrize("codec_name", [None, "lz4", "zstd"])
-def test_rows_come_as_they_were_sent(
-    codec_name: str | None, sender: Sender, reader: IngestReader
-) -> None:
+def test_rows_come_as_they_were_sent(codec_name: str | None, sender: Sender, reader: IngestReader) -> None:
     values = ["ü" * 50, None, "", "a"] * 2000
     assert sender.push(lines(*values), codec_name).next == 8000
     assert sender.push(lines(*values[:4]), offset=8000).next == 8004

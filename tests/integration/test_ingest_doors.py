@@ -153,9 +153,7 @@ def with_a_strangers_link(folder: Path) -> None:
 
 FOLDERS = [
     pytest.param(open_to_others, "has mode 0750, .*chmod 700 .*announce", id="open"),
-    pytest.param(
-        of_another_user, "belongs to user 65534, and this is", id="foreign", marks=AS_ROOT
-    ),
+    pytest.param(of_another_user, "belongs to user 65534, and this is", id="foreign", marks=AS_ROOT),
     pytest.param(a_link, "it has to be a folder, no link", id="link"),
     pytest.param(
         with_a_strangers_socket,
@@ -225,9 +223,7 @@ def test_a_sender_dials_only_what_proves_itself(tmp_path: Path) -> None:
 def test_a_sender_says_what_it_passed_over(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     announce(tmp_path, "evil", Announcement("grpc://127.0.0.1:1", 1, (0,)))
-    with pytest.raises(
-        ConfigError, match=r"grpc://127.0.0.1:1 was passed over, .* grpc\+unix:// o"
-    ):
+    with pytest.raises(ConfigError, match=r"grpc://127.0.0.1:1 was passed over, .* grpc\+unix:// o"):
         partitions_of(tmp_path, Proof.FOLDER, timeout_s=0.0)
 
 
@@ -282,9 +278,7 @@ def test_more_streams_than_there_is_room_for_are_refused(tmp_path: Path) -> None
         (worker,) = read_announcements(path)
         with fl.FlightClient(dialled(worker.address, path, Proof.FOLDER)) as client:
             hello = codec.encode(Hello(WIRE_VERSION, 0, 1, 1))
-            streams = [
-                client.do_exchange(fl.FlightDescriptor.for_command(hello)) for _ in range(66)
-            ]
+            streams = [client.do_exchange(fl.FlightDescriptor.for_command(hello)) for _ in range(66)]
             for _, stream in streams:
                 assert stream.read_chunk().app_metadata
             late = client.do_exchange(fl.FlightDescriptor.for_command(hello))

@@ -93,16 +93,10 @@ def test_senders_of_both_authorities_are_heard_in_a_rotation(tmp_path: Path) -> 
 
 STRANGERS: dict[str, Callable[[], dict[str, Any]]] = {
     "without a certificate": without_certificate,
-    "of another authority": lambda: trust(
-        HOST, authority("others"), checked_by=authority()
-    ).client_options(),
+    "of another authority": lambda: trust(HOST, authority("others"), checked_by=authority()).client_options(),
     "expired": lambda: trust(HOST, expired=True).client_options(),
-    "that believes another authority": lambda: trust(
-        HOST, checked_by=authority("others")
-    ).client_options(),
-    "that takes us for another job": lambda: (
-        trust(HOST).client_options() | {"override_hostname": f"other.{HOST}"}
-    ),
+    "that believes another authority": lambda: trust(HOST, checked_by=authority("others")).client_options(),
+    "that takes us for another job": lambda: trust(HOST).client_options() | {"override_hostname": f"other.{HOST}"},
 }
 
 

@@ -62,9 +62,7 @@ def test_a_job_writes_where_it_says(tmp_path: Path) -> None:
 def test_a_job_object_runs_itself_with_sinks_of_the_kit() -> None:
     job, out = ps.Job(), CollectSink()
     numbers = job.source("numbers", ListSource([{"n": 1}, {"n": 2}], [{"n": 3}]))
-    numbers.map("twice", lambda r: {"n": 2 * r["n"]}, columns={"n": "int64"}, per="record").sink(
-        "out", out
-    )
+    numbers.map("twice", lambda r: {"n": 2 * r["n"]}, columns={"n": "int64"}, per="record").sink("out", out)
     for _ in range(2):  # each run begins anew
         assert sorted(pairs(job.run()["out"])) == [(2,), (4,), (6,)]
         assert sorted(pairs(out.rows)) == [(2,), (4,), (6,)]
@@ -128,9 +126,7 @@ def sums(source: ListSource | None = None) -> ps.Job:
     endless = ListSource(columns={"who": "string", "n": "int64"}, ends=False)
     stream = job.source("numbers", source or endless).key_by("who")
     columns = {"who": "string", "sum": "int64"}
-    stream.process("sums", total, state={"sum": "int64"}, columns=columns, per="record").sink(
-        "out", CollectSink()
-    )
+    stream.process("sums", total, state={"sum": "int64"}, columns=columns, per="record").sink("out", CollectSink())
     return job
 
 
@@ -216,9 +212,7 @@ def test_a_late_row_goes_to_its_output_and_is_counted() -> None:
 def test_state_of_a_window_is_that_of_its_open_panes() -> None:
     with run(windows(ListSource([at(1), at(2), PAUSE]))) as t:
         t.run()
-        assert t.state("sums") == {
-            ("k", NINE): {"window_end": NINE + timedelta(seconds=10), "total": 2}
-        }
+        assert t.state("sums") == {("k", NINE): {"window_end": NINE + timedelta(seconds=10), "total": 2}}
 
 
 def test_a_silent_partition_holds_windows_back_until_time_goes_on() -> None:
@@ -412,9 +406,7 @@ print(space["table"].to_pylist())
 
 def test_it_runs_in_a_notebook() -> None:
     """Cells without a file, run beside the main thread: no output, handler, thread or process."""
-    done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, check=False, timeout=120)
     assert done.stderr == ""
     assert done.stdout == "[{'n': 2}, {'n': 4}]\n"
 

@@ -67,9 +67,7 @@ spec:
 @contextmanager
 def run(root: Path) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml"]
-    process = subprocess.Popen(
-        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         yield process
     finally:

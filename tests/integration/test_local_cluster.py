@@ -63,9 +63,9 @@ def test_rescales_under_load_restart_nobody(tmp_path: Path, more: tuple[str, ...
             settled(cluster, asked.id)
             now = after_more(cluster)
             until(cluster, lambda s, n=workers: len(s.workers) == n)  # type: ignore[misc]
-            assert [w.engine_pid for w in now.workers[:2]] == [
-                w.engine_pid for w in first.workers
-            ], "those that stay are not restarted"
+            assert [w.engine_pid for w in now.workers[:2]] == [w.engine_pid for w in first.workers], (
+                "those that stay are not restarted"
+            )
         status = finish_quickly(cluster, folders)
     assert status.attempt == 1, "no rollback"
     assert check_exact(folders) == 5 * LINES * 8
@@ -74,9 +74,7 @@ def test_rescales_under_load_restart_nobody(tmp_path: Path, more: tuple[str, ...
 def test_a_leader_that_was_stopped_longer_than_its_lease_is_refused(tmp_path: Path) -> None:
     folders = make_lines(tmp_path, files=3, lines=LINES)
     # Long enough for the lease to pass before the stopped worker counts as lost.
-    patient = replace(
-        QUICK, lease_duration_s=1.5, lease_renew_deadline_s=1.0, heartbeat_timeout_s=20.0
-    )
+    patient = replace(QUICK, lease_duration_s=1.5, lease_renew_deadline_s=1.0, heartbeat_timeout_s=20.0)
     with started(cluster_settings(folders, rate=RATE, control=patient)) as cluster:
         before = until(cluster, sound)
         old = leader(before)

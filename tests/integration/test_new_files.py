@@ -54,9 +54,7 @@ def penstock(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
 
 @contextmanager
 def running(folder: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        command("run", "job.yaml", *more), cwd=folder, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command("run", "job.yaml", *more), cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
@@ -124,6 +122,4 @@ def test_a_folder_without_input_is_refused_with_what_is_in_it(folder: Path) -> N
     for what in ("validate", "run"):
         done = penstock(folder, what, "job.yaml")
         assert done.returncode == 2
-        assert (
-            "in has no *.parquet file; passed over: a.parq (not *.parquet), x (sub-folder)"
-        ) in done.stderr
+        assert ("in has no *.parquet file; passed over: a.parq (not *.parquet), x (sub-folder)") in done.stderr

@@ -128,9 +128,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize(("module", "message", "frames"), MODULES)
-def test_a_module_that_fails_shows_its_own_frames(
-    job: Path, module: str, message: str, frames: list[str]
-) -> None:
+def test_a_module_that_fails_shows_its_own_frames(job: Path, module: str, message: str, frames: list[str]) -> None:
     (job / "coded.py").write_text(module)
     (job / "job.yaml").write_text(CODE)
     code, text = run(job)
@@ -145,18 +143,14 @@ def test_what_a_module_prints_is_not_mixed_with_what_run_shows(job: Path) -> Non
     (job / "coded.py").write_text("print('loaded')\nraise ValueError('late')\n")
     (job / "job.yaml").write_text(CODE)
     command = penstock("run", "job.yaml", "--json")
-    done = subprocess.run(
-        command, cwd=job, capture_output=True, text=True, timeout=WITHIN_S, check=False
-    )
+    done = subprocess.run(command, cwd=job, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.stdout == ""
     assert "loaded" in done.stderr
 
 
 def test_nobody_reads_what_is_shown(job: Path) -> None:
     """As ``penstock run job.yaml | head -n 1``: it stops with all its output, and says why."""
-    process = subprocess.Popen(
-        penstock("run", "job.yaml"), cwd=job, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = subprocess.Popen(penstock("run", "job.yaml"), cwd=job, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     _, errors = process.communicate(timeout=WITHIN_S)
@@ -183,9 +177,7 @@ sys.exit(watch(cluster, Watched(PlainLines(sys.stdout)), Interrupts()))
 
 
 @pytest.mark.parametrize(("state", "failure"), [("FINISHED", ""), ("FAILED", "step 'x' fails")])
-def test_a_job_that_ends_before_anything_was_shown(
-    tmp_path: Path, state: str, failure: str
-) -> None:
+def test_a_job_that_ends_before_anything_was_shown(tmp_path: Path, state: str, failure: str) -> None:
     script = ENDED_AT_ONCE.format(state=state, failure=failure)
     code, text = run(tmp_path, "sh", "-c", '"$0" -c "$1" >/dev/full', sys.executable, script)
     assert code == 1
@@ -210,9 +202,7 @@ def test_a_disk_that_is_full_before_the_start(job: Path) -> None:
     state.mkdir()
     needs_own_disk(state)
     script = 'head -c 32m /dev/zero >"$0"/filler 2>&-; exec "$@" --dir "$0"'
-    code, text = run(
-        job, *small_disk(state), "sh", "-c", script, str(state), *penstock("run", "job.yaml")
-    )
+    code, text = run(job, *small_disk(state), "sh", "-c", script, str(state), *penstock("run", "job.yaml"))
     assert code in {1, 2}, text
     assert "No space left on device" in text or "disk is full" in text
 

@@ -86,9 +86,7 @@ def test_odd_columns_come_out_as_they_went_in(tmp_path: Path) -> None:
         {"k": "b", "n": 1, "total": 3},
     ]
     hours = written(tmp_path, "hours").sort_by("k")
-    assert [hours.schema.field(n).type for n in ("window_start", "window_end", "last")] == [
-        BERLIN
-    ] * 3
+    assert [hours.schema.field(n).type for n in ("window_start", "window_end", "last")] == [BERLIN] * 3
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     assert [row["last"] - epoch for row in hours.to_pylist()] == [
         dt.timedelta(microseconds=2), dt.timedelta(microseconds=3),

@@ -28,22 +28,15 @@ def test_each_block_of_code_does_what_the_page_says(page: Path, tmp_path: Path) 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     told = session(DOCS / "tutorial.md", tmp_path)
     by_first_line = {block.text.splitlines()[0]: (status, text) for block, status, text in told}
-    looked = re.findall(
-        r"^\d+ rows,  \d+ words\n(?: .*\n){5}", "".join(text for _, _, text in told), re.MULTILINE
-    )
+    looked = re.findall(r"^\d+ rows,  \d+ words\n(?: .*\n){5}", "".join(text for _, _, text in told), re.MULTILINE)
     assert len(looked) == 2
-    assert looked[0] == looked[1], (
-        "a job that is killed, rescaled and stopped counts as one that is left alone"
-    )
+    assert looked[0] == looked[1], "a job that is killed, rescaled and stopped counts as one that is left alone"
     wrong = {line for line, (status, _) in by_first_line.items() if status}
     assert wrong == {
         "penstock run words.yaml --set job.parameters.inptu=lines2",
         "cat > broken.py <<'END'",
         "penstock run broken.yaml --workers 1 --debug",
     }
-    assert (
-        "did you mean 'input'"
-        in by_first_line["penstock run words.yaml --set job.parameters.inptu=lines2"][1]
-    )
+    assert "did you mean 'input'" in by_first_line["penstock run words.yaml --set job.parameters.inptu=lines2"][1]
     assert "IndexError: list index out of range" in by_first_line["cat > broken.py <<'END'"][1]
     assert (tmp_path / "modules.svg").is_file()

@@ -88,8 +88,7 @@ def test_a_record_that_kills_the_process_ends_in_failure(tmp_path: Path, deadly:
     how = {
         "exit": "the engine ended by itself (exit status 7)",
         "segfault": "the engine was killed by SIGSEGV (signal 11)",
-        "memory": "the engine was killed by SIGKILL (signal 9: by hand, or by the kernel because"
-        " memory ran out)",
+        "memory": "the engine was killed by SIGKILL (signal 9: by hand, or by the kernel because memory ran out)",
     }[deadly]
     assert ran.code == Exit.FAILED, ran
     for number in range(1, ATTEMPTS + 1):

@@ -42,9 +42,7 @@ def copied(folders: Folders, root: Path) -> Folders:
     return copy
 
 
-def test_what_does_not_fit_or_would_repeat_output_is_refused(
-    halfway: Folders, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_or_would_repeat_output_is_refused(halfway: Folders, tmp_path: Path) -> None:
     folders = copied(halfway, tmp_path)
     visible = sorted(folders.output.iterdir())
 
@@ -78,9 +76,7 @@ def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_p
     assert sorted((folders.state / "wordcount" / "checkpoints").rglob("*.state")) == kept
 
 
-def test_a_changed_job_begins_without_state_when_it_is_told_to(
-    halfway: Folders, tmp_path: Path
-) -> None:
+def test_a_changed_job_begins_without_state_when_it_is_told_to(halfway: Folders, tmp_path: Path) -> None:
     folders = copied(halfway, tmp_path)
     visible = {file.name: file.read_bytes() for file in folders.output.glob("*.parquet")}
     changed = (*ONE, "--set", "maxKeyGroups=128", "--restore", "empty")

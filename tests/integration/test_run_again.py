@@ -312,9 +312,7 @@ def test_a_job_that_writes_elsewhere_now_does_not_miss_what_it_wrote_before(fold
 
 
 @pytest.mark.parametrize("which", [oldest, newest])
-def test_a_finished_job_may_be_told_that_its_output_is_taken_away(
-    folder: Path, which: Callable[[Path], Path]
-) -> None:
+def test_a_finished_job_may_be_told_that_its_output_is_taken_away(folder: Path, which: Callable[[Path], Path]) -> None:
     at_rate(folder, 2 * ROWS)  # so that the newest checkpoint has rows, too
     finish(folder)
     which(folder).unlink()

@@ -168,9 +168,7 @@ def check_windows_of_event_time_behind_a_union(ran: Ran) -> None:
     for r in sound(ran):
         minute = r["at"].replace(second=0)
         expected[r["word"], minute].append(r["id"])
-    found = Counter(
-        (r["word"], r["window_start"], r["n"], r["total"]) for r in written(ran[0] / "minutes")
-    )
+    found = Counter((r["word"], r["window_start"], r["n"], r["total"]) for r in written(ran[0] / "minutes"))
     assert found == Counter((*k, len(ids), sum(ids)) for k, ids in expected.items())
 
 

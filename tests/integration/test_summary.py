@@ -103,9 +103,7 @@ def read_and_written(said: str) -> tuple[int, int]:
 
 
 def run(folder: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command(), cwd=folder, capture_output=True, text=True, timeout=WITHIN_S, check=False
-    )
+    return subprocess.run(command(), cwd=folder, capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 
 def test_the_summary_of_a_run_that_fails_tells_what_is_committed(tmp_path: Path) -> None:

@@ -46,9 +46,7 @@ def test_every_fired_row_is_behind_the_shuffle_or_in_the_checkpoint(tmp_path: Pa
     for file in range(FILES):
         times = [START + timedelta(seconds=n // 4) for n in range(ROWS)]
         visitors = [file * ROWS + n - n % 2 for n in range(ROWS)]
-        windows |= {
-            (v, t - (t - START) % SIZE + SIZE) for v, t in zip(visitors, times, strict=True)
-        }
+        windows |= {(v, t - (t - START) % SIZE + SIZE) for v, t in zip(visitors, times, strict=True)}
         table = pa.table({"visitor": visitors, "ts": pa.array(times, pa.timestamp("us"))})
         pq.write_table(table, tmp_path / "in" / f"part-{file}.parquet")
     job = tmp_path / "job.yaml"

@@ -15,9 +15,7 @@ from tests.integration.local_job import wait_until
 
 def launch(ordinal: Ordinal) -> KeeperLaunch:
     """A keeper that cannot start: its supervisor's address is nonsense."""
-    return KeeperLaunch(
-        JobUid("uid"), "words", "default", ordinal, "", "", "", "\0", "", "", ControlSettings()
-    )
+    return KeeperLaunch(JobUid("uid"), "words", "default", ordinal, "", "", "", "\0", "", "", ControlSettings())
 
 
 @pytest.fixture
@@ -30,9 +28,7 @@ def workers(tmp_path: Path, ended: threading.Event) -> Workers:
     return Workers(JobFolder.make(tmp_path, "words", "default"), launch, ended.set)
 
 
-def test_a_keeper_that_fails_is_started_again_and_at_last_said(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_a_keeper_that_fails_is_started_again_and_at_last_said(workers: Workers, tmp_path: Path) -> None:
     def fails() -> bool:
         workers.run_all(1)
         return workers.trouble() is not None
@@ -46,9 +42,7 @@ def test_a_keeper_that_fails_is_started_again_and_at_last_said(
     assert workers.pids() == {}
 
 
-def test_workers_that_are_not_needed_are_told_to_end(
-    workers: Workers, ended: threading.Event
-) -> None:
+def test_workers_that_are_not_needed_are_told_to_end(workers: Workers, ended: threading.Event) -> None:
     workers.run_all(2)
     assert sorted(workers.pids()) == [0, 1]
     news = workers.run_all(0)

@@ -177,9 +177,7 @@ def test_aggregates_agree_with_numbers_without_bounds(drawn: Any) -> None:
             check_state(step, functions, models, rows[start:stop])
 
 
-def check_state(
-    step: RunningAggregate, functions: list[Function], models: dict[int, Model], rows: list[Any]
-) -> None:
+def check_state(step: RunningAggregate, functions: list[Function], models: dict[int, Model], rows: list[Any]) -> None:
     """Read the state of the keys as a window does when it fires."""
     keys = sorted({key for key, _ in rows})
     encoded = step._keys.codec.keys([pa.array(keys, pa.int64())])
@@ -193,9 +191,7 @@ def test_a_sum_of_uint64_does_not_wrap() -> None:
     step, out = step_of("uint64", [Function.SUM])
     step.on_batch(pa.record_batch({"k": [1, 1], "v": pa.array([2**63 + 5, 1], pa.uint64())}))
     assert out[0].column(1).to_pylist() == [2**63 + 5, 2**63 + 6]
-    with pytest.raises(
-        UserCodeError, match=r"9223372036854775814 \+ 9223372036854775807: .* 'v' leaves 64 bits"
-    ):
+    with pytest.raises(UserCodeError, match=r"9223372036854775814 \+ 9223372036854775807: .* 'v' leaves 64 bits"):
         step.on_batch(pa.record_batch({"k": [1], "v": pa.array([2**63 - 1], pa.uint64())}))
 
 

@@ -226,9 +226,7 @@ def test_state_is_exactly_what_was_stored_or_refused_by_name(
 
 
 @given(JOBS, st.integers(1, 3))
-def test_a_job_that_has_not_changed_keeps_its_table_and_its_times(
-    branches: Jobs, workers: int
-) -> None:
+def test_a_job_that_has_not_changed_keeps_its_table_and_its_times(branches: Jobs, workers: int) -> None:
     root, plan = begun(branches, workers), plan_of(branches)
     assert incompatible(root, plan) is None
     assert table_of(root, plan) == root.assignment

@@ -79,9 +79,7 @@ class Subject:
         self.open()
 
     def open(self) -> None:
-        self.state = KeyedStateBackend(
-            StateSettings(), to_share(self.model.share), GROUPS, self.folder
-        )
+        self.state = KeyedStateBackend(StateSettings(), to_share(self.model.share), GROUPS, self.folder)
         self.table: Any = self.state.open(SCHEMA)
 
     def rows(self, random: np.random.Generator, wanted: int) -> None:

@@ -18,9 +18,7 @@ from penstock.steps.base import StateSchema, Value
 
 GROUPS = 8
 CODEC = KeyCodec((pa.string(),), GROUPS)
-SCHEMA = StateSchema(
-    "counts", (("word", pa.string()),), (Value("n", "int64"), Value("last", "bytes"))
-)
+SCHEMA = StateSchema("counts", (("word", pa.string()),), (Value("n", "int64"), Value("last", "bytes")))
 KEYS = st.sampled_from([None, "", *(f"{'k' * (i % 19)}{i}" for i in range(60))])
 STEPS = st.lists(
     st.tuples(

@@ -35,9 +35,7 @@ def stored(keys: Keys) -> EncodedKeys:
     """Put keys one after another as a table gathers them: a lone null takes no bytes."""
     offsets, data, bitmap, bit = keys.text
     count = len(offsets) - 1
-    valid = [
-        not len(bitmap) or bool(bitmap[(bit + i) >> 3] >> ((bit + i) & 7) & 1) for i in range(count)
-    ]
+    valid = [not len(bitmap) or bool(bitmap[(bit + i) >> 3] >> ((bit + i) & 7) & 1) for i in range(count)]
     parts = [data[offsets[i] : offsets[i + 1]] if valid[i] else data[:0] for i in range(count)]
     ends = np.cumsum([0, *(len(p) for p in parts)]).astype(np.int64)
     joined = np.concatenate(parts) if parts else np.zeros(0, np.uint8)

@@ -69,11 +69,7 @@ def test_plans_of_random_graphs(moves: list[Move]) -> None:
             assert len(edges) == len(step.inputs)
             assert all(e.plan.sender < e.plan.receiver for e in edges)
     for stage in job.stages:
-        assert all(
-            link.node == ENTRY or link.node < i
-            for i, n in enumerate(stage.nodes)
-            for link in n.inputs
-        )
+        assert all(link.node == ENTRY or link.node < i for i, n in enumerate(stage.nodes) for link in n.inputs)
         forward = [e for e in job.edges if e.plan.receiver == stage.plan.index]
         for edge in forward:
             if edge.plan.partitioning is Partitioning.FORWARD:

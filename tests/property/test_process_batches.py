@@ -168,9 +168,7 @@ def rows(records: list[Any]) -> pa.RecordBatch:
 
 
 @given(RECORDS, st.booleans(), st.data())
-def test_any_cut_and_any_crash_give_the_same_output(
-    records: list[Any], catches: bool, data: Any
-) -> None:
+def test_any_cut_and_any_crash_give_the_same_output(records: list[Any], catches: bool, data: Any) -> None:
     given_rows, changes = rows(records), [c for _, c in records]
     whole = Life(changes, catches=catches)
     whole.take(given_rows)

@@ -237,9 +237,7 @@ def test_rows_that_a_function_refuses_by_itself_are_those_of_any_cut(
         with pytest.raises(UserCodeError) as raised:
             run(step, batches(rows, lengths))
         assert f"'n': {bad[0]}" in str(raised.value)
-        assert ("raised" if outcome[bad[0]] == "raise" else f"refused {bad[0]}") in str(
-            raised.value
-        )
+        assert ("raised" if outcome[bad[0]] == "raise" else f"refused {bad[0]}") in str(raised.value)
         return
     seen, expected = dict.fromkeys("ab", 0), []
     for n, (key, _) in enumerate(rows):

@@ -44,18 +44,14 @@ def test_it_stays_within_its_bounds_and_never_doubles_twice(
 
 
 @given(BOUNDS, st.integers(1, MOST), SHARES, SHARES)
-def test_a_busier_job_never_gets_fewer_workers(
-    bounds: Autoscaling, replicas: int, one: float, two: float
-) -> None:
+def test_a_busier_job_never_gets_fewer_workers(bounds: Autoscaling, replicas: int, one: float, two: float) -> None:
     now = clamped(replicas, bounds)
     less, more = sorted((one, two))
     assert next_of(now, (less,) * 10, bounds) <= next_of(now, (more,) * 10, bounds)
 
 
 @given(BOUNDS, st.integers(1, MOST), st.floats(0.0, 80.0))
-def test_a_steady_load_leads_to_one_number_and_stays_there(
-    bounds: Autoscaling, replicas: int, load: float
-) -> None:
+def test_a_steady_load_leads_to_one_number_and_stays_there(bounds: Autoscaling, replicas: int, load: float) -> None:
     """``load`` is the work there is, in workers that do nothing else, evenly spread."""
     now = clamped(replicas, bounds)
     path = [now]

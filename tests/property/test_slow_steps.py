@@ -46,9 +46,7 @@ class Flow:
     def __post_init__(self) -> None:
         self.task = TaskInput(TASK, Wakeup())
         self.rows, self.taken = [0] * self.senders, [0] * self.senders
-        names = [
-            ChannelId(0, TaskId(StageIndex(0), Ordinal(n), 0), TASK) for n in range(self.senders)
-        ]
+        names = [ChannelId(0, TaskId(StageIndex(0), Ordinal(n), 0), TASK) for n in range(self.senders)]
         ends = [self.task.add(ReceiveChannel(n, 8 * MIB, 4 * MIB, Version(1)), None) for n in names]
         self.outputs = [LocalOutput(SendChannel(MIB, 0.0, Version(1)), Wakeup(), e) for e in ends]
         for end, output in zip(ends, self.outputs, strict=True):

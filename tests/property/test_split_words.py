@@ -39,9 +39,7 @@ def test_chunks_and_dictionaries_split_alike(lines: list[str | None]) -> None:
 
 @given(st.lists(st.text(alphabet="ab ", min_size=30, max_size=80), max_size=5))
 def test_long_words_are_copied_whole(lines: list[str]) -> None:
-    assert split_words(pa.array(lines, pa.string())).words.to_pylist() == [
-        w for x in lines for w in naive(x)
-    ]
+    assert split_words(pa.array(lines, pa.string())).words.to_pylist() == [w for x in lines for w in naive(x)]
 
 
 def test_only_text_is_split() -> None:

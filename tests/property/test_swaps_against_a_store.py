@@ -17,9 +17,7 @@ from penstock.protocol.control_events import (
 from penstock.protocol.leader.metadata_cas import MetadataCas, SwapEvent
 from penstock.protocol.step_context import StepContext
 
-OUTCOMES = st.sampled_from(
-    ["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"]
-)
+OUTCOMES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])
 
 
 class Store:

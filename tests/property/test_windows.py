@@ -36,12 +36,8 @@ COMPUTE = (
     Compute("mean", Function.MEAN, "value"),
     Compute("newest", Function.MAX, "ts"),
 )
-ROW = st.tuples(
-    st.none() | st.integers(0, 3), st.integers(-50, 200), st.none() | st.integers(-9, 9)
-)
-BATCHES = st.lists(
-    st.tuples(st.lists(ROW, max_size=12), st.integers(0, 30)), min_size=1, max_size=8
-)
+ROW = st.tuples(st.none() | st.integers(0, 3), st.integers(-50, 200), st.none() | st.integers(-9, 9))
+BATCHES = st.lists(st.tuples(st.lists(ROW, max_size=12), st.integers(0, 30)), min_size=1, max_size=8)
 
 
 def made(shape: WindowShape) -> tuple[WindowStep, list[pa.RecordBatch], list[pa.RecordBatch]]:
@@ -93,9 +89,7 @@ def plain(batches: list[pa.RecordBatch]) -> list[Any]:
 
 
 @given(BATCHES, st.sampled_from([1, 7, 20]), st.sampled_from([0, 3]), st.sampled_from([0, 5]))
-def test_windows_agree_with_a_naive_model(
-    batches: Any, size: int, lateness: int, offset: int
-) -> None:
+def test_windows_agree_with_a_naive_model(batches: Any, size: int, lateness: int, offset: int) -> None:
     step, main, late = made(WindowShape(size, offset, lateness, "ts"))
     windows: dict[Any, list[Any]] = defaultdict(list)
     dropped, largest = 0, -(10**6)

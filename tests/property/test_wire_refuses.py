@@ -135,9 +135,7 @@ def test_a_message_with_a_changed_byte_is_refused(message: bytes, data: st.DataO
 
 
 @given(st.integers(0, 255), st.binary(max_size=120))
-def test_made_up_bytes_with_a_good_checksum_are_refused_or_canonical(
-    kind: int, rest: bytes
-) -> None:
+def test_made_up_bytes_with_a_good_checksum_are_refused_or_canonical(kind: int, rest: bytes) -> None:
     message = wire.seal(bytes((kind,)) + rest)
     for decode in DECODERS:
         try:
@@ -148,9 +146,7 @@ def test_made_up_bytes_with_a_good_checksum_are_refused_or_canonical(
 
 
 @given(messages, st.integers(0, 200), st.integers(0, 255))
-def test_a_changed_byte_under_a_new_checksum_is_refused_or_canonical(
-    message: bytes, place: int, value: int
-) -> None:
+def test_a_changed_byte_under_a_new_checksum_is_refused_or_canonical(message: bytes, place: int, value: int) -> None:
     body = bytearray(message[:-4])
     body[place % len(body)] = value
     forged = wire.seal(bytes(body))

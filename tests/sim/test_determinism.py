@@ -24,9 +24,7 @@ print(json.dumps(traces))
 def traces(hash_seed: str) -> list[list[str]]:
     """Return every event of each case, as one process with that hash seed sees them."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": SOURCES}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
     found: list[list[str]] = json.loads(run.stdout)
     return found
 

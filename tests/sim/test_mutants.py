@@ -32,9 +32,7 @@ def test_every_mutant_changes_exactly_one_line_that_is_there() -> None:
         source = Path(spec.origin).read_text(encoding="utf-8")
         changed = patched_source(source, patch)
         compile(changed, patch.module, "exec")
-        assert (
-            sum(a != b for a, b in zip(source.splitlines(), changed.splitlines(), strict=True)) == 1
-        )
+        assert sum(a != b for a, b in zip(source.splitlines(), changed.splitlines(), strict=True)) == 1
 
 
 def test_the_canary_is_caught_by_the_command_that_repeats_it() -> None:

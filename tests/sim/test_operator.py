@@ -62,9 +62,7 @@ def test_two_thousand_seeds_end_where_the_user_wants() -> None:
     parts = [f"{n * share}..{(n + 1) * share}" for n in range(PROCESSES)]
     with ThreadPoolExecutor(PROCESSES) as pool:
         done = list(pool.map(lambda part: run("--seeds", part, "--steps", "30"), parts))
-    assert [d.returncode for d in done] == [0] * PROCESSES, "".join(
-        d.stdout + d.stderr for d in done
-    )
+    assert [d.returncode for d in done] == [0] * PROCESSES, "".join(d.stdout + d.stderr for d in done)
 
 
 def test_longer_runs_meet_everything() -> None:
@@ -82,9 +80,7 @@ def test_seeds_that_have_found_something_find_nothing_now() -> None:
 def test_worlds_of_one_process_know_nothing_of_each_other() -> None:
     """Two runs of one seed have objects of the same uids and versions."""
     one, two = ("replicas", "suspend"), ("restartNonce", "image")
-    code = (
-        f"from sim.operator_world.__main__ import run_seeds as r; print(*r(range(1, 2), 60, {two}))"
-    )
+    code = f"from sim.operator_world.__main__ import run_seeds as r; print(*r(range(1, 2), 60, {two}))"
     before = f"from sim.operator_world.__main__ import run_seeds as s; s(range(1, 2), 60, {one}); "
     alone, behind = python("-c", code), python("-c", before + code)
     assert alone.returncode == 0, alone.stderr

@@ -169,9 +169,7 @@ def check_sink(
     assert visible() == expected * 2, "rows of an open writer are nobody's"
 
 
-def check_staging(
-    make: Callable[[], tuple[SinkWriter, SinkPublisher]], rows: "pa.RecordBatch"
-) -> None:
+def check_staging(make: Callable[[], tuple[SinkWriter, SinkPublisher]], rows: "pa.RecordBatch") -> None:
     """A discard leaves nothing: what was discarded cannot be published, and says so.
 
     For sinks whose handles name staged output; others carry it in the handle.

@@ -230,9 +230,7 @@ class FakeSinkWriter:
 class FakePending:
     """The second half of a cut."""
 
-    def __init__(
-        self, writer: FakeSinkWriter, rows: "list[pa.RecordBatch]", handle: SinkHandle
-    ) -> None:
+    def __init__(self, writer: FakeSinkWriter, rows: "list[pa.RecordBatch]", handle: SinkHandle) -> None:
         self._writer = writer
         self._rows = rows
         self._handle = handle

@@ -270,11 +270,7 @@ class InMemoryControlPlane:
             self.version += 1
             self.record = latest
             self.cas.append(latest)
-        return (
-            on.SwapUnknown(latest.swap_id)
-            if outcome
-            else on.SwapDone(latest.swap_id, str(self.version))
-        )
+        return on.SwapUnknown(latest.swap_id) if outcome else on.SwapDone(latest.swap_id, str(self.version))
 
     def _lease(self, action: do.ReadLease | do.WriteLease) -> object:
         holder, version = self.lease

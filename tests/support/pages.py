@@ -105,9 +105,7 @@ class Reader:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         log = self.folder / "run.log"
         warm = multiprocessing.get_context("forkserver")
-        warm.set_forkserver_preload(
-            ["tests.support.pages", "penstock.cli.app", "penstock.engine.build", "pytest"]
-        )
+        warm.set_forkserver_preload(["tests.support.pages", "penstock.cli.app", "penstock.engine.build", "pytest"])
         process = warm.Process(target=run_job, args=(str(self.folder), str(log)))
         process.start()
         process.join(WITHIN_S)

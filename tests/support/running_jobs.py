@@ -8,9 +8,7 @@ from penstock.protocol.control_actions import SendCommand
 from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.support.stub_engine import PLAN
 
-OTHER_STATES = tuple(
-    replace(s, keys=(Column("lang", "string"),)) if s.step == "counts" else s for s in PLAN.states
-)
+OTHER_STATES = tuple(replace(s, keys=(Column("lang", "string"),)) if s.step == "counts" else s for s in PLAN.states)
 OTHER_PLAN = replace(PLAN, fingerprint="plan-2", states=OTHER_STATES)
 
 

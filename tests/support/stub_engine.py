@@ -61,9 +61,7 @@ class StubEngine:
 
     def hello(self) -> control.EngineHello:
         """Return the first message."""
-        return control.EngineHello(
-            self.ordinal, self.incarnation, f"flight-{self.incarnation}", self.plan
-        )
+        return control.EngineHello(self.ordinal, self.incarnation, f"flight-{self.incarnation}", self.plan)
 
     def obey(self, term: Term, command: control.Command) -> Iterator[control.EngineReport]:
         """Carry out a command at once, and return the reports."""
@@ -81,9 +79,7 @@ class StubEngine:
                 yield control.Splits(attempt, listed, self.plan.fingerprint)
             case control.Reset(attempt, _, _, table, _):
                 self.table = table
-                self.status = control.EngineStatus(
-                    attempt=attempt, ready=attempt, resumed=table.version
-                )
+                self.status = control.EngineStatus(attempt=attempt, ready=attempt, resumed=table.version)
             case control.Publish(_, epoch) | control.Commit(_, epoch):
                 self._set(published=max(epoch, self.status.published))
             case control.Start(attempt):
@@ -122,7 +118,5 @@ class StubEngine:
             file = StateFile(blob, stage.steps[0], share, 0, epoch, 1)
             splits = tuple(SplitState(s, "{}", int(epoch)) for s in self.table.splits_of(task))
             handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", 1, 1) for s in sinks)
-            manifest = TaskManifest(
-                task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted
-            )
+            manifest = TaskManifest(task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted)
             yield control.TaskAck(attempt, term, epoch, manifest)

@@ -117,9 +117,7 @@ def rig(
     disorder_us: int | None = None,
     held: int = 1000,
 ) -> Rig:
-    setup = TaskSetup(
-        PLAN, task(stage, worker), assignment, held, None, disorder_us, SPLITS, joining
-    )
+    setup = TaskSetup(PLAN, task(stage, worker), assignment, held, None, disorder_us, SPLITS, joining)
     driven = Rig(TaskCore(setup, root))
     driven(ev.Build())
     if not joining:

@@ -15,9 +15,7 @@ IMPORTED_BY_THE_OPERATOR = ("penstock.base.errors", "penstock.contract.ids")
 
 
 def run_python(*arguments: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     return ran.stdout.strip()
 
 
@@ -84,9 +82,7 @@ def test_the_lock_holds_every_dependency() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     wanted = [project["dependencies"], *project["optional-dependencies"].values()]
     names = {re.split(r"[<>=!~\[ ]", entry)[0].lower() for extra in wanted for entry in extra}
-    locked = {
-        line.split("==")[0] for line in (REPOSITORY / "requirements.lock").read_text().splitlines()
-    }
+    locked = {line.split("==")[0] for line in (REPOSITORY / "requirements.lock").read_text().splitlines()}
     assert names <= locked
 
 

@@ -4,9 +4,7 @@ from penstock.base.suggest import unknown
 
 
 def test_a_near_miss_names_the_known_one() -> None:
-    assert unknown("step", "agregate", ["aggregate", "map"]) == (
-        "unknown step 'agregate': did you mean 'aggregate'?"
-    )
+    assert unknown("step", "agregate", ["aggregate", "map"]) == ("unknown step 'agregate': did you mean 'aggregate'?")
 
 
 def test_what_is_not_built_is_not_likened_to_something_else() -> None:

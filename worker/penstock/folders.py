@@ -62,9 +62,7 @@ class PrivateFolder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise ConfigError(
-                f"{folder}: {error.strerror}: it has to be a folder, no link"
-            ) from error
+            raise ConfigError(f"{folder}: {error.strerror}: it has to be a folder, no link") from error
         try:
             _check_private(folder, os.fstat(self._handle))
             _check_contents(folder, self._handle)
@@ -89,8 +87,7 @@ def _check_private(folder: Path, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
         raise ConfigError(
-            f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}: name a "
-            "folder of your own"
+            f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}: name a folder of your own"
         )
     if mode & 0o077:
         raise ConfigError(

@@ -65,9 +65,7 @@ def main() -> None:
     source = FileSource.for_record_stream_format(lines, str(task.folder / "lines")).build()
     words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
     kind = Types.TUPLE([Types.STRING(), Types.LONG()])
-    words.key_by(lambda word: word, Types.STRING()).process(Count(str(notes)), kind).filter(
-        lambda _: False
-    ).print()
+    words.key_by(lambda word: word, Types.STRING()).process(Count(str(notes)), kind).filter(lambda _: False).print()
     env.execute("words")
     answer(task, notes)
 

@@ -31,9 +31,7 @@ def rules(policies: list[Object], pods: list[Object], namespaces: list[Object], 
             if selecting:
                 name, own = _chain(pod, direction), DIRECTIONS[direction][1]
                 lead.append(f"-A {CHAIN} {own} {pod['status']['podIP']}/32 -j {name}")
-                allowed = [
-                    line for p in selecting for line in _allowed(p, direction, pod, known, labels)
-                ]
+                allowed = [line for p in selecting for line in _allowed(p, direction, pod, known, labels)]
                 chains.append((name, sorted(set(allowed))))
     # An allowed packet returns to the calling chain, which then checks the other direction.
     text = ["*filter", f":{CHAIN} - [0:0]", *(f":{name} - [0:0]" for name, _ in chains), *lead]
@@ -93,9 +91,7 @@ def _ports(rule: Object, reached: Object | None) -> Iterator[str]:
                 continue
         match = f"-p {protocol.lower()}"
         last = port.get("endPort")
-        yield match + (
-            "" if number is None else f" --dport {number}" + (f":{last}" if last else "")
-        )
+        yield match + ("" if number is None else f" --dport {number}" + (f":{last}" if last else ""))
 
 
 def _named(name: str, protocol: str, pod: Object | None) -> int | None:
@@ -118,11 +114,7 @@ def _places(
         left = [IPv4Network(block["cidr"])]
         for each in block.get("except") or []:
             hole = IPv4Network(each)
-            left = [
-                part
-                for net in left
-                for part in (net.address_exclude(hole) if hole.subnet_of(net) else [net])
-            ]
+            left = [part for net in left for part in (net.address_exclude(hole) if hole.subnet_of(net) else [net])]
         return [(str(net), None) for net in left]
     own = policy["metadata"]["namespace"]
     chosen = peer.get("namespaceSelector")

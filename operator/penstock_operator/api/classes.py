@@ -24,9 +24,7 @@ class Changing(NamedTuple):
     change: Change
 
 
-def changes(
-    row: FieldRow = SPEC, path: str = "", above: Change | None = None
-) -> Iterator[Changing]:
+def changes(row: FieldRow = SPEC, path: str = "", above: Change | None = None) -> Iterator[Changing]:
     """List the fields that hold a value, with their paths below ``spec``. A list is a value."""
     for field in row.fields:
         here = f"{path}.{field.name}" if path else field.name

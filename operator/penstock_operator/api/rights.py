@@ -61,9 +61,7 @@ RIGHTS = (
     ),
     _right(kinds.JOB, "get list watch create", "removes the files of a purged job"),
     _right(kinds.CLAIM, "get list watch create patch", "where checkpoints live"),
-    _right(
-        kinds.EVENT, "get list create patch", "reports to people; reads why pods cannot be made"
-    ),
+    _right(kinds.EVENT, "get list create patch", "reports to people; reads why pods cannot be made"),
     _right(kinds.NAMESPACE, "get", "whether it is being deleted: it takes no new objects then"),
     _right(kinds.SPARK_KUBEFLOW, "get list watch create delete", "a replay"),
     _right(kinds.SPARK_APACHE, "get list watch create delete", "a replay"),

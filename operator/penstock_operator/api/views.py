@@ -100,8 +100,7 @@ def set_view(plain: Plain) -> SetView:
         turn=whole_of(marks.get(names.ANNOTATION_TURN)),
         digest=marks.get(names.ANNOTATION_DIGEST, ""),
         config=marks.get(names.ANNOTATION_CONFIG, ""),
-        observed=whole_at(plain, "status", "observedGeneration")
-        >= whole_at(plain, "metadata", "generation"),
+        observed=whole_at(plain, "status", "observedGeneration") >= whole_at(plain, "metadata", "generation"),
         line=whole_of(marks.get(names.ANNOTATION_LINE)),
     )
 
@@ -138,8 +137,7 @@ def _is_of_set(plain: Plain) -> bool:
 
 def _due(plain: Plain, containers: list[Plain]) -> float:
     started = any(
-        at(c, "state", "running") or at(c, "state", "terminated") or whole_at(c, "restartCount")
-        for c in containers
+        at(c, "state", "running") or at(c, "state", "terminated") or whole_at(c, "restartCount") for c in containers
     )
     asked = deleting_since(plain)
     if asked is None:

@@ -119,9 +119,7 @@ class Operator:
         self.leads = True
         self.metrics.leading.set(1)
         reconciler, port = self.reconciler, self.settings.probe_port
-        parts = Parts(
-            reconciler.store, reconciler.queue, self._begin, self._end, self._stuck, served
-        )
+        parts = Parts(reconciler.store, reconciler.queue, self._begin, self._end, self._stuck, served)
         more = asyncio.create_task(self._stop_for_more(served))
         try:
             await kopf.operator(
@@ -234,9 +232,7 @@ def build(settings: Settings) -> Operator:
         "For how long some job had no reconcile",
         reconciler.oldest_age_s,
     )
-    metrics.watch(
-        "penstock_operator_queue_head_seconds", "Age of the oldest due job", queue.head_age_s
-    )
+    metrics.watch("penstock_operator_queue_head_seconds", "Age of the oldest due job", queue.head_age_s)
     metrics.watch(
         "penstock_operator_watch_silent_seconds",
         "For how long a watch has not shown one of our own writes",

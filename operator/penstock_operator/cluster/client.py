@@ -72,9 +72,7 @@ class Client:
             if not query["continue"]:
                 return items, int(text_at(found, "metadata", "resourceVersion") or 0)
 
-    async def watch(
-        self, kind: Kind, namespace: str, selector: str, version: str
-    ) -> AsyncIterator[list[bytes]]:
+    async def watch(self, kind: Kind, namespace: str, selector: str, version: str) -> AsyncIterator[list[bytes]]:
         """Watch from ``version`` on, with bookmarks, until the server ends it or is silent.
 
         Each turn gives all events, as JSON texts, that have arrived since the last turn. Between
@@ -99,9 +97,7 @@ class Client:
             ) as answer:
                 self._count("watch", kind.plural, answer.status)
                 if answer.status != 200:
-                    read_answer(
-                        answer.status, answer.headers.get("Retry-After", ""), await answer.text()
-                    )
+                    read_answer(answer.status, answer.headers.get("Retry-After", ""), await answer.text())
                 transport = answer.connection and answer.connection.transport
                 left = b""
                 async for chunk in answer.content.iter_any():
@@ -173,15 +169,11 @@ class Client:
         query = {"fieldManager": FIELD_MANAGER}
         return await self._ask("PUT", "status", kind, path, body, query=query)
 
-    async def merge(
-        self, kind: Kind, place: tuple[str, str], change: Object, *, subresource: str = ""
-    ) -> Object:
+    async def merge(self, kind: Kind, place: tuple[str, str], change: Object, *, subresource: str = "") -> Object:
         """Merge a change into the object at (namespace, name)."""
         path = kind.path(*place, subresource)
         query = {"fieldManager": FIELD_MANAGER}
-        return await self._ask(
-            "PATCH", "patch", kind, path, change, query=query, content=MERGE_PATCH
-        )
+        return await self._ask("PATCH", "patch", kind, path, change, query=query, content=MERGE_PATCH)
 
     async def delete(
         self, kind: Kind, place: tuple[str, str], uid: str, *, version: str = "", now: bool = False
@@ -225,9 +217,7 @@ class Client:
             data = json.dumps(body).encode()
         try:
             url = self._access.server + path
-            async with self._http().request(
-                method, url, params=query, headers=headers, data=data
-            ) as answer:
+            async with self._http().request(method, url, params=query, headers=headers, data=data) as answer:
                 text = await answer.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count(verb, kind.plural, 0)

@@ -82,9 +82,7 @@ class OperatorLease:
             if (holder, renewed) != self.seen:
                 self.seen, self.since = (holder, renewed), now
             ours = holder in {"", self.identity}
-            if not ours and now - self.since < (
-                whole_at(spec, "leaseDurationSeconds") or DURATION_S
-            ):
+            if not ours and now - self.since < (whole_at(spec, "leaseDurationSeconds") or DURATION_S):
                 return False
             version = text_at(found, "metadata", "resourceVersion")
             metadata = {**object_at(found, "metadata"), **self._owned()}

@@ -144,9 +144,7 @@ class Observer:
         else:
             self.foreign.remove(key, (kind.kind, name))
 
-    async def _secrets(
-        self, key: JobKey, uid: str, objects: dict[Place, Object], *, refresh: bool
-    ) -> None:
+    async def _secrets(self, key: JobKey, uid: str, objects: dict[Place, Object], *, refresh: bool) -> None:
         """Read the Secrets that workers mount, and those of their authorities only when needed."""
         of_uid, known = self.trust.get(key, ("", {}))
         known = known if of_uid == uid else {}
@@ -225,17 +223,11 @@ class Observer:
         ]
         return max(texts, default=("", ""))[1]
 
-    async def _assemble(
-        self, key: JobKey, job: Object, objects: dict[Place, Object], *, refresh: bool
-    ) -> Observed:
+    async def _assemble(self, key: JobKey, job: Object, objects: dict[Place, Object], *, refresh: bool) -> Observed:
         uid = text_at(job, "metadata", "uid")
         listed: list[Plain] = list(objects.values())
         of_uid, secrets = self.trust.get(key, ("", {}))
-        listed += [
-            secret
-            for name, secret in secrets.items()
-            if of_uid == uid and ("Secret", name) not in objects
-        ]
+        listed += [secret for name, secret in secrets.items() if of_uid == uid and ("Secret", name) not in objects]
         wanted = object_at(job, "spec", "replay")
         moment = ObservationContext(
             now=_wall_s(),
@@ -248,9 +240,7 @@ class Observer:
             namespace_ends=_holds(job, listed) and await self._ends(key.namespace),
             secrets_read=of_uid == uid,
         )
-        return build_observation(
-            self.versions.view(views.job_view, job), listed, moment, self.versions
-        )
+        return build_observation(self.versions.view(views.job_view, job), listed, moment, self.versions)
 
     def _restored_from(self, key: JobKey, job: Plain, listed: list[Plain]) -> frozenset[str]:
         """Return what jobs of the namespace restore from, if retention may delete something."""
@@ -284,9 +274,7 @@ def _spark_of(replay: Plain) -> Kind:
 def _holds(job: Plain, listed: list[Plain]) -> bool:
     """Say whether the job or a snapshot is being deleted and waits for our finalizer."""
     ours = (p for p in (job, *listed) if text_at(p, "kind") in {"StreamJob", *SNAPSHOTS})
-    return any(
-        views.deleting_since(p) is not None and names.FINALIZER in views.finalizers(p) for p in ours
-    )
+    return any(views.deleting_since(p) is not None and names.FINALIZER in views.finalizers(p) for p in ours)
 
 
 def _live(key: JobKey) -> tuple[tuple[Kind, str], ...]:

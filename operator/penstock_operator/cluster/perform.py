@@ -79,9 +79,7 @@ class ActionRunner:
         await self.events.send()
         for event in decided.events:
             await self.events.tell(
-                PendingEvent(
-                    _about(seen, event), event.reason, event.message, event.warning, seen.now
-                )
+                PendingEvent(_about(seen, event), event.reason, event.message, event.warning, seen.now)
             )
 
     async def _status(self, seen: Observed, decided: act.Decision) -> None:
@@ -139,9 +137,7 @@ class ActionRunner:
         jobs = await self.client.list_some(STREAM_JOB, seen.job.namespace)
         return restores_from(view, views.restores_of(jobs))
 
-    async def _trust(
-        self, seen: Observed, action: act.WriteAuthority | act.WriteCertificates
-    ) -> None:
+    async def _trust(self, seen: Observed, action: act.WriteAuthority | act.WriteCertificates) -> None:
         """Write one Secret. Both are read first: the observation has only summaries of them.
 
         Raises ApiError 409 when the Secret has changed since, or either of the two is foreign.

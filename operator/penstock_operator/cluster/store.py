@@ -108,9 +108,7 @@ class Store:
         self._drop(spot, old)
         return found
 
-    def compare(
-        self, kind: Kind, namespace: str, listed: list[Object], version: int
-    ) -> set[JobKey]:
+    def compare(self, kind: Kind, namespace: str, listed: list[Object], version: int) -> set[JobKey]:
         """Put in a whole list as of ``version``, and remove what it does not contain.
 
         An empty ``namespace`` means all. Returns the jobs whose decision may change.

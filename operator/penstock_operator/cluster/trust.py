@@ -149,9 +149,7 @@ def _fits(key: bytes, certificate: bytes) -> bool:
 # --- What is written --------------------------------------------------------------------------
 
 
-def authority_secret(
-    owner: Owner, step: WriteAuthority, old: Files, mounted: Files, now_s: float
-) -> Object:
+def authority_secret(owner: Owner, step: WriteAuthority, old: Files, mounted: Files, now_s: float) -> Object:
     """Make ``{secret}-ca`` from its present contents and those of the Secret that workers mount.
 
     Raises LookupError when neither has an authority that has to be kept.
@@ -172,9 +170,7 @@ def authority_secret(
     return _secret(owner, name, step.line, files, kind="Opaque")
 
 
-def certificates_secret(
-    owner: Owner, step: WriteCertificates, authority: Files, old: Files, now_s: float
-) -> Object:
+def certificates_secret(owner: Owner, step: WriteCertificates, authority: Files, old: Files, now_s: float) -> Object:
     """Make the Secret that workers mount, from ``{secret}-ca``.
 
     Raises LookupError when the workers' key or the signer's key is missing.
@@ -194,9 +190,7 @@ def certificates_secret(
     return _secret(owner, step.secret, step.line, files, kind="kubernetes.io/tls")
 
 
-def _leaves(
-    owner: Owner, secret: str, signer: tuple[x509.Certificate, bytes], now_s: float
-) -> dict[str, bytes]:
+def _leaves(owner: Owner, secret: str, signer: tuple[x509.Certificate, bytes], now_s: float) -> dict[str, bytes]:
     now, (root, pem) = _time(now_s), signer
     key = serialization.load_pem_private_key(pem, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey), "all that we make are"
@@ -318,9 +312,7 @@ def _leaf(
     )
 
 
-def _builder(
-    subject: x509.Name, key: ec.EllipticCurvePrivateKey, issuer: _Issuer
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey, issuer: _Issuer) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

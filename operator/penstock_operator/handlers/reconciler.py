@@ -160,9 +160,7 @@ class Reconciler:
     def oldest_age_s(self) -> float:
         """Return the longest time that a job has had no reconcile."""
         now = self.clock()
-        return max(
-            (now - self.reconciled.setdefault(k, now) for k in self.store.jobs()), default=0.0
-        )
+        return max((now - self.reconciled.setdefault(k, now) for k in self.store.jobs()), default=0.0)
 
     def _done(self, key: JobKey, again_s: float | None) -> None:
         if self.store.job(key) is None:

@@ -112,9 +112,7 @@ def running_target(seen: Observed) -> Target | None:
     if target is None:
         return None
     workers = target.spec.replicas if seen.desired is None else seen.desired.value.workers
-    stopped = (
-        seen.latest is not None and seen.latest.value is not None and seen.latest.value.stopped
-    )
+    stopped = seen.latest is not None and seen.latest.value is not None and seen.latest.value.stopped
     spec = replace(target.spec, replicas=workers, suspend=current.replicas == 0 and stopped)
     return replace(target, spec=spec, digest=current.digest)
 

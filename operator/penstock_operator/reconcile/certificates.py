@@ -53,9 +53,7 @@ def _is_foreign(seen: Observed, secret: str) -> bool:
     return any(not seen.owns(seen.children[key]) for key in both if key in seen.children)
 
 
-def trust_steps(
-    secret: str, view: TrustView, line: int, now: float
-) -> tuple[WriteAuthority | WriteCertificates, ...]:
+def trust_steps(secret: str, view: TrustView, line: int, now: float) -> tuple[WriteAuthority | WriteCertificates, ...]:
     """Return the writes that are due, in order; empty when none is."""
     found, mounted = view.authority, view.certificates
     had = _roots_of(view)
@@ -87,9 +85,7 @@ def _roots_of(view: TrustView) -> tuple[Root, ...]:
     return tuple(sorted([*found, *others], key=lambda root: root.begins))
 
 
-def _signer(
-    mounted: CertificatesView | None, kept: tuple[Root, ...], signers: list[Root], now: float
-) -> str | None:
+def _signer(mounted: CertificatesView | None, kept: tuple[Root, ...], signers: list[Root], now: float) -> str | None:
     """Name the authority that signs a new certificate; None while the present one is good.
 
     The best signer is one that all workers already trust. If there is none, a younger authority
@@ -127,9 +123,7 @@ def trust_line_of(seen: Observed, secret: str) -> int:
 
 def trust_line_to_start(seen: Observed) -> int:
     """Return the trust line of workers that start now."""
-    return max(
-        (trust_line_of(seen, secret) for secret in seen.trust or {}), default=_line_of_set(seen)
-    )
+    return max((trust_line_of(seen, secret) for secret in seen.trust or {}), default=_line_of_set(seen))
 
 
 def certificates_lost(seen: Observed, target: Target) -> bool:
@@ -144,9 +138,7 @@ def certificates_lost(seen: Observed, target: Target) -> bool:
     return at.digest == target.digest and trust_line_to_start(seen) > _line_of_set(seen)
 
 
-def warn_of_lost_certificates(
-    seen: Observed, target: Target | None, builder: DecisionBuilder
-) -> None:
+def warn_of_lost_certificates(seen: Observed, target: Target | None, builder: DecisionBuilder) -> None:
     """Add the event that explains a restart caused by lost certificates."""
     if target is not None and certificates_lost(seen, target):
         builder.tell(LOST, lost_certificates_message(seen), warning=True)

@@ -113,9 +113,7 @@ def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
         workload.disruption_budget(owner),
     ]
     hashes = [content_hash(manifest) for manifest in found]
-    return tuple(
-        (_key_of(m), with_applied_hash(m, h), h) for m, h in zip(found, hashes, strict=True)
-    )
+    return tuple((_key_of(m), with_applied_hash(m, h), h) for m, h in zip(found, hashes, strict=True))
 
 
 def _key_of(manifest: Object) -> ChildKey:
@@ -232,9 +230,7 @@ def _archive_earlier(seen: Observed, builder: DecisionBuilder) -> Metadata:
     old = seen.latest.value.job_uid
     delete_epoch_views(seen, old, builder)
     builder.do(Archive(str(old), seen.latest.uid, seen.latest.version))
-    return Metadata(
-        None, Problem(Reason.WAITING_FOR_OLD, "archiving the -latest of an earlier job")
-    )
+    return Metadata(None, Problem(Reason.WAITING_FOR_OLD, "archiving the -latest of an earlier job"))
 
 
 def foreign_objects(seen: Observed, target: Target | None) -> tuple[ChildKey, ...]:
@@ -252,9 +248,7 @@ def foreign_objects_problem(seen: Observed, foreign: tuple[ChildKey, ...]) -> Pr
     """Say which foreign objects have names of the job, and what to do; None when there are none."""
     if not foreign:
         return None
-    listed = [
-        f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in foreign[:OBJECTS_NAMED_MAX]
-    ]
+    listed = [f"{k.kind} {k.name} ({_whose(seen.children[k])})" for k in foreign[:OBJECTS_NAMED_MAX]]
     more = len(foreign) - len(listed)
     text = ", ".join(listed) + (f" and {more} more" if more else "")
     advice = "remove it or have its owner rename it, or give the job another name"

@@ -115,9 +115,7 @@ def reason_of(conditions: tuple[Condition, ...]) -> str:
     return by_type[ConditionType.READY].reason
 
 
-def _condition(
-    seen: Observed, kind: ConditionType, truth: Truth, reason: Reason, message: str
-) -> Condition:
+def _condition(seen: Observed, kind: ConditionType, truth: Truth, reason: Reason, message: str) -> Condition:
     old = seen.job.status.condition(kind)
     same = old is not None and old.status is truth
     since = old.last_transition_time if same and old is not None else stamp(seen.now)
@@ -170,9 +168,7 @@ def _progressing(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
     if operation is Reason.DELETING:
         return Truth.TRUE, operation, deletion_message(inputs.seen, inputs.accepted.target)
     waits = "" if pending is None or pending.snapshot is None else f"savepoint {pending.snapshot}"
-    if inputs.accepted.target is not None and certificates_lost(
-        inputs.seen, inputs.accepted.target
-    ):
+    if inputs.accepted.target is not None and certificates_lost(inputs.seen, inputs.accepted.target):
         return Truth.TRUE, operation, lost_certificates_message(inputs.seen)
     return Truth.TRUE, operation, _progress_message(inputs) or waits
 
@@ -198,12 +194,7 @@ def _checkpoint_failure(inputs: ConditionInputs, state: StreamJobState) -> str:
     a report can also be about an engine that is not ready yet.
     """
     running, latest = inputs.seen.running, inputs.latest
-    if (
-        running is None
-        or latest is None
-        or latest.closed()
-        or inputs.lifecycle.phase is not JobPhase.RUN
-    ):
+    if running is None or latest is None or latest.closed() or inputs.lifecycle.phase is not JobPhase.RUN:
         return ""
     fails = running.failed_checkpoints > 0 or _is_full(inputs)
     return running.failure or "" if fails or state is StreamJobState.RUNNING else ""

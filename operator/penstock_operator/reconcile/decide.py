@@ -103,9 +103,7 @@ def decide(seen: Observed) -> Decision:
     )
 
 
-def _announce(
-    inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder
-) -> Decision:
+def _announce(inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder) -> Decision:
     """Write the operation into the status, and do nothing else yet."""
     seen = inputs.seen
     builder.actions.clear()
@@ -114,9 +112,7 @@ def _announce(
     return Decision((), status, status_first=True, events=events, again_s=AT_ONCE_S)
 
 
-def _act(
-    inputs: ConditionInputs, operation: Pending | None, builder: DecisionBuilder, *, foreign: bool
-) -> None:
+def _act(inputs: ConditionInputs, operation: Pending | None, builder: DecisionBuilder, *, foreign: bool) -> None:
     """Act on the children, then on the workers, then on the snapshots.
 
     ``foreign``: an object of another owner has one of the job's names. No worker starts then.

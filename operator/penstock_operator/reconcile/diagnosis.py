@@ -41,9 +41,7 @@ IMAGE_WAITS = frozenset(
         "RegistryUnavailable",
     }
 )
-START_WAITS = frozenset(
-    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"}
-)
+START_WAITS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"})
 READ_ONLY = ("read-only file system", "subpath", "permission denied")
 TERMINATIONS = {
     pod.CONFIG_INVALID: Reason.CRASH_LOOP,
@@ -111,8 +109,7 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
     if latest is not None and (text := _full(seen, latest)):
         return Problem(
             Reason.VOLUME_FULL,
-            f"a volume is full: {text}: make it larger or remove files of yours; then the job "
-            "continues by itself",
+            f"a volume is full: {text}: make it larger or remove files of yours; then the job continues by itself",
         )
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
@@ -170,8 +167,7 @@ def _crash_loop(deaths: Deaths, last: Death) -> Problem:
     if _by_memory(last):
         return Problem(
             Reason.ENGINE_OUT_OF_MEMORY,
-            f"give the engine more by spec.resources.limits.memory, or more workers: "
-            f"{crash_text(deaths, last)}",
+            f"give the engine more by spec.resources.limits.memory, or more workers: {crash_text(deaths, last)}",
         )
     return Problem(Reason.CRASH_LOOP, crash_text(deaths, last))
 
@@ -198,9 +194,7 @@ def _failed(text: str) -> Problem:
 
 def _pod_problem(found: PodView, now: float) -> Problem | None:
     if found.unschedulable:
-        missing = "persistentvolumeclaim" in found.unschedulable and "not found" in (
-            found.unschedulable
-        )
+        missing = "persistentvolumeclaim" in found.unschedulable and "not found" in (found.unschedulable)
         reason = Reason.CLAIM_MISSING if missing else Reason.UNSCHEDULABLE
         return Problem(reason, f"pod {found.name} cannot be scheduled: {found.unschedulable}")
     for container in found.containers:
@@ -221,9 +215,7 @@ def _container_problem(found: PodView, container: ContainerView, now: float) -> 
     place = f"pod {found.name}, container {container.name}"
     if container.waiting in IMAGE_WAITS:
         text = container.waiting_message or container.waiting
-        return Problem(
-            Reason.IMAGE_PULL_FAILED, f"{place}: {text}: correct spec.image or imagePullSecrets"
-        )
+        return Problem(Reason.IMAGE_PULL_FAILED, f"{place}: {text}: correct spec.image or imagePullSecrets")
     ended = container.ended_message.strip()
     again = container.restarts > 1 and now - container.ended_at < CRASHED_LATELY_S
     if container.waiting in START_WAITS or (container.ended and again):
@@ -246,8 +238,7 @@ def _out_of_memory(place: str, container: ContainerView) -> Problem:
     field = "spec.resources.limits.memory" if engine else "its limit in spec.podTemplate"
     return Problem(
         reason,
-        f"{place} was killed {container.restarts} times because memory ran out (OOMKilled): "
-        f"give it more by {field}",
+        f"{place} was killed {container.restarts} times because memory ran out (OOMKilled): give it more by {field}",
     )
 
 
@@ -292,8 +283,7 @@ def last_savepoint_problem(seen: Observed, target: Target | None) -> Problem | N
         return None
     return Problem(
         Reason.SAVEPOINT_FAILED,
-        f"the last savepoint before the deletion: {text}; it is tried again, and "
-        f"{deletion_message(seen, target)}",
+        f"the last savepoint before the deletion: {text}; it is tried again, and {deletion_message(seen, target)}",
     )
 
 
@@ -305,9 +295,7 @@ def given_up_problem(seen: Observed, accepted: Accepted) -> Problem | None:
     return Problem(accepted.given_up, "" if stalled is None else stalled.message)
 
 
-def upgrade_given_up(
-    seen: Observed, accepted: Accepted, latest: Latest | None, lifecycle: Lifecycle
-) -> Problem | None:
+def upgrade_given_up(seen: Observed, accepted: Accepted, latest: Latest | None, lifecycle: Lifecycle) -> Problem | None:
     """Return why an upgrade is given up now: it got no savepoint, or did not become stable."""
     pending, target = seen.job.status.pending, accepted.target
     if pending is None or target is None or latest is None:
@@ -321,8 +309,7 @@ def upgrade_given_up(
         return None
     return Problem(
         Reason.ROLLED_BACK,
-        f"{_not_stable_text(pending)}: generation {kept.generation} runs again until the spec "
-        "changes",
+        f"{_not_stable_text(pending)}: generation {kept.generation} runs again until the spec changes",
     )
 
 
@@ -361,6 +348,4 @@ def _is_late(pending: Pending, now: float) -> bool:
 
 
 def _not_stable_text(pending: Pending) -> str:
-    return (
-        f"the new spec was not stable (running, with a checkpoint of its own) by {pending.deadline}"
-    )
+    return f"the new spec was not stable (running, with a checkpoint of its own) by {pending.deadline}"

@@ -299,9 +299,7 @@ def has_started(seen: Observed, target: Target, latest: Latest) -> bool:
         return latest.run == run
     if latest.attempt == 0 or seen.desired is None:
         return False
-    return ready_workers(seen) >= min(
-        target.spec.replicas, latest.workers or 1
-    ) and latest.epoch > base_epoch(run)
+    return ready_workers(seen) >= min(target.spec.replicas, latest.workers or 1) and latest.epoch > base_epoch(run)
 
 
 def ready_workers(seen: Observed) -> int:
@@ -400,9 +398,7 @@ def deletion_message(seen: Observed, target: Target | None) -> str:
     )
 
 
-def _is_policy_fulfilled(
-    seen: Observed, accepted: Accepted, phase: JobPhase, builder: DecisionBuilder
-) -> bool:
+def _is_policy_fulfilled(seen: Observed, accepted: Accepted, phase: JobPhase, builder: DecisionBuilder) -> bool:
     """Say whether nothing is awaited any more. Creates the Job that removes files when needed."""
     policy = deletion_policy(seen)
     if policy is DeletionPolicy.RETAIN or not _has_latest(seen):

@@ -90,9 +90,7 @@ def _spark(job: JobView, applications: list[Plain], versions: Versions) -> Spark
     return versions.view(views.spark_view, own[-1]) if own else None
 
 
-def _foreign(
-    job: JobView, kinds: Mapping[str, list[Plain]], workers: list[Plain]
-) -> tuple[str, ...]:
+def _foreign(job: JobView, kinds: Mapping[str, list[Plain]], workers: list[Plain]) -> tuple[str, ...]:
     """Name the pods that have all labels of the job's workers and are not workers."""
     own = {text_at(p, "metadata", "name") for p in workers}
     labelled = (
@@ -108,8 +106,7 @@ def _trust(job: JobView, secrets: list[Plain]) -> dict[str, TrustView]:
     own = {text_at(s, "metadata", "name"): s for s in secrets if job_of(s) == job.uid}
     plain = {name: found for name, found in own.items() if isinstance(found, dict)}
     return {
-        name: trust_view(plain.get(names.authority_name(name)), plain.get(name))
-        for name in pod.secret_names(job.name)
+        name: trust_view(plain.get(names.authority_name(name)), plain.get(name)) for name in pod.secret_names(job.name)
     }
 
 

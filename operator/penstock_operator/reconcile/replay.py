@@ -73,9 +73,7 @@ def check_replay_available(seen: Observed, accepted: Accepted) -> Accepted:
     return replace(accepted, reason=Reason.REPLAY_UNAVAILABLE, message=text)
 
 
-def reconcile_replay(
-    inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder
-) -> StreamJobStatus:
+def reconcile_replay(inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder) -> StreamJobStatus:
     """Create the SparkApplication of ``spec.replay``, and put its state into the status."""
     seen, target = inputs.seen, inputs.accepted.target
     wanted = None if target is None else target.spec.replay

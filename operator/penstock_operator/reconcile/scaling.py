@@ -51,9 +51,7 @@ class Recommendation:
     why: str
 
 
-def recommend(
-    now: float, load: Load, bounds: Autoscaling, current: AutoscalingStatus
-) -> Recommendation | None:
+def recommend(now: float, load: Load, bounds: Autoscaling, current: AutoscalingStatus) -> Recommendation | None:
     """Return another number of workers with its reason; None: the number stays.
 
     ``current`` runs and is within the bounds, and ``load`` was measured under it.
@@ -129,9 +127,7 @@ def autoscaling_of(inputs: ConditionInputs, state: StreamJobState) -> Autoscalin
     return old if load is None else _chosen(seen.now, load, bounds, old)
 
 
-def _chosen(
-    now: float, load: Load, bounds: Autoscaling, old: AutoscalingStatus
-) -> AutoscalingStatus:
+def _chosen(now: float, load: Load, bounds: Autoscaling, old: AutoscalingStatus) -> AutoscalingStatus:
     busy = load.busy[-1]
     wish = recommend(now, load, bounds, old)
     if wish is not None:
@@ -150,16 +146,12 @@ def _load(seen: Observed, latest: Latest) -> Load | None:
     return told.load if same and fresh else None
 
 
-def _take_back(
-    inputs: ConditionInputs, old: AutoscalingStatus, bounds: Autoscaling
-) -> Recommendation | None:
+def _take_back(inputs: ConditionInputs, old: AutoscalingStatus, bounds: Autoscaling) -> Recommendation | None:
     """Go back to the present number of workers when the others do not appear for a long time."""
     latest, pending = inputs.latest, inputs.seen.job.status.pending
     if latest is None or pending is None or inputs.lifecycle.operation is not Reason.RESCALING:
         return None
-    waits = pending.action == Reason.RESCALING and (
-        inputs.seen.now - seconds(pending.since) >= TAKE_BACK_S
-    )
+    waits = pending.action == Reason.RESCALING and (inputs.seen.now - seconds(pending.since) >= TAKE_BACK_S)
     back = clamped(latest.workers, bounds)
     if not waits or not 0 < latest.workers < old.replicas or back == old.replicas:
         return None

@@ -227,9 +227,7 @@ def snapshot_conditions(
     return (_ready_condition(view, status, now, reason), *others)
 
 
-def _ready_condition(
-    view: SnapshotView, status: SnapshotStatus, now: float, reason: str = ""
-) -> Condition:
+def _ready_condition(view: SnapshotView, status: SnapshotStatus, now: float, reason: str = "") -> Condition:
     """Say whether a job can be restored from the snapshot; the default reason is the state."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
     old = next((c for c in view.status.conditions if c.type == READY), None)
@@ -388,9 +386,7 @@ def reconcile_periodic(
         return status
     made = snapshot_object(target.owner, period)
     builder.do(Create(made))
-    return replace(
-        status, snapshots=PeriodicStatus(stamp(period), periodic_name(seen.job.name, period))
-    )
+    return replace(status, snapshots=PeriodicStatus(stamp(period), periodic_name(seen.job.name, period)))
 
 
 def periodic_condition(seen: Observed, wanted: PeriodicSnapshots) -> tuple[Truth, Reason, str]:
@@ -537,9 +533,7 @@ def _judge_orphan(seen: Observed, view: SnapshotView, builder: DecisionBuilder) 
         builder.do(WriteSnapshotStatus(view.name, status, view.version))
 
 
-def _orphan_status(
-    seen: Observed, what: tuple[SnapshotView, SnapshotSpec], builder: DecisionBuilder
-) -> SnapshotStatus:
+def _orphan_status(seen: Observed, what: tuple[SnapshotView, SnapshotSpec], builder: DecisionBuilder) -> SnapshotStatus:
     """Wait for the job until the deadline: both may be applied together, in either order."""
     view, spec = what
     started = view.status.started or stamp(seen.now)

@@ -82,9 +82,7 @@ def operation_under_way(seen: Observed, accepted: Accepted, lifecycle: Lifecycle
     if same and stopped and old is not None:  # the savepoint is there: what follows has its time
         return replace(old, snapshot=None, deadline=_deadline(seen, target, lifecycle))
     if same and old is not None and (old.generation == generation or old.snapshot is not None):
-        return replace(
-            old, snapshot=_next_try(seen, old) or old.snapshot or _savepoint(seen, lifecycle)
-        )
+        return replace(old, snapshot=_next_try(seen, old) or old.snapshot or _savepoint(seen, lifecycle))
     return Pending(
         str(operation),
         generation,
@@ -110,12 +108,7 @@ def _next_try(seen: Observed, old: Pending) -> str | None:
     """
     latest = seen.latest.value if seen.latest is not None else None
     asked = seen.job.deleting_since
-    if (
-        asked is None
-        or latest is None
-        or old.snapshot is None
-        or not savepoint_refused(old, latest)
-    ):
+    if asked is None or latest is None or old.snapshot is None or not savepoint_refused(old, latest):
         return None
     first, _, last = old.snapshot.partition(TRIED)
     now = int(seen.now - asked)
@@ -199,9 +192,7 @@ def _checkpoint(seen: Observed, latest: Latest) -> CheckpointSummary | None:
     return None if summary == CheckpointSummary() else summary
 
 
-def _last_completed(
-    seen: Observed, latest: Latest, done: LastCompleted | None
-) -> LastCompleted | None:
+def _last_completed(seen: Observed, latest: Latest, done: LastCompleted | None) -> LastCompleted | None:
     if latest.root is None or latest.epoch == 0:
         return done
     if done is not None and done.epoch == latest.epoch and done.bytes > 0:
@@ -247,20 +238,13 @@ def _last_stable(inputs: ConditionInputs) -> LastStable | None:
     """Return the last stable spec: its workers are ready, and it committed a checkpoint."""
     seen, latest, target = inputs.seen, inputs.latest, inputs.accepted.target
     old = seen.job.status.last_stable
-    if (
-        latest is None
-        or target is None
-        or seen.desired is None
-        or inputs.accepted.given_up is not None
-    ):
+    if latest is None or target is None or seen.desired is None or inputs.accepted.given_up is not None:
         return old
     runs = seen.stateful_set is not None and seen.stateful_set.digest == target.digest
     own = latest.epoch > base_epoch(seen.desired.value.run)
     if not runs or not own or latest.failure or not has_started(seen, target, latest):
         return old
-    if inputs.accepted.reason is not Reason.VALID or (
-        old is not None and old.digest == target.digest
-    ):
+    if inputs.accepted.reason is not Reason.VALID or (old is not None and old.digest == target.digest):
         return old
     return LastStable(seen.job.generation, target.digest)
 
@@ -269,11 +253,7 @@ def status_change(old: StreamJobStatus, new: StreamJobStatus) -> StatusChange:
     """Compare a status with the written one."""
     if old == new:
         return StatusChange.NONE
-    return (
-        StatusChange.PROGRESS
-        if _without_progress(old) == _without_progress(new)
-        else StatusChange.NEWS
-    )
+    return StatusChange.PROGRESS if _without_progress(old) == _without_progress(new) else StatusChange.NEWS
 
 
 def _without_progress(status: StreamJobStatus) -> StreamJobStatus:
@@ -283,9 +263,7 @@ def _without_progress(status: StreamJobStatus) -> StreamJobStatus:
     still = None if spark is None else replace(spark, rows=0)
     chosen = status.autoscaling
     chosen = None if chosen is None else replace(chosen, busy=None, step=None)
-    return replace(
-        status, checkpoint=None, conditions=kept, spark_application=still, autoscaling=chosen
-    )
+    return replace(status, checkpoint=None, conditions=kept, spark_application=still, autoscaling=chosen)
 
 
 def _without_numbers(condition: Condition) -> str:
@@ -327,9 +305,7 @@ def _death_news(old: StreamJobStatus, new: StreamJobStatus) -> list[Event]:
 def events_of(old: StreamJobStatus, new: StreamJobStatus) -> tuple[Event, ...]:
     """Return the events for a change: a new operation, a refused spec, a stalled or ended job."""
     found: list[Event] = []
-    if new.pending is not None and (
-        old.pending is None or old.pending.action != new.pending.action
-    ):
+    if new.pending is not None and (old.pending is None or old.pending.action != new.pending.action):
         found.append(Event(new.pending.action, f"generation {new.observed_generation}"))
     for kind, truth in WARNED:
         before, now = old.condition(kind), new.condition(kind)

@@ -73,9 +73,7 @@ def reconcile_workers(
             return
 
 
-def initial_desired(
-    seen: Observed, target: Target, latest: Latest, latest_uid: str
-) -> WriteDesired:
+def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: str) -> WriteDesired:
     """Return the write that creates ``-desired``, for the first time or after somebody deleted it.
 
     After a deletion it repeats what is committed: it neither rescales nor reopens the job.
@@ -106,9 +104,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
     if wanted != now.value:
         turn += 1
         builder.do(WriteDesired(wanted, turn, now.latest_uid, now.version))
-    manifest, applied = stateful_set_to_apply(
-        target, target.spec.replicas, turn, trust_line_to_start(seen)
-    )
+    manifest, applied = stateful_set_to_apply(target, target.spec.replicas, turn, trust_line_to_start(seen))
     if seen.stateful_set is None:
         # Created, never applied: after a stale read it must not overwrite a newer StatefulSet.
         builder.do(Create(manifest))
@@ -116,9 +112,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
         builder.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
 
 
-def stateful_set_to_apply(
-    target: Target, replicas: int, turn: int, line: int
-) -> tuple[Object, str]:
+def stateful_set_to_apply(target: Target, replicas: int, turn: int, line: int) -> tuple[Object, str]:
     """Return the StatefulSet, and the hash of all that does not change with its size."""
     applied = _set_hash(target)
     return with_applied_hash(stateful_set(target, replicas, turn, line), applied), applied
@@ -138,9 +132,7 @@ def _run_to_start(now: DesiredView, latest: Latest, target: Target) -> str:
     return now.value.run
 
 
-def _restore_to_start(
-    now: DesiredView, accepted: Accepted, latest: Latest, run: str
-) -> Restore | None:
+def _restore_to_start(now: DesiredView, accepted: Accepted, latest: Latest, run: str) -> Restore | None:
     """Return the restore that the spec asks for, or that of an upgrade in mode Stateless."""
     assert accepted.target is not None
     asked = requested_restore(accepted, accepted.target, latest)
@@ -195,9 +187,7 @@ def _wants_savepoint(seen: Observed, accepted: Accepted) -> bool:
     return target.spec.upgrade.mode is not UpgradeMode.STATELESS
 
 
-def _stop(
-    now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *, savepoint: bool
-) -> None:
+def _stop(now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *, savepoint: bool) -> None:
     if pending is None or pending.snapshot is None:
         return  # its name is written into the status first; the next reconcile asks for it
     request = Request(pending.snapshot, "stop", pending.snapshot if savepoint else None)
@@ -207,9 +197,7 @@ def _stop(
         builder.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
 
 
-def _scale_up_to_committed(
-    current: SetView | None, latest: Latest, builder: DecisionBuilder
-) -> None:
+def _scale_up_to_committed(current: SetView | None, latest: Latest, builder: DecisionBuilder) -> None:
     """Scale up to the workers that hold the state: without all of them no savepoint is possible."""
     if current is not None and current.replicas < latest.workers:
         builder.do(Scale(latest.workers, current.turn, current.version))
@@ -230,9 +218,7 @@ def reapply_stateful_set(seen: Observed, target: Target, builder: DecisionBuilde
     if current is None or current.digest != target.digest:
         return
     if seen.refresh or not set_is_current(seen, target):
-        manifest, applied = stateful_set_to_apply(
-            target, current.replicas, current.turn, current.line or 1
-        )
+        manifest, applied = stateful_set_to_apply(target, current.replicas, current.turn, current.line or 1)
         builder.do(Apply(manifest, applied, current.version, current.uid))
 
 
@@ -255,9 +241,7 @@ def _delete_overdue_pod(seen: Observed, left: PodView, builder: DecisionBuilder)
         builder.again(due - seen.now)
         return
     builder.do(Delete("Pod", left.name, left.uid, now=True))
-    builder.tell(
-        "WorkerReplaced", f"{left.name} ({left.uid}) should have ended: its node does not answer"
-    )
+    builder.tell("WorkerReplaced", f"{left.name} ({left.uid}) should have ended: its node does not answer")
 
 
 def _heard_from(seen: Observed) -> set[str]:

@@ -91,9 +91,7 @@ def look_job(target: Target, folder: Folder, snapshot_uid: str, deadline_s: floa
             "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.LOOK))},
             "spec": {
                 **confined(looking),
-                "volumes": [
-                    {"name": "checkpoints", "persistentVolumeClaim": {"claimName": target.claim}}
-                ],
+                "volumes": [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": target.claim}}],
                 **pull_secrets(target),
             },
         },

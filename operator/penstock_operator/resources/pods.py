@@ -126,8 +126,7 @@ def _identity() -> list[Plain]:
         pod.ENV_NAMESPACE: "metadata.namespace",
     }
     found: list[Plain] = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in fields.items()
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()
     ]
     return [*found, {"name": pod.ENV_GRACE_S, "value": str(GRACE_S)}]
 
@@ -276,9 +275,7 @@ def _placement(target: Target) -> Object:
     else:
         term: Object = {"topologyKey": "kubernetes.io/hostname", "labelSelector": match}
         affinity["podAffinity"] = {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 100, "podAffinityTerm": term}
-            ]
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
         }
     if placement.nodes:
         hosts: Object = {
@@ -287,9 +284,7 @@ def _placement(target: Target) -> Object:
             "values": list(placement.nodes),
         }
         affinity["nodeAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [hosts]}]
-            }
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}
         }
     return {**found, "affinity": affinity} if affinity else found
 

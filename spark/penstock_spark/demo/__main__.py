@@ -43,9 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m penstock_spark.demo", description=ABOUT)
-    parser.add_argument(
-        "--work", type=Path, default=Path(".demo"), help="folder for everything (.demo)"
-    )
+    parser.add_argument("--work", type=Path, default=Path(".demo"), help="folder for everything (.demo)")
     parser.add_argument(
         "--text",
         action="append",
@@ -54,9 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--size", type=quantity, default=40_000_000, help="bytes of text (40M)")
     parser.add_argument("--repeat", type=positive, default=1, help="turns over the text (1)")
-    parser.add_argument(
-        "--readings", type=positive, default=500_000, help="rows of temperatures (500000)"
-    )
+    parser.add_argument("--readings", type=positive, default=500_000, help="rows of temperatures (500000)")
     parser.add_argument(
         "--seconds",
         type=positive,
@@ -80,9 +76,7 @@ class Demo:
     def run(self, options: argparse.Namespace) -> int:
         """Do it all; return the exit code."""
         self._work.mkdir(parents=True, exist_ok=True)
-        text = dataset.TextRequest(
-            tuple(options.text), size_max=options.size, repeat=options.repeat
-        )
+        text = dataset.TextRequest(tuple(options.text), size_max=options.size, repeat=options.repeat)
         marker = self._datasets(text, temperature.TemperatureRequest(rows=options.readings))
         counting = self._count_words(marker)
         self._average_temperatures()
@@ -115,9 +109,7 @@ class Demo:
     def _elapsed(self) -> float:
         return time.monotonic() - self._begun
 
-    def _datasets(
-        self, text: dataset.TextRequest, readings: temperature.TemperatureRequest
-    ) -> dict[str, Any]:
+    def _datasets(self, text: dataset.TextRequest, readings: temperature.TemperatureRequest) -> dict[str, Any]:
         description = dataset.describe(text, dataset.find(text))
         lines_there = folders.is_current(self.lines, description)
         readings_there = folders.is_current(self.readings, temperature.describe(readings))
@@ -155,9 +147,7 @@ class Demo:
         self.say("penstock run once more: it goes on from there, at full speed")
         rest_seconds = self._run_to_end(replace(files, log=self._work / "wordcount-rest.log"))
         after = _rows_in(files.output)
-        return summary.Counting(
-            job, tuple(events), before, paced_seconds, after - before, rest_seconds
-        )
+        return summary.Counting(job, tuple(events), before, paced_seconds, after - before, rest_seconds)
 
     def _run_to_end(self, files: JobFiles) -> float:
         job = RunningJob(files, WORKERS)
@@ -189,9 +179,7 @@ class Demo:
 
     def _check(self) -> tuple[word_oracle.OracleVerdict, windows.WindowVerdict]:
         self.say("starting Spark to compute the expected answers and compare every row")
-        places = windows.Folders(
-            self.readings, self._work / "temperature-output", self._work / "temperature-late"
-        )
+        places = windows.Folders(self.readings, self._work / "temperature-output", self._work / "temperature-late")
         with _spark() as spark:
             counted = word_oracle.check(spark, self.lines, self._work / "wordcount-output")
             self.say(f"word count: {counted.rows_found:,} rows compared")

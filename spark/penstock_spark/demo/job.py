@@ -54,9 +54,7 @@ class RunningJob:
         self._files = files
         self._log = files.log.open("wb")
         self.begun = time.monotonic()
-        self._process = subprocess.Popen(
-            command(files, workers), stdout=self._log, stderr=subprocess.STDOUT
-        )
+        self._process = subprocess.Popen(command(files, workers), stdout=self._log, stderr=subprocess.STDOUT)
         self.seen = JobObservation()
         self._client: JobClient | None = None
         self._over = threading.Event()
@@ -73,9 +71,7 @@ class RunningJob:
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise DemoError(
-                f"the job has not ended after {timeout_s:.0f} s{self.words()}"
-            ) from error
+            raise DemoError(f"the job has not ended after {timeout_s:.0f} s{self.words()}") from error
         self._over.set()
         self._watcher.join()
         return code
@@ -121,9 +117,7 @@ class RunningJob:
         self._process.send_signal(signal.SIGINT)
         code = self.wait(timeout_s)
         if code != Exit.INTERRUPTED:
-            raise DemoError(
-                f"penstock run was interrupted and ended with code {code}{self.words()}"
-            )
+            raise DemoError(f"penstock run was interrupted and ended with code {code}{self.words()}")
 
     def end(self) -> None:
         """End the job and all its processes if it still runs: for the way out after an error."""

@@ -74,8 +74,6 @@ def _rescale(job: RunningJob, say: Say, workers: int) -> Disturbance:
     begun = time.monotonic()
     answer = job.rescale(workers)
     seconds = time.monotonic() - begun
-    job.until(
-        f"{workers} workers", lambda s: is_well(s) and len(s.workers) == workers, RECOVERY_TIMEOUT_S
-    )
+    job.until(f"{workers} workers", lambda s: is_well(s) and len(s.workers) == workers, RECOVERY_TIMEOUT_S)
     say(f"rescaled in {seconds:.1f} s: {answer}")
     return Disturbance(f"rescale {before} -> {workers}, request to settled", seconds, answer)

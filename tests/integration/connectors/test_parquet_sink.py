@@ -72,9 +72,7 @@ def test_rows_are_visible_after_publication_only(sink: ParquetSink, tmp_path: Pa
     assert read["word"].to_pylist() == ["a", "b"]
 
 
-def test_publishing_again_changes_nothing_even_without_staging(
-    sink: ParquetSink, tmp_path: Path
-) -> None:
+def test_publishing_again_changes_nothing_even_without_staging(sink: ParquetSink, tmp_path: Path) -> None:
     handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
     sink.publisher.publish(handle, Epoch(1))
     sink.publisher.publish(handle, Epoch(1))
@@ -88,9 +86,7 @@ def test_publishing_again_changes_nothing_even_without_staging(
     assert staged(tmp_path) == []
 
 
-def test_carried_handles_keep_their_order_in_the_epoch_that_commits_them(
-    sink: ParquetSink, tmp_path: Path
-) -> None:
+def test_carried_handles_keep_their_order_in_the_epoch_that_commits_them(sink: ParquetSink, tmp_path: Path) -> None:
     writer = sink.writer(TASK, Attempt(1))
     carried = prepare(writer, 6, "first")
     again = prepare(writer, 5, "second")  # an aborted number recurs under a higher term
@@ -476,9 +472,7 @@ def test_what_an_earlier_version_has_staged_is_published(tmp_path: Path) -> None
     assert words(tmp_path) == ["a"]
 
 
-def test_whose_folder_it_is_survives_a_power_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whose_folder_it_is_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, synced = os.fsync, list[str]()
 
     def noted(file: int) -> None:

@@ -39,12 +39,8 @@ def run(glua: Path, script: str, objects: list[Any], folder: Path) -> list[Any]:
     """Return what the script gives for each object. Raises AssertionError in the engine's words."""
     program = folder / "program.lua"
     calls = [f"obj = {literal(o)}\nwrite(encoded(script()), '\\n')" for o in objects]
-    program.write_text(
-        PRELUDE + f"local function script()\n{script}\nend\n" + "\n".join(calls), encoding="utf-8"
-    )
-    done = subprocess.run(
-        [str(glua), str(program)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    program.write_text(PRELUDE + f"local function script()\n{script}\nend\n" + "\n".join(calls), encoding="utf-8")
+    done = subprocess.run([str(glua), str(program)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert not done.stderr, done.stderr
     assert done.returncode == 0
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -44,9 +44,7 @@ def ready(truth: Truth, reason: Reason, message: str) -> Any:
 
 WELL = (ConditionType.STALLED, Truth.FALSE, Reason.NOT_STALLED, "")
 VALID = (ConditionType.ACCEPTED, Truth.TRUE, Reason.VALID, "")
-RUNNING = streamjob(
-    StreamJobState.RUNNING, VALID, WELL, ready(Truth.TRUE, Reason.RUNNING, "2 workers run")
-)
+RUNNING = streamjob(StreamJobState.RUNNING, VALID, WELL, ready(Truth.TRUE, Reason.RUNNING, "2 workers run"))
 TABLE: list[tuple[Any, str, str]] = [
     (RUNNING, "Healthy", "Running: 2 workers run"),
     (
@@ -158,9 +156,7 @@ def test_health(glua: Path, tmp_path: Path) -> None:
         ({"observedGeneration": 0, "state": "Completed"}, "Progressing"),
     ],
 )
-def test_health_of_a_snapshot(
-    glua: Path, tmp_path: Path, status: Any, expected_health: str
-) -> None:
+def test_health_of_a_snapshot(glua: Path, tmp_path: Path, status: Any, expected_health: str) -> None:
     plain = object_of("StreamSnapshot", {"jobRef": "words"}, "before")
     plain = {**plain, "metadata": {"name": "before", "generation": 1}, "status": status}
     assert health(glua, tmp_path, [plain], "StreamSnapshot")[0]["status"] == expected_health
@@ -218,6 +214,4 @@ def test_the_patch_of_the_config_map_is_current() -> None:
 
 
 def test_the_engine_gives_no_more_than_argo_cd_does(glua: Path, tmp_path: Path) -> None:
-    assert run(glua, "return {string == nil, math == nil, io == nil}", [{}], tmp_path) == [
-        [True, True, True]
-    ]
+    assert run(glua, "return {string == nil, math == nil, io == nil}", [{}], tmp_path) == [[True, True, True]]

@@ -54,9 +54,7 @@ def expected(plain: Any) -> str:
 
 def test_reasons_are_those_that_the_interface_names() -> None:
     given = {
-        (condition["type"], condition["reason"])
-        for plain in written(4)
-        for condition in plain["status"]["conditions"]
+        (condition["type"], condition["reason"]) for plain in written(4) for condition in plain["status"]["conditions"]
     }
     assert given <= {(str(k), str(r)) for k, reasons in REASONS.items() for r in reasons}
     always = set(REASONS) - {ConditionType.SNAPSHOTS_TAKEN}  # which only spec.snapshots asks for

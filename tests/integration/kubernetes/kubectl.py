@@ -39,9 +39,7 @@ class Kubectl:
             raise Refused(done.stderr.strip() or done.stdout.strip())
         return done.stdout
 
-    def attempt(
-        self, *arguments: str, stdin: str | None = None
-    ) -> "subprocess.CompletedProcess[str]":
+    def attempt(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Run kubectl and give its exit status and both outputs, whatever they are."""
         return subprocess.run(
             [
@@ -70,7 +68,5 @@ class Kubectl:
 
     def items(self, kind: str, selector: str = "") -> list[Any]:
         """Give all objects of a kind in the namespace that have the labels."""
-        found: list[Any] = json.loads(self("get", kind, f"--selector={selector}", "-o", "json"))[
-            "items"
-        ]
+        found: list[Any] = json.loads(self("get", kind, f"--selector={selector}", "-o", "json"))["items"]
         return found

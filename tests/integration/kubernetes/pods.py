@@ -121,9 +121,7 @@ class Job:
 
     def _make_objects(self) -> None:
         latest = Latest(JobUid(self.uid), SwapId(str(uuid.uuid4())))
-        self.kubectl(
-            "create", "serviceaccount", ACCOUNT
-        )  # tokens are asked of it, so it has to be there first
+        self.kubectl("create", "serviceaccount", ACCOUNT)  # tokens are asked of it, so it has to be there first
         role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": ACCOUNT}}
         self.kubectl.apply(
             self._config_map(pod.latest_name(self.name), encode_latest(latest)),

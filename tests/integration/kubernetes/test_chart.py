@@ -23,9 +23,7 @@ class Helm:
         self._binary = binary
 
     def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [self._binary, *arguments], capture_output=True, text=True, check=False
-        )
+        return subprocess.run([self._binary, *arguments], capture_output=True, text=True, check=False)
 
     def render(self, *options: str) -> list[Any]:
         command = ["template", "penstock", str(CHART), "--namespace=system"]
@@ -58,11 +56,7 @@ def rules_of(role: Any) -> Rules:
 
 
 def rights(*, own: bool) -> Rules:
-    return {
-        (each.group, each.resource, frozenset(each.verbs), frozenset())
-        for each in RIGHTS
-        if each.own is own
-    }
+    return {(each.group, each.resource, frozenset(each.verbs), frozenset()) for each in RIGHTS if each.own is own}
 
 
 def test_lint_finds_nothing(helm: Helm) -> None:
@@ -75,9 +69,7 @@ def test_a_cluster_wide_operator_has_the_rights_of_the_table_and_no_more(helm: H
     assert rules_of(one(objects, "ClusterRole", "penstock")) == rights(own=False)
     (binding,) = of_kind(objects, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == "penstock"
-    assert binding["subjects"] == [
-        {"kind": "ServiceAccount", "name": "penstock", "namespace": "system"}
-    ]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "penstock", "namespace": "system"}]
 
 
 def test_an_operator_of_two_namespaces_has_no_right_elsewhere(helm: Helm) -> None:
@@ -128,9 +120,7 @@ def test_a_wrong_value_is_refused(helm: Helm, wrong: str) -> None:
     assert wrong.partition("=")[0].rpartition(".")[2] in done.stderr
 
 
-def test_the_server_takes_every_object_and_a_restricted_namespace_the_pod(
-    helm: Helm, kubectl: Kubectl
-) -> None:
+def test_the_server_takes_every_object_and_a_restricted_namespace_the_pod(helm: Helm, kubectl: Kubectl) -> None:
     here = kubectl.namespace
     enforce = "pod-security.kubernetes.io/enforce=restricted"
     kubectl("label", "namespace", here, enforce)

@@ -77,9 +77,7 @@ def page(job: Job, ordinal: int, path: str) -> str:
         return str(reply.read().decode())
 
 
-def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(
-    start: Start, folders: Folders
-) -> None:
+def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(start: Start, folders: Folders) -> None:
     job = start(folders, rate=250)
     until(job, lambda: job.latest().epoch >= 2)
     assert page(job, 0, pod.READY_PATH) == "ok\n"
@@ -108,9 +106,7 @@ def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(
     assert said(job)["state"] == JobState.FINISHED
 
 
-def test_a_changed_job_in_pods_goes_on_and_its_output_is_exact(
-    start: Start, folders: Folders
-) -> None:
+def test_a_changed_job_in_pods_goes_on_and_its_output_is_exact(start: Start, folders: Folders) -> None:
     job = start(folders, rate=250)
     until(job, lambda: job.latest().epoch >= 2)
     steps = job.plain["spec"]["job"]["graph"]["steps"]
@@ -209,9 +205,7 @@ def test_workers_take_renewed_certificates_and_a_joiner_of_the_new_authority_con
     check_exact(folders)
 
 
-def test_a_job_that_does_not_load_says_why_and_restarts_nothing(
-    start: Start, folders: Folders
-) -> None:
+def test_a_job_that_does_not_load_says_why_and_restarts_nothing(start: Start, folders: Folders) -> None:
     (folders.input / "part-0.parquet").write_bytes(b"no Parquet at all")
     for file in folders.input.glob("*.parquet"):
         file.unlink()

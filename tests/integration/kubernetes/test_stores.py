@@ -56,9 +56,7 @@ def test_a_lease_keeps_the_promises_of_the_port(client: ApiClient, kubectl: Kube
     check_lease_store(lambda: lease(client))
 
 
-def test_a_swap_keeps_uid_and_labels_and_a_new_object_is_another(
-    client: ApiClient, kubectl: Kubectl
-) -> None:
+def test_a_swap_keeps_uid_and_labels_and_a_new_object_is_another(client: ApiClient, kubectl: Kubectl) -> None:
     store = ConfigMapMetaStore(client, {"penstock.dev/job": "words"})
     first = store.create("a", b"1")
     assert store.swap("a", b"\x00\xff", first.version).uid == first.uid
@@ -119,8 +117,6 @@ def test_a_server_that_was_away_is_found_again(own_api_server: ApiServer) -> Non
     client.close()
 
 
-def test_what_rights_forbid_is_refused_in_words(
-    client: ApiClient, kubectl: Kubectl, api_server: ApiServer
-) -> None:
+def test_what_rights_forbid_is_refused_in_words(client: ApiClient, kubectl: Kubectl, api_server: ApiServer) -> None:
     with pytest.raises(ApiRefused, match="not found"):
         client.get(f"/api/v1/namespaces/{client.namespace}/configmaps/none")

@@ -22,12 +22,7 @@ def test_real_text_becomes_the_same_files_every_time(spark: SparkSession, tmp_pa
     dataset.write(spark, request, tmp_path / "b")
     assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
     assert marker["rows"] == 2 * 9 * 150
-    once = [
-        f"file {n}" if i == 0 else ("", "  two  ")[i - 1]
-        for n in range(9)
-        for _ in range(50)
-        for i in range(3)
-    ]
+    once = [f"file {n}" if i == 0 else ("", "  two  ")[i - 1] for n in range(9) for _ in range(50) for i in range(3)]
     parts = [pq.read_table(f) for f in sorted((tmp_path / "a").glob("*.parquet"))]
     assert [line for part in parts for line in part["line"].to_pylist()] == once * 2
     assert all(part.schema.names == ["line"] for part in parts)

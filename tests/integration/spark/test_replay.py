@@ -16,9 +16,7 @@ def test_no_spark_task_fails_when_an_engine_dies(spark: SparkSession, tmp_path: 
     text = tmp_path / "text"
     text.mkdir()
     for number in range(8):
-        (text / f"{number}.txt").write_text(
-            "".join(f"line {n}  of {number}\n" for n in range(1500))
-        )
+        (text / f"{number}.txt").write_text("".join(f"line {n}  of {number}\n" for n in range(1500)))
     dataset.write(spark, dataset.TextRequest((str(text),), files=8), tmp_path / "lines")
     output, announce = tmp_path / "out", tmp_path / "announce"
     settings = [f"job.parameters.announce={announce}", f"job.parameters.output={output}"]

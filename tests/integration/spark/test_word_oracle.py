@@ -119,9 +119,7 @@ def test_one_broken_row_is_found(
     assert {d.word: d.problem for d in verdict.first}[word] == problem
 
 
-def test_order_between_files_is_that_of_their_names(
-    spark: SparkSession, dataset: Path, tmp_path: Path
-) -> None:
+def test_order_between_files_is_that_of_their_names(spark: SparkSession, dataset: Path, tmp_path: Path) -> None:
     output = write(tmp_path / "out", right_output())
     first, second = output / FILES_NAMES[0], output / FILES_NAMES[1]
     first.rename(output / "x")
@@ -138,9 +136,7 @@ def test_an_empty_output_is_not_exact(spark: SparkSession, dataset: Path, tmp_pa
     assert {d.problem for d in verdict.first} == {"is missing from the output"}
 
 
-def test_unreadable_output_names_its_file(
-    spark: SparkSession, dataset: Path, tmp_path: Path
-) -> None:
+def test_unreadable_output_names_its_file(spark: SparkSession, dataset: Path, tmp_path: Path) -> None:
     output = write(tmp_path / "out", right_output())
     whole = (output / FILES_NAMES[1]).read_bytes()
     (output / FILES_NAMES[1]).write_bytes(whole[: len(whole) // 2])

@@ -288,9 +288,7 @@ def test_one_altered_byte_names_file_and_epoch(task: Callable[..., Task], tmp_pa
         again.state.load((file,), again.blobs)
 
 
-def test_another_number_of_key_groups_is_refused_with_both(
-    task: Callable[..., Task], tmp_path: Path
-) -> None:
+def test_another_number_of_key_groups_is_refused_with_both(task: Callable[..., Task], tmp_path: Path) -> None:
     first = task()
     first.put({"a": 1})
     files = first.checkpoint(1)

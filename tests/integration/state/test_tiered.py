@@ -24,9 +24,7 @@ from penstock.storage.blobs import DirectoryBlobStore
 GROUPS = 16
 BUDGET = 250_000  # fewer rows than the tests make
 CODEC = KeyCodec((pa.string(),), GROUPS)
-SCHEMA = StateSchema(
-    "s", (("k", pa.string()),), (Value("n", "int64"), Value("v", "float32", 3), Value("b", "bytes"))
-)
+SCHEMA = StateSchema("s", (("k", pa.string()),), (Value("n", "int64"), Value("v", "float32", 3), Value("b", "bytes")))
 
 
 @pytest.fixture
@@ -45,9 +43,7 @@ def add(table: TieredTable, expected: dict[str | None, int], names: list[str | N
     before = table.column("n")[rows].tolist()
     assert before == [expected.get(name, 0) for name in names]
     assert table.column("v")[rows].tolist() == [[b, -b, 2 * b] for b in before]
-    assert table.read_bytes("b", rows).to_pylist() == [
-        str(b).encode() if b else None for b in before
-    ]
+    assert table.read_bytes("b", rows).to_pylist() == [str(b).encode() if b else None for b in before]
     values = np.array(before, np.int64) + 1
     table.column("n")[rows] = values
     table.column("v")[rows] = np.stack([values, -values, 2 * values], axis=1)
@@ -71,9 +67,7 @@ def whole(table: TieredTable, cut: CutRows) -> Any:
     return joined(list(cut.parts()))
 
 
-def test_rows_come_back_from_disk_and_deltas_are_whole(
-    table: TieredTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot, "COPIED_ROWS_MAX", 50)
     chance = random.Random(5)
     every: list[str | None] = [None, "", *(f"key number {i}" for i in range(3500))]

@@ -114,9 +114,7 @@ class Worker:
     def event(self, kind: type, timeout_s: float = DEADLINE_S) -> Any:
         """Return the first event of a kind, waiting for it."""
         with self._changed:
-            found = self._changed.wait_for(
-                lambda: [e for e in self.events if isinstance(e, kind)], timeout_s
-            )
+            found = self._changed.wait_for(lambda: [e for e in self.events if isinstance(e, kind)], timeout_s)
         assert found, f"no {kind.__name__} in time; events: {self.events}"
         return found[0]
 

@@ -100,9 +100,7 @@ def test_a_buffer_leaves_by_itself_at_its_deadline(make_worker: Make) -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1], ids=["local", "remote"])
-def test_a_stalled_receiver_stops_the_sender_within_bounds_and_loses_nothing(
-    make_worker: Make, end: int
-) -> None:
+def test_a_stalled_receiver_stops_the_sender_within_bounds_and_loses_nothing(make_worker: Make, end: int) -> None:
     settings = {"buffer_bytes": 20_000, "high_watermark_bytes": 100_000}
     a, b = pair(make_worker, 0, end, low_watermark_bytes=50_000, **settings)
     output = a.exchange.output(channel(0, end))
@@ -153,9 +151,7 @@ def test_a_slice_that_pins_its_parent_is_compacted_on_the_local_way(make_worker:
 
 
 @pytest.mark.parametrize("mode", list(CompressionMode))
-def test_rows_are_the_same_whatever_the_compression(
-    make_worker: Make, mode: CompressionMode
-) -> None:
+def test_rows_are_the_same_whatever_the_compression(make_worker: Make, mode: CompressionMode) -> None:
     a, b = pair(make_worker, compression=CompressionSettings(mode))
     values = [f"{i % 7}" * 40 for i in range(1000)]
     a.send(1, words(*values))
@@ -218,9 +214,7 @@ def test_a_channel_that_is_not_read_keeps_its_elements_and_lets_others_pass(
     workers[1].send(2, words("free"))
     task_input = workers[2].exchange.input(task(1, 2))
     for expected, blocked in (("free", channel(0, 2)), ("held", None)):
-        while (
-            got := task_input.poll(lambda name, no=blocked: name != no, lambda _: False)
-        ) is None:
+        while (got := task_input.poll(lambda name, no=blocked: name != no, lambda _: False)) is None:
             assert workers[2].take_wakeup.wait(60)
         assert rows_of(got[1]) == [expected]
 

@@ -48,9 +48,7 @@ def channel(start: int, end: int) -> ChannelId:
     return ChannelId(0, task(0, start), task(1, end))
 
 
-HELLO = handshake.ChannelHello(
-    JobUid("job-1"), Attempt(1), Incarnation("life-0"), channel(0, 1), fingerprint(SCHEMA)
-)
+HELLO = handshake.ChannelHello(JobUid("job-1"), Attempt(1), Incarnation("life-0"), channel(0, 1), fingerprint(SCHEMA))
 LINK = handshake.LinkHello(HELLO.job_uid, HELLO.attempt, HELLO.incarnation, Ordinal(0), Ordinal(1))
 
 
@@ -154,9 +152,7 @@ class RawPeer:
     def open_channel(self) -> Stream:
         """Shake hands and wait for the credit."""
         link = self.open(handshake.encode_hello(LINK))
-        assert handshake.decode_reply(link.read()) == handshake.HandshakeReply(
-            handshake.AdmissionVerdict.ACCEPTED
-        )
+        assert handshake.decode_reply(link.read()) == handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED)
         stream = self.open(handshake.encode_hello(HELLO))
         reply = handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED, HELLO.channel)
         assert handshake.decode_reply(link.read()) == reply
@@ -188,9 +184,7 @@ def raw_peer(make_worker: Make) -> Iterator[tuple[RawPeer, Any]]:
         (handshake.encode_hello(replace(HELLO, job_uid=JobUid("x"))), "runs another job than x"),
     ],
 )
-def test_a_stranger_is_refused_with_a_reason(
-    make_worker: Make, command: bytes, reason: str
-) -> None:
+def test_a_stranger_is_refused_with_a_reason(make_worker: Make, command: bytes, reason: str) -> None:
     with raw_peer(make_worker) as (raw, worker):
         stream = raw.open(command)
         with pytest.raises(fl.FlightUnauthorizedError, match=reason):
@@ -303,9 +297,7 @@ def test_a_killed_sender_is_reported(make_worker: Make, make_process: Make) -> N
     assert (broken.attempt, broken.peer) == (1, 1)
 
 
-def test_a_killed_receiver_is_reported_while_the_sender_waits_for_credit(
-    make_worker: Make, make_process: Make
-) -> None:
+def test_a_killed_receiver_is_reported_while_the_sender_waits_for_credit(make_worker: Make, make_process: Make) -> None:
     a = make_worker(0)
     b = make_process("sleep", a)
     a.open(1, b.members, channel(0, 1), channel(1, 0))
@@ -317,9 +309,7 @@ def test_a_killed_receiver_is_reported_while_the_sender_waits_for_credit(
     assert a.event(StreamBroken).peer == 1
 
 
-def test_a_write_that_blocks_holds_up_no_reset_and_no_other_peer(
-    make_worker: Make, make_process: Make
-) -> None:
+def test_a_write_that_blocks_holds_up_no_reset_and_no_other_peer(make_worker: Make, make_process: Make) -> None:
     wide = {"high_watermark_bytes": 1 << 30, "low_watermark_bytes": 1 << 29}
     a = make_worker(0, **wide)
     b = make_process("sleep", a, **wide)

@@ -232,21 +232,15 @@ def test_a_token_of_an_older_attempt_is_refused_with_it(make_worker: Make) -> No
     worker = open_worker(make_worker, mine)
     worker.open(3, {0: worker.peer(), 1: worker.peer()}, channel(0, 1))
     said = encode_hello(hello(attempt=1))
-    reply = decode_reply(
-        ask(worker, mine, said, call_options(mine, said)).app_metadata.to_pybytes()
-    )
+    reply = decode_reply(ask(worker, mine, said, call_options(mine, said)).app_metadata.to_pybytes())
     assert "attempt 1 is over" in reply.reason
 
 
 def test_fingerprints_differ_so_a_channel_is_signed_too() -> None:
     mine = trust(HOST)
-    one = ChannelHello(
-        JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(SCHEMA)
-    )
+    one = ChannelHello(JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(SCHEMA))
     other = pa.schema([("word", pa.int64())])
-    two = ChannelHello(
-        JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(other)
-    )
+    two = ChannelHello(JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(other))
     assert not mine.verifies(mine.token(encode_hello(one)), encode_hello(two))
 
 
@@ -267,9 +261,7 @@ def test_workers_of_another_run_get_no_stream(make_worker: Make) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "x" * 128, signed(b"another")])
-def test_nothing_is_read_of_another_user_of_the_machine(
-    make_worker: Make, token: str | None
-) -> None:
+def test_nothing_is_read_of_another_user_of_the_machine(make_worker: Make, token: str | None) -> None:
     """Flight would take a first message of any size into memory, and then look for its head."""
     worker = make_worker(0, endpoint=FlightEndpoint(trust=RunSecret(b"run")))
     shown = () if token is None else ((TOKEN_HEADER, token),)

@@ -60,15 +60,11 @@ def test_a_stall_at_the_end_is_shown_and_is_not_in_the_best_third() -> None:
     assert told["best_rows_per_s"] == pytest.approx(100.0)
     assert told["longest_step_s"] == 8.0
     assert told["longest_step_share"] == pytest.approx(8 / 13, abs=0.001)
-    assert (
-        "longest time from one mark" in notes([{"name": "slow", "exact": True, "results": told}])[0]
-    )
+    assert "longest time from one mark" in notes([{"name": "slow", "exact": True, "results": told}])[0]
 
 
 def test_only_exact_undisturbed_turns_make_a_ratio() -> None:
-    def run(
-        name: str, turn: int, rate: float, exact: bool = True, others: float = 0.02
-    ) -> dict[str, object]:
+    def run(name: str, turn: int, rate: float, exact: bool = True, others: float = 0.02) -> dict[str, object]:
         results = {"rows_per_s": rate, "others_share": others}
         return {"name": name, "turn": turn, "exact": exact, "results": results}
 

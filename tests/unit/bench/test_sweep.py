@@ -39,12 +39,8 @@ def test_variants_of_a_cell_are_drawn_as_a_group() -> None:
     assert values_of([run("alone x=1", 1.0)], "rows_per_s") == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "drawn"), [("c k=1/a", ["p.png"]), ("c k=1", []), ("c workers=1", ["p.png"])]
-)
-def test_the_kind_of_a_record_chooses_its_picture(
-    tmp_path: Path, name: str, drawn: list[str]
-) -> None:
+@pytest.mark.parametrize(("name", "drawn"), [("c k=1/a", ["p.png"]), ("c k=1", []), ("c workers=1", ["p.png"])])
+def test_the_kind_of_a_record_chooses_its_picture(tmp_path: Path, name: str, drawn: list[str]) -> None:
     more = name.replace("/a", "/b").replace("workers=1", "workers=2")
     runs: list[Any] = [run(name, 2.0), run(more, 3.0)]
     record = {"kind": "scenario", "title": "t", "runs": [r | {"hdr": None} for r in runs]}

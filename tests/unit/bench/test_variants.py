@@ -48,9 +48,7 @@ def test_runs_are_paired_by_their_turn_and_one_without_a_rate_has_no_pair() -> N
 
 def test_a_variant_is_judged_by_the_better_one_of_the_others() -> None:
     rates = {"none": [10.0, 10.1, 9.9], "lz4": [5.0, 5.1, 4.9], "auto": [9.8, 9.9, 9.7]}
-    runs = [
-        run(f"c data=x/{name}", r) for n in range(3) for name, of in rates.items() for r in [of[n]]
-    ]
+    runs = [run(f"c data=x/{name}", r) for n in range(3) for name, of in rates.items() for r in [of[n]]]
     (found,) = judge(runs, [{"name": name} for name in rates], "auto")
     assert (found["base"], found["other"], found["cell"]) == ("none", "auto", "c data=x")
     assert found["ratio"] == pytest.approx(0.98, abs=0.001)

@@ -87,9 +87,7 @@ def test_a_fault_of_ours_is_one_line_and_a_file(capfd: pytest.CaptureFixture[str
         patch.setattr(sys, "argv", ["penstock"])
         assert exit_code(app) == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(
-        "error: IndexError: tuple index out of range: this is a fault of Penstock"
-    )
+    assert line.startswith("error: IndexError: tuple index out of range: this is a fault of Penstock")
     kept = Path(line.split()[-1])
     assert "Traceback" in kept.read_text()
     kept.unlink()
@@ -203,9 +201,7 @@ def test_a_restore_by_option_counts_for_the_one_of_the_file(tmp_path: Path) -> N
 def test_the_command_for_logs_names_the_folder(tmp_path: Path) -> None:
     job = read_job_file(EXAMPLES / "wordcount.yaml", ["job.parameters.input=a"])
     elsewhere = tmp_path / "my state"
-    assert logs_command(cluster_settings(job, elsewhere, None)) == (
-        f"penstock logs wordcount --dir '{elsewhere}'"
-    )
+    assert logs_command(cluster_settings(job, elsewhere, None)) == (f"penstock logs wordcount --dir '{elsewhere}'")
     here = cluster_settings(job, Path(".penstock"), None)
     assert logs_command(here) == "penstock logs wordcount"
 

@@ -9,9 +9,7 @@ from penstock.cli.run_watch import SAID, Compiling
 from penstock.model.kernels.place import CACHE_ENV, folder_of_version
 
 
-def test_it_is_said_once_when_it_takes_longer_than_a_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_said_once_when_it_takes_longer_than_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_ENV, str(tmp_path))
     folder_of_version.cache_clear()
     folder_of_version().mkdir()

@@ -34,9 +34,7 @@ def status(second: float, rows: int, *, attempt: int = 1, **more: object) -> Job
         StepStatus("lines", 2, rows, rows, busy=0.5, blocked=0.4, queue_bytes=2048),
         StepStatus("counts", 2, rows * 10, rows, watermark_us=int(second * 1e6) - 1_500_000),
     )
-    plain = JobStatus(
-        "words", "u", JobState.RUNNING, int(second * 1e6), 2, attempt=attempt, workers=WORKERS
-    )
+    plain = JobStatus("words", "u", JobState.RUNNING, int(second * 1e6), 2, attempt=attempt, workers=WORKERS)
     plain = replace(plain, sinks=(SinkStatus("counts", "exactly-once"),))
     return replace(plain, **{"steps": steps, **more})  # type: ignore[arg-type]
 
@@ -58,9 +56,7 @@ def test_history_looks_back_seconds_and_keeps_the_last_lines() -> None:
         before, now = history.add(status(10 + tick / 2, 1000 * (tick // 2), checkpoint=EPOCH))
     assert before is not None
     assert 3_000_000 <= now.time_us - before.time_us <= 3_500_000
-    gone = status(
-        30, 0, steps=(), state=JobState.FINISHED, checkpoint=replace(EPOCH, bytes=0, duration_s=0.0)
-    )
+    gone = status(30, 0, steps=(), state=JobState.FINISHED, checkpoint=replace(EPOCH, bytes=0, duration_s=0.0))
     before, now = history.add(gone)
     assert before is not None
     assert before.time_us == 10_000_000
@@ -125,14 +121,12 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
     said = [line for now in story for line in events.add(now)]
     assert said == [
         "leader: worker 1 leads now, worker 0 no longer (term 2)",
-        "recovered: back to epoch 7, runs again after 3 s (attempt 2); the rows of each step are"
-        " counted from 0 again",
+        "recovered: back to epoch 7, runs again after 3 s (attempt 2); the rows of each step are counted from 0 again",
         "rescaled: 2 -> 3 workers (version 2)",
     ]
     assert events.summary(story[-1]) == [
         "words: Stopped after 7 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
-        "nothing is committed: rows that were read, if any, are rolled back; the next run reads"
-        " them again",
+        "nothing is committed: rows that were read, if any, are rolled back; the next run reads them again",
     ]
 
 
@@ -174,8 +168,7 @@ def test_the_summary_tells_what_is_committed_not_what_was_handed_over() -> None:
         " sinks; they are rolled back, and the next run reads them again",
     ]
     assert ended(1000, JobState.FAILED) == [
-        "nothing is committed: at least 1,000 rows were read; they are rolled back, and"
-        " the next run reads them again",
+        "nothing is committed: at least 1,000 rows were read; they are rolled back, and the next run reads them again",
     ]
     behind = CommittedRows("lines", 1700, 700), CommittedRows("counts", 17_000, 7000)
     assert ended(900, JobState.FAILED, *behind, checkpoint=EPOCH)[1:] == [
@@ -202,9 +195,7 @@ def test_rows_without_event_time_are_counted_apart_from_late_ones() -> None:
     assert ended(0, JobState.FINISHED, steps=steps) == [
         "7 late rows, 3 rows without event time, 18,979 dead-letter rows"
     ]
-    assert ended(0, JobState.FINISHED, steps=(StepStatus("w", 1, 5, 4, late_rows=1),)) == [
-        "1 late row"
-    ]
+    assert ended(0, JobState.FINISHED, steps=(StepStatus("w", 1, 5, 4, late_rows=1),)) == ["1 late row"]
 
 
 def test_trouble_of_a_job_that_goes_on_is_said_once_and_when_it_is_over() -> None:

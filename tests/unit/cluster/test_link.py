@@ -33,8 +33,7 @@ def test_large_messages_from_many_threads_do_not_mix() -> None:
     keeper, engine, raw = pair()
     texts = [letter * 300_000 for letter in "abcd"]
     threads = [
-        threading.Thread(target=keeper.send, args=(Term(1), Shutdown(Incarnation("life"), text)))
-        for text in texts
+        threading.Thread(target=keeper.send, args=(Term(1), Shutdown(Incarnation("life"), text))) for text in texts
     ]
     for thread in threads:
         thread.start()

@@ -40,9 +40,7 @@ def test_every_byte_travels(client: Client) -> None:
     assert found.data == bytes(range(256))
 
 
-def test_without_an_answer_a_write_is_unknown_and_a_read_fails(
-    server: Server, client: Client
-) -> None:
+def test_without_an_answer_a_write_is_unknown_and_a_read_fails(server: Server, client: Client) -> None:
     server.close()
     store, lease = RemoteMetaStore(client), RemoteLeaseStore(client)
     with pytest.raises(SwapUnknown):

@@ -30,10 +30,7 @@ class Number(Message, tag="Number"):
 ECHO = Method("echo", Text, Text)
 FAIL = Method("fail", Text, Nothing)
 HANG = Method("hang", Text, Nothing)
-ERRORS = {
-    kind.__name__: kind
-    for kind in (ConfigError, PeerError, StateError, StorageError, SwapConflict, SwapUnknown)
-}
+ERRORS = {kind.__name__: kind for kind in (ConfigError, PeerError, StateError, StorageError, SwapConflict, SwapUnknown)}
 
 
 def fail(request: Text) -> Nothing:

@@ -22,9 +22,7 @@ def messages(column: pa.Array) -> list[FlightData]:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return [
-        FlightData(
-            header=memoryview(m.metadata).cast("B"), body=memoryview(m.body or b"").cast("B")
-        )
+        FlightData(header=memoryview(m.metadata).cast("B"), body=memoryview(m.body or b"").cast("B"))
         for m in pa.ipc.MessageReader.open_stream(sink.getvalue())
     ]
 

@@ -166,9 +166,7 @@ def test_a_slow_machine_gets_paced_rows_in_fewer_reads() -> None:
     pace = RateLimit(rate, lambda: now[0])
     now[0] += 2 * limits.PACE_WAIT_S
     pace.sent(pace.allow(most))
-    now[0] += (
-        limits.PACE_WAIT_MAX_S / 2
-    )  # so long the work took: nothing yet, though a moment has passed
+    now[0] += limits.PACE_WAIT_MAX_S / 2  # so long the work took: nothing yet, though a moment has passed
     assert pace.allow(most) == 0
     now[0] += pace.wait_s()
     assert pace.allow(most) == pytest.approx(rate * limits.PACE_WAIT_MAX_S, abs=2)
@@ -273,8 +271,6 @@ def test_a_checkpoint_of_other_words_is_refused() -> None:
         ({"payload": 100_000}, "take fewer or shorter ones"),
     ],
 )
-def test_an_impossible_spec_is_refused_with_the_reason(
-    change: dict[str, int], message: str
-) -> None:
+def test_an_impossible_spec_is_refused_with_the_reason(change: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WordSource(replace(WordsSpec(), **change))  # type: ignore[arg-type]

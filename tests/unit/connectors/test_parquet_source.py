@@ -206,9 +206,7 @@ def test_pieces_of_many_files_with_a_rate_are_smaller_because_all_files_are_open
 
 
 @pytest.mark.parametrize(("rate", "bytes_max"), [(10_000_000, 1024 * 1024), (None, PIECE_BYTES)])
-def test_many_files_with_a_rate_are_read_by_smaller_pieces(
-    tmp_path: Path, rate: int | None, bytes_max: int
-) -> None:
+def test_many_files_with_a_rate_are_read_by_smaller_pieces(tmp_path: Path, rate: int | None, bytes_max: int) -> None:
     draw = Random(3)
     lines: list[str | None] = [draw.randbytes(500).hex() for _ in range(3000)]
     first = write(tmp_path, "0.parquet", lines, 3000)

@@ -35,9 +35,7 @@ from penstock.contract.status import (
 )
 from penstock.model.ingest_messages import Hello
 
-INJECT = Envelope(
-    JobUid("u"), Term(3), Ordinal(1), Inject(Attempt(2), Epoch(7), Version(1), 0, Epoch(6))
-)
+INJECT = Envelope(JobUid("u"), Term(3), Ordinal(1), Inject(Attempt(2), Epoch(7), Version(1), 0, Epoch(6)))
 
 
 def changed(**fields: object) -> bytes:

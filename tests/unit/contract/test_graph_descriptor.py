@@ -107,9 +107,7 @@ def test_bad_durations(text: str) -> None:
         duration_us(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"), [("64Mi", 2**26), ("1.5Gi", 3 * 2**29), ("2k", 2000), (17, 17), ("17", 17)]
-)
+@pytest.mark.parametrize(("text", "size"), [("64Mi", 2**26), ("1.5Gi", 3 * 2**29), ("2k", 2000), (17, 17), ("17", 17)])
 def test_quantities(text: str | int, size: int) -> None:
     assert quantity_bytes(text) == size
 

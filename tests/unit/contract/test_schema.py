@@ -51,9 +51,9 @@ class Outer(Fields):
     inner: Annotated[Inner | None, Field("inner", "one")] = None
     items: Annotated[tuple[Inner, ...], Field("items", "many", key="name")] = ()
     names: Annotated[tuple[ObjectName, ...], Field("names", "some", unique=True)] = ()
-    labels: Annotated[
-        dict[str, Annotated[str, Field(length_max=9)]], Field("labels", "by name", length_max=7)
-    ] = field(default_factory=dict)
+    labels: Annotated[dict[str, Annotated[str, Field(length_max=9)]], Field("labels", "by name", length_max=7)] = field(
+        default_factory=dict
+    )
     must: Annotated[bool, Field("must", "is needed")]
 
 

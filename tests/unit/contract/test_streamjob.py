@@ -123,12 +123,8 @@ def test_window_and_function_fields() -> None:
 
 
 def test_all_problems_come_at_once_with_places() -> None:
-    plain = job_file(
-        {"replicaz": 2, "checkpoint": {"interval": "5 s"}}, steps=[{"name": "x", "splt": {}}]
-    )
-    origin = Origin(
-        "job.yaml", {"": "job.yaml:1", "spec.replicaz": "job.yaml:7", "spec.job": "job.yaml:9"}
-    )
+    plain = job_file({"replicaz": 2, "checkpoint": {"interval": "5 s"}}, steps=[{"name": "x", "splt": {}}])
+    origin = Origin("job.yaml", {"": "job.yaml:1", "spec.replicaz": "job.yaml:7", "spec.job": "job.yaml:9"})
     lines = message(plain, origin).splitlines()
     assert "job.yaml:7: spec.replicaz: unknown field 'replicaz': did you mean 'replicas'?" in lines
     assert any("job.yaml:9: spec.job.graph.steps[0].splt: unknown field 'splt'" in x for x in lines)
@@ -248,9 +244,7 @@ def test_choices_and_names_of_items_are_never_parameters() -> None:
 
 
 def test_whole_numbers_may_be_written_as_floats() -> None:
-    spec = read_stream_job(
-        job_file({"replicas": 2.0, "state": {"memory": 67108864.0}, "restartNonce": -1e3})
-    ).spec
+    spec = read_stream_job(job_file({"replicas": 2.0, "state": {"memory": 67108864.0}, "restartNonce": -1e3})).spec
     assert (spec.replicas, spec.state.memory_bytes) == (2, 64 * 1024 * 1024)
     assert spec.restart_nonce == -1000
 

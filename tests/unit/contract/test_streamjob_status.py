@@ -145,9 +145,7 @@ def test_too_many_items_are_a_fault_of_the_writer() -> None:
         status_plain(crowded)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0, "0s"), (0.25, "0.25s"), (90.0, "90s"), (1e-06, "0.000001s")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(0.0, "0s"), (0.25, "0.25s"), (90.0, "90s"), (1e-06, "0.000001s")])
 def test_durations_are_spelt_for_their_pattern(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 

@@ -45,8 +45,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 def test_the_largest_duration_fits_64_bits_of_nanoseconds() -> None:
     longest = "".join(
-        "9" * int(digits) + unit
-        for digits, unit in re.findall(r"\{1,(\d+)\}[^h-u]*?([hmu]?s|h|m)\)", DURATION_PATTERN)
+        "9" * int(digits) + unit for digits, unit in re.findall(r"\{1,(\d+)\}[^h-u]*?([hmu]?s|h|m)\)", DURATION_PATTERN)
     )
     assert longest == "999999h999999m999999999s" + "9" * 12 + "ms" + "9" * 12 + "us"
     assert sum(duration_us(part) for part in re.findall(r"\d+[a-z]+", longest)) < 2**63 / 1000
@@ -98,9 +97,7 @@ def test_spans_are_spelt_as_one_would_write_them(seconds: float, text: str) -> N
     assert duration_s(text) == seconds
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, 0), (1000, 1000), (1024, "1Ki"), (10 * 1024**3, "10Gi"), (1536, 1536)]
-)
+@pytest.mark.parametrize(("size", "text"), [(0, 0), (1000, 1000), (1024, "1Ki"), (10 * 1024**3, "10Gi"), (1536, 1536)])
 def test_quantities_are_spelt_as_one_would_write_them(size: int, text: str | int) -> None:
     assert quantity_text(size) == text
     assert quantity_bytes(text) == size

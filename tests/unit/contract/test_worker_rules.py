@@ -4,14 +4,10 @@ from penstock.contract.latest import Latest, Lost
 from penstock.contract.status import JobState, JobStatus, WorkerStatus
 from penstock.contract.worker_rules import PodSeen, to_replace
 
-LOST = Latest(
-    JobUid("job"), SwapId("s"), Term(3), lost=(Lost(Ordinal(1), Incarnation("e1"), "pod-b"),)
-)
+LOST = Latest(JobUid("job"), SwapId("s"), Term(3), lost=(Lost(Ordinal(1), Incarnation("e1"), "pod-b"),))
 PODS = [PodSeen("words-worker-0", "pod-a"), PodSeen("words-worker-1", "pod-b")]
 WORKERS = (WorkerStatus(0, "up", pod="pod-a", incarnation="e0"),)
-STATUS = JobStatus(
-    "words", "job", JobState.RESTARTING, 0, term=3, workers=WORKERS, listening_s=60.0
-)
+STATUS = JobStatus("words", "job", JobState.RESTARTING, 0, term=3, workers=WORKERS, listening_s=60.0)
 
 
 def speaking(incarnation: str, silent_s: float) -> JobStatus:

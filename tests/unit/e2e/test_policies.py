@@ -81,12 +81,8 @@ def test_a_peer_is_of_the_policys_namespace_unless_it_says_another() -> None:
         rule = policy("p", podSelector={}, policyTypes=["Egress"], egress=[{"to": [peer]}])
         return [line for line in lines(rule) if line.startswith(f"-A {A_OUT} -d")]
 
-    assert allowed({"podSelector": {"matchLabels": {"app": "a"}}}) == [
-        f"-A {A_OUT} -d 10.0.0.1/32 -j RETURN"
-    ]
-    assert allowed({"namespaceSelector": {"matchLabels": {"team": "b"}}}) == [
-        f"-A {A_OUT} -d 10.0.0.3/32 -j RETURN"
-    ]
+    assert allowed({"podSelector": {"matchLabels": {"app": "a"}}}) == [f"-A {A_OUT} -d 10.0.0.1/32 -j RETURN"]
+    assert allowed({"namespaceSelector": {"matchLabels": {"team": "b"}}}) == [f"-A {A_OUT} -d 10.0.0.3/32 -j RETURN"]
     assert len(allowed({"namespaceSelector": {}, "podSelector": {}})) == 3
     assert allowed({"ipBlock": {"cidr": "::/0", "except": ["fe80::/10"]}}) == []
     assert allowed({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["128.0.0.0/1"]}}) == [
@@ -106,9 +102,7 @@ def test_a_named_port_is_that_of_the_pod_that_is_reached() -> None:
     assert f"-A {A_OUT} -d 10.0.0.1/32 -p tcp --dport 8080 -j RETURN" in text
     closed = rules([into, out], [server, B], SPACES, "there")
     assert "-A PEN-out-b-uid -d 10.0.0.1/32 -p tcp --dport 8080 -j RETURN" in closed
-    assert [line for line in closed.splitlines() if line.startswith("-A PEN-in-b")] == [
-        "-A PEN-in-b-uid -j DROP"
-    ]
+    assert [line for line in closed.splitlines() if line.startswith("-A PEN-in-b")] == ["-A PEN-in-b-uid -j DROP"]
 
 
 def test_a_pod_that_has_ended_has_no_address() -> None:

@@ -38,9 +38,7 @@ def test_a_publication_is_tried_until_the_storage_takes_it() -> None:
     failed: SimpleQueue[tuple[Epoch, str, bool]] = SimpleQueue()
     over: SimpleQueue[str] = SimpleQueue()
     publisher = OutputPublisher({"out": shelf}, lambda *said: failed.put(said))
-    publisher.publish(
-        PublishJob(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible"))
-    )
+    publisher.publish(PublishJob(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible")))
     publisher.clear(Staging((handle("c"),), discard=True))
     assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': disk full", False)
     assert over.get(timeout=DEADLINE_S) == "all visible"
@@ -51,9 +49,7 @@ def test_a_publication_is_tried_until_the_storage_takes_it() -> None:
 
 def test_output_that_can_never_be_published_fails_the_job_and_says_why() -> None:
     failed: SimpleQueue[tuple[Epoch, str, bool]] = SimpleQueue()
-    publisher = OutputPublisher(
-        {"out": Shelf(StateError("another file"))}, lambda *s: failed.put(s)
-    )
+    publisher = OutputPublisher({"out": Shelf(StateError("another file"))}, lambda *s: failed.put(s))
     publisher.publish(PublishJob(Epoch(7), (handle("a"),), lambda: None))
     assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': another file", True)
     publisher.close()

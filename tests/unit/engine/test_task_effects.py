@@ -80,9 +80,7 @@ def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.Rec
         {},
         cast(Any, State(told)),
     )
-    return Hands(
-        parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), cast(Any, threading.Event())
-    ), rows
+    return Hands(parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), cast(Any, threading.Event())), rows
 
 
 def test_fired_rows_are_sent_in_slices_before_anything_else() -> None:

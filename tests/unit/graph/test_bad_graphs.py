@@ -31,9 +31,7 @@ WINDOW = "window: {size: 1m, compute: [{name: count, function: count}]}"
 def graph_file(folder: Path, *steps: str, columns: str = COLUMNS, source: str = "") -> Path:
     lines = [SOURCE.replace("COLUMNS", columns).replace("MORE", source or "batchRows: 10"), *steps]
     file = folder / "job.yaml"
-    file.write_text(
-        HEAD + "    graph:\n      steps:\n" + "".join(f"        - {x}\n" for x in lines)
-    )
+    file.write_text(HEAD + "    graph:\n      steps:\n" + "".join(f"        - {x}\n" for x in lines))
     return file
 
 
@@ -72,8 +70,7 @@ WRONG_STEPS = [
     ),
     *(
         (
-            f"{{name: a, keyBy: ['n'], aggregate: {{compute: [{{name: s, function: {kind}, "
-            "column: word}]}}",
+            f"{{name: a, keyBy: ['n'], aggregate: {{compute: [{{name: s, function: {kind}, column: word}}]}}}}",
             "column of 's' 'word' has type string; it must be a number, bool, date or time",
         )
         for kind in ("min", "max", "last")
@@ -130,9 +127,7 @@ def test_event_time(tmp_path: Path, source: str, expected: str) -> None:
 
 def test_a_window_is_refused_if_a_step_drops_the_event_time(tmp_path: Path) -> None:
     words = "{name: words, split: {column: word}}"
-    text = message(
-        graph_file(tmp_path, words, f"{{name: w, keyBy: [word], {WINDOW}}}", SINK, source=TIME)
-    )
+    text = message(graph_file(tmp_path, words, f"{{name: w, keyBy: [word], {WINDOW}}}", SINK, source=TIME))
     assert "step 'w': a window needs event time, and its rows have none" in text
 
 
@@ -148,9 +143,7 @@ def test_a_cycle_is_reported_with_all_its_steps(tmp_path: Path) -> None:
 def test_unread_outputs_and_readers_of_sinks_are_refused(tmp_path: Path) -> None:
     file = graph_file(tmp_path, SINK, "{name: a, inputs: [src], split: {column: word}}")
     assert "step 'a': nothing reads it; end every branch with a sink" in message(file)
-    file = graph_file(
-        tmp_path, SINK, "{name: a, split: {column: word}}", "{name: o, sink: {discard: {}}}"
-    )
+    file = graph_file(tmp_path, SINK, "{name: a, split: {column: word}}", "{name: o, sink: {discard: {}}}")
     assert "step 'out' is a sink: nothing can be read from it" in message(file)
     dead = "{name: a, filter: {function: 'json:dumps', onError: dead-letter}}"
     assert "nothing reads its output 'dead-letter'" in message(graph_file(tmp_path, dead, SINK))
@@ -158,17 +151,13 @@ def test_unread_outputs_and_readers_of_sinks_are_refused(tmp_path: Path) -> None
 
 def test_inputs_with_different_columns_are_refused(tmp_path: Path) -> None:
     words = "{name: words, split: {column: word}}"
-    text = message(
-        graph_file(tmp_path, words, "{name: out, inputs: [src, words], sink: {discard: {}}}")
-    )
+    text = message(graph_file(tmp_path, words, "{name: out, inputs: [src, words], sink: {discard: {}}}"))
     assert "its inputs have different columns: src has (word string, n int64" in text
 
 
 def test_too_many_steps(tmp_path: Path) -> None:
     steps = [f"{{name: s{i}, inputs: [src], sink: {{discard: {{}}}}}}" for i in range(STEPS_MAX)]
-    assert f"has {STEPS_MAX + 1} items; at most {STEPS_MAX} are allowed" in message(
-        graph_file(tmp_path, *steps)
-    )
+    assert f"has {STEPS_MAX + 1} items; at most {STEPS_MAX} are allowed" in message(graph_file(tmp_path, *steps))
 
 
 WRONG_ENTRYPOINTS = [
@@ -211,9 +200,7 @@ WRONG_ENTRYPOINTS = [
 
 
 @pytest.mark.parametrize(("body", "expected"), WRONG_ENTRYPOINTS)
-def test_entrypoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, expected: str
-) -> None:
+def test_entrypoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, expected: str) -> None:
     import sys
 
     monkeypatch.chdir(tmp_path)
@@ -281,7 +268,5 @@ def test_a_batch_function_that_fails_without_rows_must_declare_its_columns(
     file = graph_file(tmp_path, "{name: a, map: {function: 'fn_of_test:f'}}", SINK)
     with pytest.raises(ConfigError) as caught:
         load_job(file, Inspector())
-    assert "its columns are not declared, and calling it with an empty batch failed" in str(
-        caught.value
-    )
+    assert "its columns are not declared, and calling it with an empty batch failed" in str(caught.value)
     assert "fn_of_test.py:2 (in f): AttributeError" in str(caught.value)

@@ -72,21 +72,16 @@ def test_the_file_knows_where_it_is_and_what_lies_beside_it(tmp_path: Path) -> N
 
 
 def test_a_file_without_a_job() -> None:
-    assert refused("x = 1\n").startswith(
-        "word_count.py:1: the file defines no job: write a function job(params)"
-    )
+    assert refused("x = 1\n").startswith("word_count.py:1: the file defines no job: write a function job(params)")
     assert refused("").startswith("word_count.py:1: ")
 
 
 def test_a_file_with_two_jobs() -> None:
     said = refused(OBJECT + "\nmore = ps.Job()\n")
     assert said == (
-        "word_count.py:6: the file defines more than one job: "
-        "words at word_count.py:3, more at word_count.py:6"
+        "word_count.py:6: the file defines more than one job: words at word_count.py:3, more at word_count.py:6"
     )
-    assert "job() at word_count.py:3, other at word_count.py:4" in refused(
-        GRAPH + "\nother = job({})\n"
-    )
+    assert "job() at word_count.py:3, other at word_count.py:4" in refused(GRAPH + "\nother = job({})\n")
 
 
 def test_a_file_that_raises_names_its_line() -> None:
@@ -105,9 +100,7 @@ def test_an_import_with_a_wrong_line_names_that_file() -> None:
 
 
 def test_an_object_takes_no_parameters() -> None:
-    assert "word_count.py:3: this job takes no parameters (rows)" in refused(
-        OBJECT, "job.parameters.rows=1"
-    )
+    assert "word_count.py:3: this job takes no parameters (rows)" in refused(OBJECT, "job.parameters.rows=1")
 
 
 def test_what_is_no_readable_file_is_said() -> None:

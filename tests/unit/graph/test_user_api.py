@@ -90,9 +90,7 @@ def test_steps_without_keys_are_chained() -> None:
         (lambda s: s.parallel(4), Partitioning.ROUND_ROBIN),
     ],
 )
-def test_a_partitioning_begins_a_stage(
-    deal: Callable[[ps.Stream], ps.Stream], expected: Partitioning
-) -> None:
+def test_a_partitioning_begins_a_stage(deal: Callable[[ps.Stream], ps.Stream], expected: Partitioning) -> None:
     def build(job: ps.Job) -> None:
         stream = deal(job.source("lines", ps.parquet("x"), columns=LINES))
         stream.map("next", upper, columns=LINES).sink("out", ps.discard())
@@ -176,9 +174,7 @@ def test_the_fingerprint_covers_the_whole_job_and_states_only_the_stored_columns
 
         return compiled(make).plan
 
-    one, moved, other = (
-        build(*how) for how in (("k", "x", "0s"), ("k", "y", "1s"), ("line", "x", "0s"))
-    )
+    one, moved, other = (build(*how) for how in (("k", "x", "0s"), ("k", "y", "1s"), ("line", "x", "0s")))
     assert (moved.states, moved.state_fingerprint) == (one.states, one.state_fingerprint)
     assert other.states != one.states
     assert other.state_fingerprint != one.state_fingerprint
@@ -202,9 +198,7 @@ def test_the_state_fingerprint_of_manifests_of_format_1_is_unchanged() -> None:
     assert seen == {"wordcount": "c42e3a9d9b5939e2", "temperature": "a60450781e554629"}
 
 
-def test_a_script_and_an_entrypoint_build_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_and_an_entrypoint_build_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     body = (
         "import penstock as ps\n"
@@ -215,9 +209,7 @@ def test_a_script_and_an_entrypoint_build_jobs(
         "    return job\n"
     )
     (tmp_path / "my_test_job.py").write_text(body)
-    head = (
-        "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\nspec:\n  job:\n"
-    )
+    head = "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\nspec:\n  job:\n"
     head += "    parameters: {input: here}\n"
     (tmp_path / "e.yaml").write_text(head + "    entrypoint: my_test_job:job\n")
     indented = "".join(f"      {line}\n" for line in body.splitlines())
@@ -298,9 +290,7 @@ def test_an_object_that_is_not_a_source_or_sink_is_refused() -> None:
     with pytest.raises(ps.ConfigError, match=r"step 'a': str is not a source: it lacks bounded"):
         job.source("a", "data/lines")
     lines = job.source("b", ps.parquet("x"), columns={"line": "string"})
-    with pytest.raises(
-        ps.ConfigError, match=r"test_user_api.*step 'o': str is not a sink: it lacks"
-    ):
+    with pytest.raises(ps.ConfigError, match=r"test_user_api.*step 'o': str is not a sink: it lacks"):
         lines.sink("o", "data/out")
 
 
@@ -313,9 +303,7 @@ def test_a_new_input_column_changes_the_fingerprint_only_if_it_is_sent() -> None
         job = ps.Job()
         rows = job.source("rows", ps.parquet("x"))
         words = rows.split("words", "line") if narrow else rows
-        words.key_by("word" if narrow else "line").aggregate("n", n=ps.count()).sink(
-            "out", ps.discard()
-        )
+        words.key_by("word" if narrow else "line").aggregate("n", n=ps.count()).sink("out", ps.discard())
         file = JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {})
         return compile_draft(file, job.draft, inputs).plan.fingerprint
 

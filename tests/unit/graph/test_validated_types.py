@@ -113,9 +113,7 @@ def test_a_time_zone_must_be_declared_as_it_is_in_the_file(folder: Path) -> None
     check("timestamp[us, tz=Europe/Berlin]", "ts")
     check("timestamp[us, tz=UTC]", "ts")  # the same instants
     check("timestamp[us]", "utc")  # with the same digits
-    remedy = (
-        r"'ts' is timestamp\[us, tz=Europe/Berlin\].*declare 'timestamp\[us, tz=Europe/Berlin\]'"
-    )
+    remedy = r"'ts' is timestamp\[us, tz=Europe/Berlin\].*declare 'timestamp\[us, tz=Europe/Berlin\]'"
     with pytest.raises(ConfigError, match=remedy):
         check("timestamp[us]", "ts")
     pq.write_table(pa.table({"ts": pa.array([0], pa.timestamp("us"))}), folder / "a.parquet")
@@ -137,10 +135,7 @@ def test_a_time_zone_must_be_declared_as_it_is_in_the_file(folder: Path) -> None
     ],
 )
 def test_state_columns_are_checked(folder: Path, kind: str, per: str, why: str | None) -> None:
-    steps = (
-        f'.key_by("k").process("own", print, state={{"x": "{kind}"}}, per="{per}", '
-        'columns={"k": "string"})'
-    )
+    steps = f'.key_by("k").process("own", print, state={{"x": "{kind}"}}, per="{per}", columns={{"k": "string"}})'
     if why is None:
         compiled(folder, steps)
     else:

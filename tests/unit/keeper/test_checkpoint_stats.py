@@ -46,8 +46,7 @@ def inject(epoch: int) -> actions.SendCommand:
 
 def manifest(epoch: int) -> actions.WriteBlob:
     files = tuple(
-        StateFile(BlobRef(BlobName(f"f{e}"), "", e * 10), "s", (), e, Epoch(e), 1)
-        for e in (epoch - 1, epoch)
+        StateFile(BlobRef(BlobName(f"f{e}"), "", e * 10), "s", (), e, Epoch(e), 1) for e in (epoch - 1, epoch)
     )
     root = RootManifest(
         UID,
@@ -65,9 +64,7 @@ def manifest(epoch: int) -> actions.WriteBlob:
 
 def swap(epoch: int, attempt: int = 1) -> actions.SwapLatest:
     swap_id = SwapId(f"swap-{epoch}")
-    return actions.SwapLatest(
-        Latest(UID, swap_id, epoch=Epoch(epoch), attempt=Attempt(attempt)), "1"
-    )
+    return actions.SwapLatest(Latest(UID, swap_id, epoch=Epoch(epoch), attempt=Attempt(attempt)), "1")
 
 
 def failed(epoch: int) -> events.ReportArrived:

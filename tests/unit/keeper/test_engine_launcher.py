@@ -50,9 +50,7 @@ class Hosts:
 
 
 def launch(life: str = "life-1") -> EngineLaunch:
-    return EngineLaunch(
-        JobUid("uid"), "words", "default", Ordinal(0), Incarnation(life), "", "job", "s", "x", 0.1
-    )
+    return EngineLaunch(JobUid("uid"), "words", "default", Ordinal(0), Incarnation(life), "", "job", "s", "x", 0.1)
 
 
 def begin(launcher: EngineLauncher, life: str = "life-1") -> tuple[HostedChild, socket.socket]:
@@ -105,9 +103,7 @@ def test_the_keeper_has_a_life_ended(launcher: EngineLauncher, hosts: Hosts) -> 
     ours.close()
 
 
-def test_a_container_that_ends_takes_its_engine_with_it(
-    launcher: EngineLauncher, hosts: Hosts
-) -> None:
+def test_a_container_that_ends_takes_its_engine_with_it(launcher: EngineLauncher, hosts: Hosts) -> None:
     first = hosts.come()
     child, ours = begin(launcher)
     _, (link,) = first.receive()
@@ -118,9 +114,7 @@ def test_a_container_that_ends_takes_its_engine_with_it(
     ours.close()
 
 
-def test_the_end_of_an_old_container_is_not_that_of_a_new_life(
-    launcher: EngineLauncher, hosts: Hosts
-) -> None:
+def test_the_end_of_an_old_container_is_not_that_of_a_new_life(launcher: EngineLauncher, hosts: Hosts) -> None:
     first, second = hosts.come(), hosts.come()
     with pytest.raises(LinkClosed):
         first.receive()  # the launcher closes the connection to the host before

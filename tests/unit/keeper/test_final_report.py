@@ -39,8 +39,7 @@ def heard(*lines: str) -> list[str]:
         (-11, "the engine was killed by SIGSEGV (signal 11)"),
         (
             -9,
-            "the engine was killed by SIGKILL (signal 9: by hand, or by the kernel because memory"
-            " ran out)",
+            "the engine was killed by SIGKILL (signal 9: by hand, or by the kernel because memory ran out)",
         ),
         (-250, "the engine was killed by signal 250"),
         (STATUS_UNKNOWN, "the engine ended, and nobody saw how"),
@@ -53,8 +52,7 @@ def test_an_exit_is_spelt(status: int, text: str) -> None:
 def test_an_end_by_memory_is_named_in_the_first_line() -> None:
     told = story(-9, ["last"], None, "limit 64 MiB").splitlines()
     assert told[0] == (
-        "the engine was killed by SIGKILL (signal 9): the kernel ended it because memory ran out "
-        "(limit 64 MiB)"
+        "the engine was killed by SIGKILL (signal 9): the kernel ended it because memory ran out (limit 64 MiB)"
     )
     assert told[1:] == ["last lines:", "  last"]
 

@@ -21,8 +21,7 @@ Spent = tuple[float, float, float]  # busy, blocked, idle
 
 def report(ordinal: int, *steps: tuple[str, Spent], attempt: int = 1) -> WorkerReport:
     told = tuple(
-        StepStatus(name, 1, busy_s=busy, blocked_s=blocked, idle_s=idle)
-        for name, (busy, blocked, idle) in steps
+        StepStatus(name, 1, busy_s=busy, blocked_s=blocked, idle_s=idle) for name, (busy, blocked, idle) in steps
     )
     progress = EngineProgress(Attempt(attempt), told)
     return WorkerReport(Ordinal(ordinal), "k", 1, Incarnation("e"), 7, "", progress=progress)
@@ -30,10 +29,7 @@ def report(ordinal: int, *steps: tuple[str, Spent], attempt: int = 1) -> WorkerR
 
 def both(*shares: float, age: float, busy_before: float = 0.0) -> dict[Ordinal, WorkerReport]:
     """Two workers of one step whose tasks are ``age`` old and worked a share of that."""
-    return {
-        Ordinal(n): report(n, ("a", (busy_before + s * age, 0.0, age * (1 - s))))
-        for n, s in enumerate(shares)
-    }
+    return {Ordinal(n): report(n, ("a", (busy_before + s * age, 0.0, age * (1 - s)))) for n, s in enumerate(shares)}
 
 
 def test_a_share_is_that_of_all_tasks_of_the_busiest_step() -> None:

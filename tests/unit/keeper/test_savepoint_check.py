@@ -20,9 +20,7 @@ def root(tmp_path: Path) -> Path:
     """Give the folder of a job with a savepoint."""
     store = DirectoryBlobStore(tmp_path / "wc" / "uid")
     nothing = Assignment(Version(1), 1, ())
-    manifest = RootManifest(
-        JobUid("uid"), Epoch(4), Term(1), Attempt(1), "savepoint", 4, "plan", nothing, ()
-    )
+    manifest = RootManifest(JobUid("uid"), Epoch(4), Term(1), Attempt(1), "savepoint", 4, "plan", nothing, ())
     made = store.put(BlobName("4-1-a-9.root.json"), encode(manifest))
     savepoints = tmp_path / "wc" / "savepoints"
     copy_savepoint(store, savepoints, CopySavepoint("r1", "monday", made, "1-a-1"))
@@ -36,9 +34,7 @@ def test_a_savepoint_is_seen(root: Path) -> None:
     assert main([str(root), path]) == 0
 
 
-def test_what_will_not_do_is_told_with_its_reason(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_will_not_do_is_told_with_its_reason(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "savepoints" / "empty").mkdir()
     (root / "savepoints" / "out").symlink_to(root.parent)
     (root / "savepoints" / "other").symlink_to(root / "uid")

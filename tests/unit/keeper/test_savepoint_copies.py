@@ -59,10 +59,7 @@ def store(tmp_path: Path) -> DirectoryBlobStore:
 def root(store: DirectoryBlobStore) -> BlobRef:
     blobs = [store.put(blob_name(Term(1), Epoch(e), LIFE, e, ".state"), b"x" * e) for e in (3, 4)]
     share = first_shares(4, 1)[0]
-    files = tuple(
-        StateFile(blob, "counts", share, order, Epoch(3 + order), 1)
-        for order, blob in enumerate(blobs)
-    )
+    files = tuple(StateFile(blob, "counts", share, order, Epoch(3 + order), 1) for order, blob in enumerate(blobs))
     handle = SinkHandle("out", TASK, Epoch(4), "{}", 1, 1)
     splits = (SplitState(SplitId("a"), "{}", 17),)
     manifest = RootManifest(
@@ -109,9 +106,7 @@ def folders(savepoint: Path) -> list[str]:
     return sorted(path.name for path in savepoint.iterdir())
 
 
-def test_a_savepoint_is_copied_whole_and_again(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_a_savepoint_is_copied_whole_and_again(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     done = copy(store, tmp_path / "savepoints", root)
     folder = tmp_path / "savepoints" / "monday"
     assert isinstance(done, events.SavepointIndexed)
@@ -175,9 +170,7 @@ def test_a_full_disk_of_one_copier_leaves_the_other_whole(
     assert folders(savepoints / "monday") == [done.folder, "savepoint.json"]
 
 
-def test_of_two_whole_copies_the_first_index_stands(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_of_two_whole_copies_the_first_index_stands(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     savepoints = tmp_path / "savepoints"
     first, second = ordered(root), ordered(root)
     for order in (first, second):
@@ -225,9 +218,7 @@ def test_the_name_of_a_complete_savepoint_is_durable(
     assert {str(path) for path in above} <= set(synced)
 
 
-def test_a_savepoint_of_format_1_is_read(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_a_savepoint_of_format_1_is_read(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     folder = tmp_path / "savepoints" / "monday"
     copy(store, tmp_path / "savepoints", root)
     whole = next(path for path in folder.iterdir() if path.is_dir())
@@ -242,9 +233,7 @@ def test_a_savepoint_of_format_1_is_read(
     assert isinstance(imported(folder, tmp_path / "job-2"), events.Imported)
 
 
-def test_a_savepoint_of_a_later_format_is_refused(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_a_savepoint_of_a_later_format_is_refused(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     folder = tmp_path / "savepoints" / "monday"
     copy(store, tmp_path / "savepoints", root)
     (folder / "savepoint.json").write_bytes(encode(SavepointIndex("w", "s", root, "f", 3)))
@@ -254,9 +243,7 @@ def test_a_savepoint_of_a_later_format_is_refused(
     assert "has format 3, this Penstock reads up to 2" in refused.reason
 
 
-def test_a_name_is_not_used_for_two_savepoints(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_a_name_is_not_used_for_two_savepoints(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     savepoints = tmp_path / "savepoints"
     other = store.put(BlobName("1-5-x-0.root.json"), store.get(root))
     late = ordered(other)
@@ -269,18 +256,14 @@ def test_a_name_is_not_used_for_two_savepoints(
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "/tmp/x", ".", ""])
-def test_no_name_leads_elsewhere(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, name: str
-) -> None:
+def test_no_name_leads_elsewhere(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, name: str) -> None:
     refused = copy_savepoint(store, tmp_path / "savepoints", ordered(root, name))
     assert isinstance(refused, events.SavepointNotCopied)
     assert "is no name of a folder" in refused.reason
     assert not (tmp_path / "outside").exists()
 
 
-def test_another_job_imports_it_under_its_own_names(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_another_job_imports_it_under_its_own_names(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     copy(store, tmp_path / "savepoints", root)
     folder = str(tmp_path / "savepoints" / "monday")
     read = read_snapshot(actions.ReadSnapshot(1, folder))
@@ -304,9 +287,7 @@ def test_another_job_imports_it_under_its_own_names(
     assert other.get(done.root) == encode(manifest)
 
 
-def test_what_is_no_savepoint_is_said(
-    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
-) -> None:
+def test_what_is_no_savepoint_is_said(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     for path, words in ((tmp_path / "nowhere", "no such folder"), (tmp_path, "no savepoint.json")):
         refused = read_snapshot(actions.ReadSnapshot(1, str(path)))
         assert isinstance(refused, events.ImportFailed)

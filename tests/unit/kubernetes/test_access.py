@@ -52,9 +52,7 @@ def test_of_several_files_the_first_to_name_a_thing_counts(tmp_path: Path) -> No
     assert kubeconfig_access(None, None, listed).server == "https://b"
 
 
-def test_a_plugin_gives_the_token_and_each_request_carries_it(
-    tmp_path: Path, server: SmallApi
-) -> None:
+def test_a_plugin_gives_the_token_and_each_request_carries_it(tmp_path: Path, server: SmallApi) -> None:
     reply = json.dumps({"status": {"token": "secret-1"}})
     user = {"exec": {"command": sys.executable, "args": ["-c", f"print({reply!r})"]}}
     access = kubeconfig_access(None, None, write(tmp_path / "config", server.url, user))

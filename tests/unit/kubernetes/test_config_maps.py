@@ -30,9 +30,7 @@ def test_bytes_that_are_no_text_come_back_too(client: ApiClient) -> None:
     assert [v.data for v in (first, second, third)] == [b"\x00\xff", b"text", b"\xfe"]
 
 
-def test_a_lost_reply_is_unknown_and_the_swap_may_have_happened(
-    server: SmallApi, client: ApiClient
-) -> None:
+def test_a_lost_reply_is_unknown_and_the_swap_may_have_happened(server: SmallApi, client: ApiClient) -> None:
     store = ConfigMapMetaStore(client)
     first = store.create("a", b"1")
     server.accidents = ["lost-reply"]
@@ -52,9 +50,7 @@ def test_a_server_in_trouble_leaves_it_unknown(server: SmallApi, client: ApiClie
 
 
 @pytest.mark.parametrize("accident", ["busy", "refused"])
-def test_a_refusal_changes_nothing_and_is_tried_once(
-    server: SmallApi, client: ApiClient, accident: str
-) -> None:
+def test_a_refusal_changes_nothing_and_is_tried_once(server: SmallApi, client: ApiClient, accident: str) -> None:
     store = ConfigMapMetaStore(client)
     first = store.create("a", b"1")
     server.accidents = [accident]
@@ -78,9 +74,7 @@ def test_what_is_too_large_is_refused_before_it_is_sent(client: ApiClient) -> No
         ConfigMapMetaStore(client).create("a", b"x" * (RECORD_BYTES_MAX + 1))
 
 
-def test_an_object_that_was_made_empty_can_be_written_to(
-    server: SmallApi, client: ApiClient
-) -> None:
+def test_an_object_that_was_made_empty_can_be_written_to(server: SmallApi, client: ApiClient) -> None:
     server.make(f"{FOLDER}/a")
     store = ConfigMapMetaStore(client)
     empty = store.get("a")

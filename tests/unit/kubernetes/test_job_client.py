@@ -40,9 +40,7 @@ def stream_job(server: SmallApi, state: str, workers: int = 2, **status: Any) ->
 
 
 def tell(server: SmallApi, uid: str = "uid-1") -> None:
-    said = JobStatus(
-        "words", uid, JobState.STARTING, 5, wanted_workers=1, steps=(StepStatus("counts", 2, 7),)
-    )
+    said = JobStatus("words", uid, JobState.STARTING, 5, wanted_workers=1, steps=(StepStatus("counts", 2, 7),))
     server.put(MAP, {"metadata": {"name": "words-status"}, "data": {"record": _text(said)}})
 
 
@@ -50,9 +48,7 @@ def _text(status: JobStatus) -> str:
     return encode(status).decode()
 
 
-def test_the_operator_says_the_state_and_the_leader_the_details(
-    server: SmallApi, job: ClusterJobClient
-) -> None:
+def test_the_operator_says_the_state_and_the_leader_the_details(server: SmallApi, job: ClusterJobClient) -> None:
     stream_job(server, "Running")
     tell(server)
     status = job.status()
@@ -60,9 +56,7 @@ def test_the_operator_says_the_state_and_the_leader_the_details(
     assert status.steps[0].rows_in == 7
 
 
-def test_details_of_a_former_job_of_that_name_are_not_shown(
-    server: SmallApi, job: ClusterJobClient
-) -> None:
+def test_details_of_a_former_job_of_that_name_are_not_shown(server: SmallApi, job: ClusterJobClient) -> None:
     stream_job(server, "Pending")
     tell(server, uid="uid-0")
     status = job.status()
@@ -87,9 +81,7 @@ def test_a_job_that_is_not_there_is_named_with_its_namespace(job: ClusterJobClie
         job.status()
 
 
-def test_a_rescale_is_done_when_the_job_runs_on_them(
-    server: SmallApi, job: ClusterJobClient
-) -> None:
+def test_a_rescale_is_done_when_the_job_runs_on_them(server: SmallApi, job: ClusterJobClient) -> None:
     stream_job(server, "Running", workers=3)
     server.put(f"{JOB}/scale", {"metadata": {"name": "words"}})
     answer = job.rescale(3)
@@ -112,9 +104,7 @@ def test_a_refusal_of_the_server_is_its_own_words(server: SmallApi, job: Cluster
         job.rescale(3)
 
 
-def test_a_savepoint_is_an_object_whose_end_is_awaited(
-    server: SmallApi, job: ClusterJobClient
-) -> None:
+def test_a_savepoint_is_an_object_whose_end_is_awaited(server: SmallApi, job: ClusterJobClient) -> None:
     path = f"{OURS}/streamsnapshots/before-upgrade"
     done = threading.Thread(target=_complete, args=(server, path))
     done.start()
@@ -134,9 +124,7 @@ def _complete(server: SmallApi, path: str) -> None:
         server.put(path, {**found, "status": status})
 
 
-def test_a_savepoint_of_that_name_of_another_job_is_not_taken_for_ours(
-    server: SmallApi, job: ClusterJobClient
-) -> None:
+def test_a_savepoint_of_that_name_of_another_job_is_not_taken_for_ours(server: SmallApi, job: ClusterJobClient) -> None:
     path = f"{OURS}/streamsnapshots/before-upgrade"
     server.put(path, {"metadata": {"name": "before-upgrade"}, "spec": {"jobRef": "others"}})
     with pytest.raises(ConfigError, match="of another job"):

@@ -38,9 +38,7 @@ def test_a_change_by_somebody_else_is_no_sign_of_life(server: SmallApi, client: 
     server.make(PATH)
     store = lease(client)
     held = store.write("one", store.read().version)
-    client.merge(
-        PATH, {"metadata": {"resourceVersion": held.version, "annotations": {"by": "hand"}}}
-    )
+    client.merge(PATH, {"metadata": {"resourceVersion": held.version, "annotations": {"by": "hand"}}})
     seen = store.read()
     assert seen.renewed == held.renewed
     with pytest.raises(SwapConflict):

@@ -53,9 +53,7 @@ os.write(2, b'as before\\n')
 
 
 def test_lines_of_libraries_are_structured_like_ours() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=True, timeout=60)
     *lines, last = done.stderr.splitlines()
     assert last == "as before"
     plain = [json.loads(line) for line in lines]
@@ -102,9 +100,7 @@ STEERING = "\x1b[2J \x9b2J \x7f \x85 \u202e \u2066 \u2028"
 
 
 @pytest.mark.parametrize("kind", [Log, JsonLog])
-def test_half_of_a_character_loses_no_line_and_nothing_steers_a_terminal(
-    tmp_path: Path, kind: type[Log]
-) -> None:
+def test_half_of_a_character_loses_no_line_and_nothing_steers_a_terminal(tmp_path: Path, kind: type[Log]) -> None:
     """User code chooses the text of its errors; a file of UTF-8 takes not all that Python has."""
     file = tmp_path / "log"
     with file.open("w", encoding="utf-8") as stream:

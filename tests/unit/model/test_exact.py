@@ -89,9 +89,7 @@ EXACT: list[tuple[Any, pa.DataType, Any]] = [
 
 
 @pytest.mark.parametrize(("value", "kind", "why"), LOSSY, ids=str)
-def test_a_lossy_value_is_refused_with_column_value_and_type(
-    value: Any, kind: pa.DataType, why: str
-) -> None:
+def test_a_lossy_value_is_refused_with_column_value_and_type(value: Any, kind: pa.DataType, why: str) -> None:
     with pytest.raises((ValueError, TypeError)) as refusal:
         exact_array([None, value], kind, "column 'n'")
     text = str(refusal.value)
@@ -133,9 +131,7 @@ CASTS: list[tuple[pa.Array, pa.DataType, str | None]] = [
 
 
 @pytest.mark.parametrize(("array", "kind", "why"), CASTS, ids=str)
-def test_an_array_is_cast_exactly_or_refused(
-    array: pa.Array, kind: pa.DataType, why: str | None
-) -> None:
+def test_an_array_is_cast_exactly_or_refused(array: pa.Array, kind: pa.DataType, why: str | None) -> None:
     if why is None:
         cast = exact_cast(array, kind, "column 'n'")
         assert cast.type == kind

@@ -122,9 +122,7 @@ def test_a_body_of_another_length_is_refused() -> None:
         message_sizes(metadata, body + bytes(8))
 
 
-@pytest.mark.parametrize(
-    "metadata", [b"", b"\x10", bytes(4), b"\xff" * 64, struct.pack("<IiHH", 4, 1 << 30, 4, 4)]
-)
+@pytest.mark.parametrize("metadata", [b"", b"\x10", bytes(4), b"\xff" * 64, struct.pack("<IiHH", 4, 1 << 30, 4, 4)])
 def test_metadata_that_is_none_is_refused(metadata: bytes) -> None:
     with pytest.raises(PeerError):
         message_sizes(metadata, b"")

@@ -57,9 +57,7 @@ BROKEN: dict[str, Callable[[], pa.Array]] = {
     "a list beyond its items": lambda: listed(pa.array([1, 2]), (0, 2**30, 2)),
     "a list of texts beyond their bytes": lambda: listed(FAR, (0, 1, 2)),
     "a field of texts beyond their bytes": lambda: pa.StructArray.from_arrays([FAR], ["text"]),
-    "a list of fields of an index beyond": lambda: listed(
-        pa.StructArray.from_arrays([dictionary(7)], ["d"]), (0, 2)
-    ),
+    "a list of fields of an index beyond": lambda: listed(pa.StructArray.from_arrays([dictionary(7)], ["d"]), (0, 2)),
     "a bitmap that is too short": lambda: array(
         pa.int64(), 100, pa.py_buffer(b"\x01"), pa.py_buffer(bytes(800)), null_count=99
     ),

@@ -312,14 +312,10 @@ def test_a_job_that_has_not_begun_is_not_at_rest() -> None:
 def test_after_a_rollback_it_goes_on_choosing() -> None:
     newest = {**SPEC, "image": "example/penstock:2"}
     seen = at_rest(*BUSY)
-    stalled = Condition(
-        ConditionType.STALLED, Truth.TRUE, "RolledBack", "", stamp(NOW_S), seen.job.generation
-    )
+    stalled = Condition(ConditionType.STALLED, Truth.TRUE, "RolledBack", "", stamp(NOW_S), seen.job.generation)
     kept = LastStable(1, digest_of(SPEC))
     status = replace(seen.job.status, conditions=(stalled,), last_stable=kept)
-    job = replace(
-        seen.job, status=status, spec=newest, spec_text=json.dumps(newest, sort_keys=True)
-    )
+    job = replace(seen.job, status=status, spec=newest, spec_text=json.dumps(newest, sort_keys=True))
     seen = replace(seen, job=job)
     assert accept(seen).given_up is Reason.ROLLED_BACK
     assert chosen(seen).replicas == 3

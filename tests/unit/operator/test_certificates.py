@@ -90,9 +90,7 @@ def version(secret: Object, number: int) -> Object:
     return {**secret, "metadata": {**object_at(secret, "metadata"), "resourceVersion": str(number)}}
 
 
-def reconciled(
-    mounted: Object | None, above: Object | None, now_s: float
-) -> tuple[Object, Object, list[str]]:
+def reconciled(mounted: Object | None, above: Object | None, now_s: float) -> tuple[Object, Object, list[str]]:
     """Perform what is decided about both Secrets at ``now_s``, as the operator does."""
     view = trust_view(
         None if above is None else summary_of(above),

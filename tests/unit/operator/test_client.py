@@ -85,9 +85,7 @@ def test_a_list_is_read_in_pages() -> None:
         first = int(at or 0)
         more = str(first + 500) if first < 1000 else ""
         items: list[Plain] = [config_map(n) for n in range(first, min(first + 500, 1200))]
-        return web.json_response(
-            {"items": items, "metadata": {"continue": more, "resourceVersion": "77"}}
-        )
+        return web.json_response({"items": items, "metadata": {"continue": more, "resourceVersion": "77"}})
 
     async def ask(client: Client) -> None:
         found, version = await client.list_all(kinds.CONFIG_MAP, "", "penstock.dev/job")

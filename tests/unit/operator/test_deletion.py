@@ -55,9 +55,7 @@ def answered(seen: Observed, *, ok: bool) -> Observed:
     assert seen.latest is not None
     assert seen.latest.value is not None
     answer = Answer(str(pending(seen).snapshot), ok, "no space left")
-    return replace(
-        seen, latest=replace(seen.latest, value=replace(seen.latest.value, answers=(answer,)))
-    )
+    return replace(seen, latest=replace(seen.latest, value=replace(seen.latest.value, answers=(answer,))))
 
 
 def test_what_a_deletion_waits_for_and_until_when_is_said() -> None:
@@ -132,9 +130,7 @@ def test_workers_end_before_a_purge_forgets_although_desired_is_gone() -> None:
     _, actions = step(seen)
     assert [a for a in actions if isinstance(a, Scale)] == [Scale(0, 1, "5")]
     assert not [a for a in actions if isinstance(a, Delete | SetFinalizer)]
-    ended, actions = step(
-        down(seen)
-    )  # no worker is left: the files are removed before the objects that name them
+    ended, actions = step(down(seen))  # no worker is left: the files are removed before the objects that name them
     assert [a.manifest["kind"] for a in actions if isinstance(a, Create)] == ["Job"]
     assert not [a for a in actions if isinstance(a, Delete | SetFinalizer)]
     purge = names.purge_name("wc", ended.job.uid)

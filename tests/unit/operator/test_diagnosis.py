@@ -40,9 +40,7 @@ def test_a_failed_job_is_named_after_who_can_mend_it(text: str, reason: Reason) 
     assert reason_of(seen, seen.latest.value) is None
 
 
-@pytest.mark.parametrize(
-    ("count", "attempts", "stalls"), [(1, 10, False), (2, 10, False), (3, 10, True), (1, 1, True)]
-)
+@pytest.mark.parametrize(("count", "attempts", "stalls"), [(1, 10, False), (2, 10, False), (3, 10, True), (1, 1, True)])
 def test_engines_that_die_again_and_again_stall_the_job_before_it_fails(
     count: int, attempts: int, stalls: bool
 ) -> None:

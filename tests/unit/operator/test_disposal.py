@@ -58,9 +58,7 @@ def test_its_files_go_first_and_no_others() -> None:
     assert isinstance(made, Create)
     assert "/apps/wc/savepoints/monday-abcdefgh'" in str(made.manifest)
     assert actions(replace(seen, purges={"wc-purge-abcdefgh": False})) == [made]
-    assert actions(replace(seen, purges={"wc-purge-abcdefgh": True})) == [
-        SetFinalizer(False, "monday", "3")
-    ]
+    assert actions(replace(seen, purges={"wc-purge-abcdefgh": True})) == [SetFinalizer(False, "monday", "3")]
 
 
 def test_a_removal_that_does_not_end_holds_nothing_up_for_ever() -> None:

@@ -188,9 +188,7 @@ def test_views_replays_and_archives_are_looked_at_too() -> None:
         ("Pod", "StatefulSet", OWNER.uid, OWNER.uid),
     ],
 )
-def test_the_uid_of_the_controller_says_whose_an_object_is(
-    kind: str, controller: str, label: str, job: str
-) -> None:
+def test_the_uid_of_the_controller_says_whose_an_object_is(kind: str, controller: str, label: str, job: str) -> None:
     reference: Plain = {
         "apiVersion": "penstock.dev/v1alpha1" if controller == "StreamJob" else "apps/v1",
         "kind": controller,

@@ -93,6 +93,4 @@ def test_a_standby_is_not_ready_for_what_a_leader_does() -> None:
     assert role_of(False, False, ASKED_S + 1) is Role.STARTING
     assert role_of(True, False, 1.0) is Role.STARTING  # its watches do not run yet
     assert role_of(True, True, 1.0) is Role.LEADING
-    assert (
-        role_of(True, True, never) is Role.LEADING
-    )  # without leader election the Lease is never read
+    assert role_of(True, True, never) is Role.LEADING  # without leader election the Lease is never read

@@ -68,18 +68,14 @@ def test_workers_start_only_where_none_is_left() -> None:
         ({"suspend": True}, (JobPhase.DOWN, JobPhase.TERMINATE, JobPhase.STOP)),
     ],
 )
-def test_the_phase_follows_from_the_workers_and_the_spec(
-    spec: dict[str, Plain], phases: tuple[JobPhase, ...]
-) -> None:
+def test_the_phase_follows_from_the_workers_and_the_spec(spec: dict[str, Plain], phases: tuple[JobPhase, ...]) -> None:
     present = running(OLD, wanted={**OLD, **spec})
     none = down(present)
     leaving = replace(none, pods=present.pods)
     assert tuple(map(phase_of, (none, leaving, present))) == phases
 
 
-def ending(
-    latest: Latest | None = None, status: StreamJobStatus | None = None, **spec: Plain
-) -> Ending:
+def ending(latest: Latest | None = None, status: StreamJobStatus | None = None, **spec: Plain) -> Ending:
     """Decide how the workers of a job that is suspended, or changed in this way, end."""
     wanted = {**OLD, **(spec or {"suspend": True})}
     seen = running(OLD, wanted=wanted)

@@ -33,9 +33,7 @@ def test_jobs_are_counted_by_state_and_named_when_they_stall() -> None:
     ]
     metrics = Metrics()
     metrics.watch_jobs(lambda: jobs)
-    counted = {
-        labels["state"]: value for labels, value in samples(metrics, "penstock_operator_jobs")
-    }
+    counted = {labels["state"]: value for labels, value in samples(metrics, "penstock_operator_jobs")}
     assert set(counted) == {str(state) for state in StreamJobState}
     assert {state: n for state, n in counted.items() if n} == {
         "Running": 2,

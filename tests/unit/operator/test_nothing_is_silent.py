@@ -74,9 +74,7 @@ def without_a_pod(seen: Observed) -> Observed:
         (WEBHOOK, "PodRefused", "no images of strangers"),
     ],
 )
-def test_a_pod_that_is_not_made_is_told_from_the_sets_events(
-    event: str, reason: str, advice: str
-) -> None:
+def test_a_pod_that_is_not_made_is_told_from_the_sets_events(event: str, reason: str, advice: str) -> None:
     seen = without_a_pod(settled(running(spec_of())))
     decided = decide(replace(seen, set_trouble=event))
     check_told(decided, reason, event, advice)
@@ -157,13 +155,9 @@ def with_container(seen: Observed, container: ContainerView) -> Observed:
     ("name", "reason"),
     [(pod.ENGINE_CONTAINER, "EngineOutOfMemory"), (pod.KEEPER_CONTAINER, "CrashLoop")],
 )
-def test_a_container_that_the_kubelet_saw_killed_by_memory_is_told_as_that(
-    name: str, reason: str
-) -> None:
+def test_a_container_that_the_kubelet_saw_killed_by_memory_is_told_as_that(name: str, reason: str) -> None:
     seen = settled(running(spec_of()))
-    killed = ContainerView(
-        name, "CrashLoopBackOff", "back-off", "OOMKilled", "", 137, 2, seen.now - 1.0
-    )
+    killed = ContainerView(name, "CrashLoopBackOff", "back-off", "OOMKilled", "", 137, 2, seen.now - 1.0)
     check_told(decide(with_container(seen, killed)), reason, "OOMKilled", "memory")
 
 
@@ -177,9 +171,7 @@ def test_a_container_that_ended_long_ago_and_runs_stalls_nothing() -> None:
 
 
 def telling(seen: Observed, failure: str | None, failed: int) -> Observed:
-    told = JobStatus(
-        "wc", OWNER.uid, JobState.RUNNING, 0, failure=failure, failed_checkpoints=failed
-    )
+    told = JobStatus("wc", OWNER.uid, JobState.RUNNING, 0, failure=failure, failed_checkpoints=failed)
     return replace(seen, running=told)
 
 
@@ -241,10 +233,7 @@ def test_a_finished_job_is_complete_and_ready() -> None:
 def test_the_reason_shown_is_the_stall_and_not_the_state() -> None:
     seen = running(spec_of())
     waits = ContainerView("engine", "ImagePullBackOff", "no such image")
-    pods = tuple(
-        PodView(f"wc-worker-{n}", f"p{n}", OWNER.uid, n, ready=False, containers=(waits,))
-        for n in (0, 1)
-    )
+    pods = tuple(PodView(f"wc-worker-{n}", f"p{n}", OWNER.uid, n, ready=False, containers=(waits,)) for n in (0, 1))
     pending = replace(seen, pods=pods, job=replace(seen.job, status=StreamJobStatus()))
     status = decide(pending).status
     assert status is not None

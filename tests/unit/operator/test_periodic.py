@@ -31,9 +31,7 @@ def view(
     name = periodic_name("wc", period)
     status = SnapshotStatus(state=state, path=f"apps/wc/savepoints/{name}", message=message)
     spec: Plain = {"jobRef": "wc", "disposeOnDelete": True}
-    return SnapshotView(
-        name, f"uid-{period:.0f}", 1, spec, status, period, version="1", periodic_of=of, due=period
-    )
+    return SnapshotView(name, f"uid-{period:.0f}", 1, spec, status, period, version="1", periodic_of=of, due=period)
 
 
 def step(seen: Observed) -> tuple[Observed, list[Action], tuple[Event, ...]]:

@@ -52,9 +52,7 @@ def test_both_containers_find_what_the_contract_says() -> None:
         assert {"/etc/penstock/job", pod.TRUST_FOLDER, pod.RUN_FOLDER, "/tmp"} <= paths.keys()
         env = {text_at(e, "name") for e in list_at(container(found, name), "env")}
         assert {pod.ENV_POD_NAME, pod.ENV_POD_UID, pod.ENV_POD_IP, pod.ENV_NAMESPACE} <= env
-    assert text_at(mounts(found, "keeper")[f"{pod.CHECKPOINT_FOLDER}/apps/wc"], "subPath") == (
-        "apps/wc"
-    )
+    assert text_at(mounts(found, "keeper")[f"{pod.CHECKPOINT_FOLDER}/apps/wc"], "subPath") == ("apps/wc")
 
 
 def test_a_restricted_namespace_takes_it() -> None:
@@ -68,9 +66,7 @@ def test_a_restricted_namespace_takes_it() -> None:
 
 
 def test_variables_of_the_user_reach_the_engine_alone() -> None:
-    found = pod_template(
-        target(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}])
-    )
+    found = pod_template(target(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]))
     engine = list_at(container(found, pod.ENGINE_CONTAINER), "env")
     keeper = list_at(container(found, pod.KEEPER_CONTAINER), "env")
     assert {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}} in engine

@@ -36,9 +36,7 @@ class Rig:
         foreign = ForeignObjects(self._clock)
         observer = Observer(self.api, self.store, foreign)
         runner = ActionRunner(self.api, self.store, foreign, Events(self.api))
-        self.reconciler = Reconciler(
-            self.store, self.queue, observer, runner, _told, lambda: chance, self._clock
-        )
+        self.reconciler = Reconciler(self.store, self.queue, observer, runner, _told, lambda: chance, self._clock)
         metadata: Object = {"name": "wc", "namespace": "apps", "generation": 1}
         job: Object = {"apiVersion": "penstock.dev/v1alpha1", "kind": "StreamJob"}
         self.api.put(JOB_PATH, {**job, "metadata": metadata, "spec": dict(spec_of())})

@@ -131,10 +131,7 @@ def test_rows_alone_are_shown_now_and_then() -> None:
     assert status is not None
     known = replace(seen, job=replace(seen.job, status=status))
     assert status_change(status, status_in(known)) is StatusChange.NONE
-    assert (
-        status_change(status, status_in(replace(known, running=taken(lines=900))))
-        is StatusChange.PROGRESS
-    )
+    assert status_change(status, status_in(replace(known, running=taken(lines=900)))) is StatusChange.PROGRESS
     ended = replace(known, spark=SparkView(name, "COMPLETED"))
     assert status_change(status, status_in(ended)) is StatusChange.NEWS
 

@@ -104,7 +104,5 @@ def test_the_restore_of_a_spec_is_not_done_again_after_it() -> None:
 def test_what_a_spec_asks_for_comes_before_the_mode() -> None:
     asked: Plain = {"nonce": "1", "empty": True, "allowOutputReplay": True, "unpublished": "Drop"}
     seen = down(running(OLD, wanted={**STATELESS, "restore": asked}))
-    assert written(seen).value.restore == Restore(
-        "1", allow_output_replay=True, drop_unpublished=True, empty=True
-    )
+    assert written(seen).value.restore == Restore("1", allow_output_replay=True, drop_unpublished=True, empty=True)
     assert isinstance(accept(seen), Accepted)

@@ -48,9 +48,7 @@ def upgrading(spec: dict[str, Plain], stable: LastStable | None = None) -> Obser
     run = run_name(2, 7, target_for(spec).digest)
     desired = replace(seen.desired, value=replace(seen.desired.value, run=run))
     pending = begun(Reason.UPGRADING, NOW_S - 1)
-    return with_status(
-        replace(seen, desired=desired), StreamJobStatus(pending=pending, last_stable=stable)
-    )
+    return with_status(replace(seen, desired=desired), StreamJobStatus(pending=pending, last_stable=stable))
 
 
 def test_another_nonce_alone_is_a_restart() -> None:

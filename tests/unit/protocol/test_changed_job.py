@@ -25,9 +25,7 @@ def plan_of(build: Build) -> PhysicalPlan:
     """Compile what ``build`` adds to an empty job."""
     job = ps.Job()
     build(job)
-    return compile_draft(
-        JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, None
-    ).plan
+    return compile_draft(JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, None).plan
 
 
 def keep(batch: object) -> object:

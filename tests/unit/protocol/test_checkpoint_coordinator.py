@@ -33,9 +33,7 @@ def test_the_first_epoch_comes_early_and_the_next_after_the_interval() -> None:
 
 
 def test_after_a_slow_epoch_the_job_has_as_long_without_one() -> None:
-    plane = InMemoryControlPlane(
-        2, replace(SETTINGS, heartbeat_timeout_s=10.0, ready_timeout_s=14.0)
-    )
+    plane = InMemoryControlPlane(2, replace(SETTINGS, heartbeat_timeout_s=10.0, ready_timeout_s=14.0))
     plane.until(lambda: plane.latest.epoch == 1)
     plane.run(SETTINGS.checkpoint_interval_s - 0.1)
     plane.freeze(1)

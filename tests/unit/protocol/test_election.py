@@ -17,9 +17,7 @@ class Bench:
         self.context = StepContext(Incarnation("me"))
         self.election = Election(SETTINGS, "me")
 
-    def at(
-        self, now: float, event: LeaseEvent | None = None, patience: float | None = 0.0
-    ) -> list[Action]:
+    def at(self, now: float, event: LeaseEvent | None = None, patience: float | None = 0.0) -> list[Action]:
         self.context.begin(now)
         if event is not None:
             self.election.on_event(self.context, event)

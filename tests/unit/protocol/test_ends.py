@@ -142,9 +142,7 @@ def test_an_aborted_checkpoint_is_answered_with_its_reason() -> None:
     plane.engine(1).mute = ["Inject"]
     plane.want(requests=(Request("a", "checkpoint"),))
     plane.run(SETTINGS.checkpoint_timeout_s + 1.0)
-    assert plane.latest.answers[0] == Answer(
-        "a", False, "epoch 2 was aborted: not complete in time"
-    )
+    assert plane.latest.answers[0] == Answer("a", False, "epoch 2 was aborted: not complete in time")
 
 
 def test_a_checkpoint_interrupted_by_a_rollback_is_taken_after_it() -> None:

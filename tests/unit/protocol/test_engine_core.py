@@ -63,9 +63,7 @@ class Engine:
                     self.perform(em.ManifestRead(order, None))
                 case em.MakeTasks() if self.makes:
                     for name in action.tasks:
-                        setup = TaskSetup(
-                            PLAN, name, action.assignment, 1000, joining=action.joining
-                        )
+                        setup = TaskSetup(PLAN, name, action.assignment, 1000, joining=action.joining)
                         self.tasks[name] = Task(TaskCore(setup))
                 case em.DropTasks(tasks) | em.RetireTasks(tasks):
                     for name in tasks:

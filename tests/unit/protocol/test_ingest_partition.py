@@ -79,9 +79,7 @@ def test_a_sender_goes_only_when_its_end_is_committed() -> None:
     partition.step(RowsCame(1, 0, 10))
     assert partition.step(EndCame(1, 10)) == (WantCheckpoint(),)
     assert partition.step(CommittedSenders(10, finished=False)) == ()
-    assert partition.step(CommittedSenders(10, finished=True)) == (
-        Reply(1, IngestAnswer.FINISHED, 10, 10, last=True),
-    )
+    assert partition.step(CommittedSenders(10, finished=True)) == (Reply(1, IngestAnswer.FINISHED, 10, 10, last=True),)
     assert answers(partition.step(Greeted(2, 9))) == [(2, IngestAnswer.FINISHED, 10)]
 
 

@@ -38,9 +38,7 @@ def test_a_folder_is_taken(owner: JobUid | None, newest: int, origin: Origin | N
         (PARENT, 41, SAVEPOINT, "up to epoch 41, above the savepoint, which is of epoch 40"),
     ],
 )
-def test_a_folder_is_refused(
-    owner: JobUid | None, newest: int, origin: Origin | None, text: str
-) -> None:
+def test_a_folder_is_refused(owner: JobUid | None, newest: int, origin: Origin | None, text: str) -> None:
     why = refusal(FolderContents(owner, 1, Epoch(newest), "file"), ME, origin)
     assert why is not None
     assert text in why

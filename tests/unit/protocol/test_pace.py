@@ -33,9 +33,7 @@ def work(pace: Pace, row_s: float, seconds: float, *, call_s: float = 0.0, at_mo
 
 def channels(count: int, high: int = 8 * MIB) -> list[ReceiveChannel]:
     return [
-        ReceiveChannel(
-            ChannelId(0, TaskId(StageIndex(0), Ordinal(n), 0), TASK), high, high // 2, Version(1)
-        )
+        ReceiveChannel(ChannelId(0, TaskId(StageIndex(0), Ordinal(n), 0), TASK), high, high // 2, Version(1))
         for n in range(count)
     ]
 

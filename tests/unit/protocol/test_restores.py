@@ -160,9 +160,7 @@ def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
         ),
     ],
 )
-def test_a_savepoint_that_does_not_fit_is_refused_by_its_name(
-    change: dict[str, Any], text: str
-) -> None:
+def test_a_savepoint_that_does_not_fit_is_refused_by_its_name(change: dict[str, Any], text: str) -> None:
     plane = importing(savepoint(40, **change), Restore("n1", path="/savepoints/mid"))
     plane.until(lambda: plane.latest.failure is not None)
     assert (plane.latest.failure or "").startswith("StateError: ")
@@ -180,9 +178,7 @@ def test_a_job_that_has_committed_takes_no_foreign_savepoint_without_leave() -> 
 
 
 @pytest.mark.parametrize(("hidden", "lost"), [(True, (2,)), (False, ())])
-def test_output_that_a_foreign_savepoint_leaves_behind_is_named(
-    hidden: bool, lost: tuple[int, ...]
-) -> None:
+def test_output_that_a_foreign_savepoint_leaves_behind_is_named(hidden: bool, lost: tuple[int, ...]) -> None:
     plane = importing(savepoint(40), Restore("", path="/savepoints/s"))
     plane.until(lambda: plane.latest.epoch == 1)
     if hidden:

@@ -63,9 +63,7 @@ def test_a_barrier_of_a_term_that_is_announced_later_is_cut_behind_the_old_one()
     source = rig(SOURCE)
     source(ev.Injected(barrier(1)))
     newer = replace(barrier(1), term=Term(2))
-    assert source(ev.Injected(newer)) == [ev.ExpediteSnapshot()], (
-        "the first snapshot is still being stored"
-    )
+    assert source(ev.Injected(newer)) == [ev.ExpediteSnapshot()], "the first snapshot is still being stored"
     actions = source(ev.SnapshotStored(Term(1), Epoch(1), ev.SnapshotParts((), (), ())))
     assert ev.Snapshot(newer, Epoch(0), None) in actions
     source(ev.TermAnnounced(Term(2), Epoch(0), Version(1)))
@@ -194,9 +192,7 @@ def test_moving_rows_are_held_and_released_to_the_new_owner_when_it_announces() 
     source(ev.Proposed(THREE, None))
     source(ev.Injected(rescale(1)))
     stay, move = to_count(0, 0), to_count(0, 2)
-    actions = source(
-        ev.Produced((ev.RoutedRows(stay, stay, rows("s")), ev.RoutedRows(stay, move, rows("m"))))
-    )
+    actions = source(ev.Produced((ev.RoutedRows(stay, stay, rows("s")), ev.RoutedRows(stay, move, rows("m")))))
     assert sends(actions) == [(stay, rows("s"))]
     assert source(ev.InputIdle()) == []
     source(ev.EpochCommitted(Epoch(1), Version(2)))
@@ -275,9 +271,7 @@ def test_no_time_passes_from_a_rescale_barrier_until_the_task_has_resumed() -> N
         assert counter.arrive(to_count(sender, 0), Watermark(6)) == []
     manifest = TaskManifest(task(COUNT, 0))
     actions = counter(ev.RescaleCommitted(Version(2), root(1, manifest)))
-    assert not [
-        a for a in actions if isinstance(a, ev.AdvanceWatermark)
-    ]  # the joiner has said nothing
+    assert not [a for a in actions if isinstance(a, ev.AdvanceWatermark)]  # the joiner has said nothing
     assert counter.arrive(to_count(2, 0), Watermark(5)) == [ev.AdvanceWatermark(5)]
 
 

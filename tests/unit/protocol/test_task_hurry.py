@@ -29,9 +29,7 @@ def test_a_checkpoint_that_somebody_waits_for_hurries() -> None:
     actions = source(ev.Injected(barrier(2)))
     assert actions.index(ev.ExpediteSnapshot()) == 1 + [type(a) for a in actions].index(ev.Snapshot)
     source.store(2)
-    assert ev.ExpediteSnapshot() not in source(ev.Injected(barrier(3))), (
-        "nobody waits for the next one"
-    )
+    assert ev.ExpediteSnapshot() not in source(ev.Injected(barrier(3))), "nobody waits for the next one"
 
 
 def test_a_number_that_recurs_under_another_term_is_in_no_hurry() -> None:

@@ -40,9 +40,7 @@ def test_the_patch_holds_in_its_process_and_nowhere_else() -> None:
         "from penstock.contract.ids import NO_EPOCH\n"
         "print(NO_EPOCH)\n"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "7\n"
     from penstock.contract.ids import NO_EPOCH
 

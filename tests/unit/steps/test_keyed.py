@@ -80,9 +80,7 @@ def test_a_sum_beyond_64_bits_is_an_error_with_its_row() -> None:
     compute = (Compute("s", Function.SUM, "x"),)
     step = RunningAggregate("sums", keys, compute, (given.schema, schema), HotTable)
     step.bind({"main": lambda _: None})
-    with pytest.raises(
-        UserCodeError, match=r"'sums': .*'x' leaves 64 bits\nrecord: \{'k': 'a', 'x': 1\}"
-    ):
+    with pytest.raises(UserCodeError, match=r"'sums': .*'x' leaves 64 bits\nrecord: \{'k': 'a', 'x': 1\}"):
         step.on_batch(given)
 
 
@@ -95,9 +93,7 @@ STATE = pa.schema([("total", pa.int64()), ("seen", pa.string()), ("flag", pa.boo
 GIVEN = pa.schema([("k", pa.string()), ("total", pa.int64())])
 
 
-def process(
-    per: Per, function: Any, on_error: OnError = OnError.FAIL
-) -> tuple[ProcessStep, list[Any]]:
+def process(per: Per, function: Any, on_error: OnError = OnError.FAIL) -> tuple[ProcessStep, list[Any]]:
     keys = KeyColumns(ROWS.schema, ["k"], 16)
     step = ProcessStep("own", keys, Call("f", per, None, (), on_error), function, (STATE, GIVEN))
     step.open(HotTable)

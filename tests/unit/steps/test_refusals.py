@@ -29,9 +29,7 @@ def outputs(step: Any, batch: pa.RecordBatch = BATCH) -> tuple[list[int], list[d
     dead: list[pa.RecordBatch] = []
     step.bind({"main": main.append, "dead-letter": dead.append})
     step.on_batch(batch)
-    return [n for b in main for n in b.column("n").to_pylist()], [
-        r for b in dead for r in b.to_pylist()
-    ]
+    return [n for b in main for n in b.column("n").to_pylist()], [r for b in dead for r in b.to_pylist()]
 
 
 class Sevens:
@@ -114,9 +112,7 @@ def test_the_line_of_rows_after_a_refused_row_is_found() -> None:
     record = Call("f", per=Per.RECORD, on_error=OnError.DEAD_LETTER)
     chain = Chain(
         [
-            WiredStep(
-                MapStep("sevens", LETTERS, Sevens(), ROWS), {"main": (1,)}, {"dead-letter": ()}
-            ),
+            WiredStep(MapStep("sevens", LETTERS, Sevens(), ROWS), {"main": (1,)}, {"dead-letter": ()}),
             WiredStep(
                 MapStep("never", record, never, ROWS),
                 {},
@@ -144,9 +140,7 @@ def test_the_line_of_rows_after_a_refused_row_is_found() -> None:
         ),
     ],
 )
-def test_refusals_that_do_not_fit_the_batch_are_an_error(
-    refused: Any, reason: Any, said: str
-) -> None:
+def test_refusals_that_do_not_fit_the_batch_are_an_error(refused: Any, reason: Any, said: str) -> None:
     step = MapStep("m", FAIL, lambda batch: ps.Refusing(batch, refused, reason), ROWS)
     with pytest.raises(UserCodeError, match=said):
         outputs(step, BATCH.slice(0, 1))

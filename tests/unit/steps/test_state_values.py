@@ -15,9 +15,7 @@ from penstock.steps.state_values import BatchState, state_field
 from penstock.steps.stateless import FlatMapStep, MapStep
 
 ROWS = pa.record_batch({"k": ["a", "a"], "n": [1, 2]})
-STATE = pa.schema(
-    [("x", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "Europe/Berlin"))]
-)
+STATE = pa.schema([("x", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "Europe/Berlin"))])
 GIVEN = pa.schema([("k", pa.string()), ("n", pa.int64())])
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -45,9 +43,7 @@ def test_a_lossy_state_value_is_refused_with_step_record_column_and_value() -> N
         return []
 
     text = refusal(function)
-    assert text.startswith(
-        "step 'own': ValueError: state column 'x' cannot hold 0.6 as int64: it is no whole number"
-    )
+    assert text.startswith("step 'own': ValueError: state column 'x' cannot hold 0.6 as int64: it is no whole number")
     assert "{'k': 'a', 'n': 1}" in text, "the record is shown"
     assert "test_state_values.py" in text, "so is the user's line"
 
@@ -137,9 +133,7 @@ def test_stored_times_keep_their_type_and_time_zone() -> None:
 
     def batch_function(batch: pa.RecordBatch, state: BatchState) -> pa.RecordBatch:
         state["at"] = [NOON]
-        return pa.RecordBatch.from_pylist(
-            [{"k": str(state["at"].type), "n": len(state["at"])}], GIVEN
-        )
+        return pa.RecordBatch.from_pylist([{"k": str(state["at"].type), "n": len(state["at"])}], GIVEN)
 
     assert run(Per.BATCH, batch_function)[0]["k"] == "timestamp[us, tz=Europe/Berlin]"
 
@@ -155,12 +149,8 @@ def test_a_stored_array_is_a_copy() -> None:
 
 
 def test_a_function_that_returns_no_iterable_of_records_is_an_error() -> None:
-    assert "the function returned None; it must return an iterable of records" in refusal(
-        lambda *_: None
-    )
-    assert "the function returned one dict; it must return an iterable" in refusal(
-        lambda record, _: record
-    )
+    assert "the function returned None; it must return an iterable of records" in refusal(lambda *_: None)
+    assert "the function returned one dict; it must return an iterable" in refusal(lambda record, _: record)
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.float16(), pa.month_day_nano_interval()])
@@ -182,9 +172,7 @@ def test_a_row_that_cannot_be_made_into_a_record_is_a_bad_row(on_error: OnError)
     out: list[Any] = []
     letters: list[pa.RecordBatch] = []
     step.bind({"main": lambda batch: out.extend(batch.to_pylist()), "dead-letter": letters.append})
-    why = (
-        "column 'k' (string) cannot be read as a Python value: 'utf-8' codec can't decode byte 0xff"
-    )
+    why = "column 'k' (string) cannot be read as a Python value: 'utf-8' codec can't decode byte 0xff"
     if on_error is OnError.FAIL:
         with pytest.raises(UserCodeError) as error:
             step.on_batch(rows)

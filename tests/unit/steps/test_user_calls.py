@@ -101,9 +101,7 @@ def test_values_that_do_not_fit_are_found_without_another_call() -> None:
 def test_few_calls_find_several_bad_rows_and_the_rest_is_one_batch_in_order() -> None:
     calls: list[list[int]] = []
     bad = {0, 1, 3000, 3001, ROWS - 1}
-    step = MapStep(
-        "check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS
-    )
+    step = MapStep("check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS)
     found = run(step)
     assert values(found["dead-letter"]) == sorted(bad)
     assert values(found["main"]) == [n for n in range(ROWS) if n not in bad]
@@ -114,9 +112,7 @@ def test_few_calls_find_several_bad_rows_and_the_rest_is_one_batch_in_order() ->
 def test_if_every_row_is_bad_each_is_called_about_once() -> None:
     calls: list[list[int]] = []
     bad = set(range(ROWS))
-    step = MapStep(
-        "check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS
-    )
+    step = MapStep("check", call(Per.BATCH, OnError.DEAD_LETTER), bad_in_batches(bad, calls), NUMBERS)
     assert len(values(run(step)["dead-letter"])) == ROWS
     assert len(calls) < 1.2 * ROWS
 
@@ -154,9 +150,7 @@ def test_a_row_that_a_map_drops_is_a_bad_row() -> None:
 
 @pytest.mark.parametrize("per", list(Per))
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RecursionError("deep")])
-def test_every_exception_of_a_function_is_an_error_of_its_row(
-    per: Per, error: BaseException
-) -> None:
+def test_every_exception_of_a_function_is_an_error_of_its_row(per: Per, error: BaseException) -> None:
     def leaves(given: Any) -> Any:
         numbers = [given["n"]] if per is Per.RECORD else given.column("n").to_pylist()
         if 9 in numbers:
@@ -322,9 +316,7 @@ def test_a_batch_that_raises_changes_no_state() -> None:
 
 
 def test_a_row_that_python_cannot_represent_shows_no_library_frames() -> None:
-    column = pa.StringArray.from_buffers(
-        1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
-    )
+    column = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
     rows = pa.RecordBatch.from_arrays([column], names=["text"])
     with pytest.raises(UserCodeError) as raised:
         run(MapStep("look", call(Per.RECORD), lambda record: record, rows.schema), rows)

@@ -17,9 +17,7 @@ GROUPS = 8
 SIZE = 10
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("mote", pa.int64()), ("ts", TIME)])
-OUTPUT = pa.schema(
-    [("mote", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())]
-)
+OUTPUT = pa.schema([("mote", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())])
 
 
 class Windows:
@@ -28,9 +26,7 @@ class Windows:
     def __init__(self) -> None:
         keys = KeyColumns(INPUT, ["mote"], GROUPS)
         compute = (Compute("count", Function.COUNT),)
-        self.step: WindowStep = window(
-            "w", WindowShape(SIZE, 0, 0, "ts"), keys, compute, (INPUT, OUTPUT)
-        )
+        self.step: WindowStep = window("w", WindowShape(SIZE, 0, 0, "ts"), keys, compute, (INPUT, OUTPUT))
         self.step.open(self._open)
         self.emitted: list[pa.RecordBatch] = []
         self.step.bind({"main": self.emitted.append, "late": self.emitted.append})

@@ -19,9 +19,7 @@ from penstock.storage.blobs import DirectoryBlobStore
 GROUPS = 16
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("mote", pa.int64()), ("ts", TIME)])
-OUTPUT = pa.schema(
-    [("mote", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())]
-)
+OUTPUT = pa.schema([("mote", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())])
 NUMBERS = iter(range(1000))
 
 
@@ -62,10 +60,7 @@ class Task:
 
 
 def narrowed(files: tuple[StateFile, ...], share: Share) -> tuple[StateFile, ...]:
-    return tuple(
-        StateFile(f.blob, f.state, intersect(f.groups, share), f.order, f.epoch, f.rows)
-        for f in files
-    )
+    return tuple(StateFile(f.blob, f.state, intersect(f.groups, share), f.order, f.epoch, f.rows) for f in files)
 
 
 def test_each_window_is_emitted_once_by_its_owner(tmp_path: Path) -> None:

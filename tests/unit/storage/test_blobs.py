@@ -181,9 +181,7 @@ def test_every_folder_above_a_new_file_is_synced_once(tmp_path: Path, synced: li
     assert synced == [str(tmp_path / "new/root/state/2-2-x-2.state"), above[-1]]
 
 
-def test_a_folder_that_another_made_is_not_taken_for_durable(
-    tmp_path: Path, synced: list[str]
-) -> None:
+def test_a_folder_that_another_made_is_not_taken_for_durable(tmp_path: Path, synced: list[str]) -> None:
     (tmp_path / "new" / "root" / "state").mkdir(parents=True)
     DirectoryBlobStore(tmp_path / "new" / "root").put(NAME, b"x")
     assert {str(tmp_path), str(tmp_path / "new"), str(tmp_path / "new/root")} <= set(synced)
@@ -194,9 +192,7 @@ def test_reading_syncs_nothing(store: DirectoryBlobStore, synced: list[str]) -> 
     assert synced == []
 
 
-def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(
-    store: DirectoryBlobStore, tmp_path: Path
-) -> None:
+def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(store: DirectoryBlobStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").write_bytes(b"kept")

@@ -34,9 +34,7 @@ def lead(store: FakeMetaStore, wanted: JobObjects, **changes: object) -> None:
     store.swap(latest_name("words"), encode_latest(latest), found.version)
 
 
-def test_the_first_run_makes_latest_and_later_ones_keep_it(
-    store: FakeMetaStore, wanted: JobObjects
-) -> None:
+def test_the_first_run_makes_latest_and_later_ones_keep_it(store: FakeMetaStore, wanted: JobObjects) -> None:
     first_run = wanted.desired().run
     wanted.ask("checkpoint", None)
     lead(store, wanted, version=Version(7))
@@ -47,9 +45,7 @@ def test_the_first_run_makes_latest_and_later_ones_keep_it(
     assert desired.run != first_run
 
 
-def test_a_restore_of_the_file_is_not_done_again_behind_one_by_option(
-    store: FakeMetaStore, wanted: JobObjects
-) -> None:
+def test_a_restore_of_the_file_is_not_done_again_behind_one_by_option(store: FakeMetaStore, wanted: JobObjects) -> None:
     done = overriding("a", Restore("of-the-file"))
     lead(store, wanted, restored=done)
     wanted.begin(2, Restore("of-the-file", empty=True))
@@ -81,9 +77,7 @@ def test_requests_of_several_threads_are_all_kept(store: FakeMetaStore, wanted: 
     assert len(decode(Desired, found.data).requests) == 8
 
 
-def test_a_rescale_is_answered_when_it_has_settled(
-    store: FakeMetaStore, wanted: JobObjects
-) -> None:
+def test_a_rescale_is_answered_when_it_has_settled(store: FakeMetaStore, wanted: JobObjects) -> None:
     asked = wanted.rescale(3)
     assert asked.ok is None
     lead(store, wanted, workers=3, version=Version(2), settled=Version(1))
@@ -119,9 +113,7 @@ def test_a_savepoints_name_is_a_folders(wanted: JobObjects, name: str) -> None:
     wanted.ask("stop", "monday-1.2_x")
 
 
-def test_a_stop_follows_the_answer_of_a_last_checkpoint(
-    store: FakeMetaStore, wanted: JobObjects
-) -> None:
+def test_a_stop_follows_the_answer_of_a_last_checkpoint(store: FakeMetaStore, wanted: JobObjects) -> None:
     asked = wanted.ask("stop", None)
     (checkpoint,) = wanted.desired().requests
     assert checkpoint.kind == "checkpoint"
@@ -163,17 +155,13 @@ def test_a_stop_that_cannot_be_written_is_tried_again(
     assert [r.kind for r in wanted.desired().requests] == ["stop"]
 
 
-def test_a_job_that_has_ended_takes_no_checkpoint_to_stop(
-    store: FakeMetaStore, wanted: JobObjects
-) -> None:
+def test_a_job_that_has_ended_takes_no_checkpoint_to_stop(store: FakeMetaStore, wanted: JobObjects) -> None:
     lead(store, wanted, finished=True)
     asked = wanted.ask("stop", None)
     assert [r.id for r in wanted.desired().requests] == [asked.id]
 
 
-def test_the_end_waits_for_readers_but_not_for_long(
-    store: FakeMetaStore, wanted: JobObjects
-) -> None:
+def test_the_end_waits_for_readers_but_not_for_long(store: FakeMetaStore, wanted: JobObjects) -> None:
     asked = wanted.ask("checkpoint", None)
     wanted.wait_for_readers(30)
     wanted.expect_reader(asked.id)

@@ -101,9 +101,7 @@ def test_a_group_with_a_needed_member_has_no_default() -> None:
 
 
 def test_parameters_may_stand_for_texts_but_not_for_names_of_items() -> None:
-    items = schema(object_row(Steps, "graph", "steps"))["properties"]["steps"]["items"][
-        "properties"
-    ]
+    items = schema(object_row(Steps, "graph", "steps"))["properties"]["steps"]["items"]["properties"]
     assert items["name"]["pattern"] == "^(?:[a-z]+)$"
     is_one, bound = rules(items["size"])
     assert is_one.endswith(r"|.*\$\{.*\}.*)$')")
@@ -126,9 +124,7 @@ def test_immutable_fields_are_guarded_at_their_optional_parent() -> None:
     node = schema(object_row(Fixed, "disk", "a disk"))
     assert rules(node["properties"]["groups"]) == ["self == oldSelf"]
     assert rules(node["properties"]["claim"]) == []
-    assert rules(node) == [
-        "has(self.claim) == has(oldSelf.claim) && (!has(self.claim) || self.claim == oldSelf.claim)"
-    ]
+    assert rules(node) == ["has(self.claim) == has(oldSelf.claim) && (!has(self.claim) || self.claim == oldSelf.claim)"]
 
 
 def test_rules_and_alternatives() -> None:

@@ -43,9 +43,7 @@ def test_tests_neither_sleep_nor_patch(call: str) -> None:
 def test_only_the_entrypoint_runs_a_script() -> None:
     (allowed,) = hygiene.EXEC_ALLOWED
     assert hygiene.complaints(allowed, "exec(code)") == []
-    assert hygiene.complaints("worker/a.py", "exec(code)") == [
-        "worker/a.py:1: exec runs code from data"
-    ]
+    assert hygiene.complaints("worker/a.py", "exec(code)") == ["worker/a.py:1: exec runs code from data"]
 
 
 def test_the_exit_status_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,13 +29,7 @@ def test_each_command_and_option_is_described(name: str) -> None:
     page = read("cli.md")
     command: click.Command = CLI.commands[name]  # type: ignore[attr-defined]
     assert f"`penstock {name}" in page
-    options = [
-        o
-        for p in command.params
-        if isinstance(p, click.Option)
-        for o in p.opts
-        if o.startswith("--")
-    ]
+    options = [o for p in command.params if isinstance(p, click.Option) for o in p.opts if o.startswith("--")]
     assert [o for o in options if f"`{o}" not in page and o != "--help"] == []
 
 

@@ -26,9 +26,7 @@ def test_a_complaint_names_file_line_and_function() -> None:
 
 
 def test_decorators_count_and_methods_and_nested_functions_are_seen() -> None:
-    source = (
-        "class C:\n    @d\n    @d\n    async def m(self):\n        def n(): pass\n        n()\n"
-    )
+    source = "class C:\n    @d\n    @d\n    async def m(self):\n        def n(): pass\n        n()\n"
     assert [(f.name, f.lines) for f in sizes.functions(source)] == [("m", 5), ("n", 1)]
 
 

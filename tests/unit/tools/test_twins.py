@@ -12,8 +12,7 @@ ONE = "class Barrier:\n    class Kind: ...\n"
 def test_a_name_twice_is_a_complaint_with_both_places() -> None:
     classes, files = twins.names_of({"worker/a.py": ONE, "sim/a.py": "\nclass Kind: ...\n"})
     assert twins.complaints("class", classes, {}) == [
-        "worker/a.py:2: class Kind is also at sim/a.py:2: rename one, "
-        "or give the reason in tools/twins.py"
+        "worker/a.py:2: class Kind is also at sim/a.py:2: rename one, or give the reason in tools/twins.py"
     ]
     assert len(twins.complaints("file", files, {})) == 1
 

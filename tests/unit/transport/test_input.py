@@ -193,9 +193,7 @@ def test_no_more_is_joined_than_may_be_together() -> None:
 def test_dictionaries_of_several_senders_stay_apart() -> None:
     task, _, (first, second) = channels(0, 0)
     for channel, name in ((first, "a"), (second, "x")):
-        values = pa.DictionaryArray.from_arrays(
-            pa.array([0], pa.int8()), [f"{name}{number}" for number in range(100)]
-        )
+        values = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), [f"{name}{number}" for number in range(100)])
         batch = pa.record_batch([values], names=["w"])
         fill((channel, Data(batch, 1, measure(batch), None, None)))
     assert [polled_across(task)[1] for _ in range(2)] == ["a0", "x0"]
@@ -280,9 +278,7 @@ def test_a_slice_is_not_copied() -> None:
     first.push(1, whole)
     part = poll(task)
     assert isinstance(part, Data)
-    assert (
-        part.payload.column(0).buffers()[2].address == whole.payload.column(0).buffers()[2].address
-    )
+    assert part.payload.column(0).buffers()[2].address == whole.payload.column(0).buffers()[2].address
 
 
 def test_the_windows_of_a_slow_task_are_small_and_grow_again_when_it_is_fast() -> None:

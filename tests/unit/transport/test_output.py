@@ -161,9 +161,7 @@ class Written:
     def open(self) -> None:
         pass
 
-    def send_batch(
-        self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float
-    ) -> None:
+    def send_batch(self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float) -> None:
         self.waited_s.append(waited_s)
 
     def send_control(self, metadata: bytes) -> None:

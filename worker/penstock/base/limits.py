@@ -36,9 +36,7 @@ WATCH_WAIT_S = 4.0  # of a call that is answered when something was written
 RESEND_INTERVAL_S = 0.5  # a command or acknowledgement without visible effect is repeated
 READY_TIMEOUT_S = 60.0
 PREPARE_TIMEOUT_S = 60.0
-PREPARED_ALONE_S = (
-    2.0  # of a rescale's preparation without a periodic epoch, which it would wait for
-)
+PREPARED_ALONE_S = 2.0  # of a rescale's preparation without a periodic epoch, which it would wait for
 RESCALE_TIMEOUT_S = 1200.0  # its barrier; overload is why one scales up
 RETAINED_CHECKPOINTS_DEFAULT = 3
 RETAINED_CHECKPOINTS_MAX = 64
@@ -181,9 +179,7 @@ INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # of one partition; then its sender wa
 INGEST_BATCH_BYTES_MAX = 16 * 1024 * 1024  # of one batch, unpacked; and of a stream's dictionaries
 INGEST_BATCH_ROWS_MAX = 1024 * 1024  # of one batch: columns of nulls take no bytes
 INGEST_MESSAGE_BYTES_MAX = 17 * 1024 * 1024  # that brings a batch: its buffers are listed, too
-INGEST_CHARGE_BYTES_MIN = (
-    8 * 1024
-)  # of a batch in that queue, and of dictionaries: small ones cost more
+INGEST_CHARGE_BYTES_MIN = 8 * 1024  # of a batch in that queue, and of dictionaries: small ones cost more
 INGEST_STREAMS_SPARE = 64  # besides two for each partition: senders that are told where to dial
 INGEST_HELLO_TIMEOUT_S = 10.0  # of a sender that has opened a stream and says nothing
 INGEST_LINGER_S = 10.0  # for a sender to read why its stream ends, and to hang up

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_TUMBLING = (
-    "windows are tumbling here; for sliding or session windows keep a state in a process step"
-)
+_TUMBLING = "windows are tumbling here; for sliding or session windows keep a state in a process step"
 NOT_BUILT = dict.fromkeys(("slide", "hop", "every", "session", "gap"), _TUMBLING)
 
 

@@ -18,9 +18,7 @@ DURATION_PATTERN = "0|" + "".join(
 )
 QUANTITY_PATTERN = r"[0-9]{1,15}(\.[0-9]{1,6})?(Ki|Mi|Gi|Ti|k|M|G|T)?"
 # Amounts of cpu, memory and the like, as Kubernetes takes them (never negative here).
-RESOURCE_PATTERN = (
-    r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
-)
+RESOURCE_PATTERN = r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _DURATION = re.compile(DURATION_PATTERN)
@@ -78,9 +76,7 @@ def quantity_bytes(value: str | int) -> int:
     text = str(value)
     parts = _QUANTITY_PART.match(text)
     if parts is None or len(text) > QUANTITY_CHARS_MAX or not _QUANTITY.fullmatch(text):
-        raise ValueError(
-            f"{value!r} is no quantity: write a number and Ki, Mi, Gi, k, M or G, like 64Mi"
-        )
+        raise ValueError(f"{value!r} is no quantity: write a number and Ki, Mi, Gi, k, M or G, like 64Mi")
     return round(float(parts[1]) * _QUANTITY_UNIT[parts[2]])
 
 

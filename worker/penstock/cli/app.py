@@ -62,9 +62,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def _version(
-    version: bool = typer.Option(
-        False, "--version", help="print the version", callback=_print_version, is_eager=True
-    ),
+    version: bool = typer.Option(False, "--version", help="print the version", callback=_print_version, is_eager=True),
 ) -> None:
     """Stateful stream processing in Python."""
 

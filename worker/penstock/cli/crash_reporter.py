@@ -24,9 +24,7 @@ def crash_reported(page: Path) -> Iterator[None]:
     A process of its own session, so that Ctrl-C does not end it.
     """
     command = [sys.executable, "-m", "penstock.cli.crash_reporter", str(page), str(_written(page))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         assert process.stdin is not None, "a pipe was asked for"
         try:
             yield

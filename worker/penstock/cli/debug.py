@@ -138,9 +138,7 @@ class KeeperThread(_Life):
 class EngineThread(_Life):
     """An engine in a thread; see :class:`penstock.keeper.engine_process.Child`."""
 
-    def __init__(
-        self, launch: EngineLaunch, theirs: socket.socket, job: "CompiledJob", log: TextIO
-    ) -> None:
+    def __init__(self, launch: EngineLaunch, theirs: socket.socket, job: "CompiledJob", log: TextIO) -> None:
         """Start it; it gets a copy of ``theirs``."""
         super().__init__()
         self._launch = launch

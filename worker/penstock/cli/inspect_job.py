@@ -23,9 +23,7 @@ def validate(  # noqa: PLR0917  typer passes by name
     set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
     cluster: Annotated[
         bool,
-        typer.Option(
-            "--cluster", help="ask for what a cluster asks for; its folders are not looked at"
-        ),
+        typer.Option("--cluster", help="ask for what a cluster asks for; its folders are not looked at"),
     ] = False,
     first: Annotated[
         bool,
@@ -77,9 +75,7 @@ class Format(StrEnum):
 
 def graph(
     file: JobFileArgument,
-    format_: Annotated[
-        Format, typer.Option("--format", "-f", help="how it is drawn")
-    ] = Format.TEXT,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="how it is drawn")] = Format.TEXT,
     set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
     output: Annotated[
         Path | None,

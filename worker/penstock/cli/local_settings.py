@@ -82,16 +82,12 @@ def restore_of(
         given = spec.restore
         file = None if given is None else Restore(given.nonce)
         nonce = overriding(str(uuid.uuid4()), file)
-        return Restore(
-            nonce, path, epoch, replay_output, drop_unpublished, wanted == EMPTY, dropped
-        )
+        return Restore(nonce, path, epoch, replay_output, drop_unpublished, wanted == EMPTY, dropped)
     given = spec.restore
     if given is None:
         return None
     if given.snapshot_ref is not None:
-        raise ConfigError(
-            "restore.snapshotRef names a StreamSnapshot of a cluster; use restore.path"
-        )
+        raise ConfigError("restore.snapshotRef names a StreamSnapshot of a cluster; use restore.path")
     return Restore(
         given.nonce,
         path=_folder(given.path) if given.path is not None else None,
@@ -105,7 +101,5 @@ def restore_of(
 def _folder(path: str) -> str:
     folder = Path(path).resolve()
     if not folder.is_dir():
-        raise ConfigError(
-            f"--restore {path}: there is no such folder; give a savepoint's, latest or empty"
-        )
+        raise ConfigError(f"--restore {path}: there is no such folder; give a savepoint's, latest or empty")
     return str(folder)

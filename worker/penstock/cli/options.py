@@ -10,9 +10,7 @@ DEFAULT_DIRECTORY = Path(".penstock")
 
 JobFileArgument = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE", help="the StreamJob file, YAML or JSON, or a Python file with a job"
-    ),
+    typer.Argument(metavar="FILE", help="the StreamJob file, YAML or JSON, or a Python file with a job"),
 ]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="name of the job")]
 SetOption = Annotated[
@@ -51,9 +49,7 @@ DropStateOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object a line, for programs")]
 ContextOption = Annotated[
     str | None,
-    typer.Option(
-        "--context", metavar="NAME", help="a job in the cluster of this kubeconfig context"
-    ),
+    typer.Option("--context", metavar="NAME", help="a job in the cluster of this kubeconfig context"),
 ]
 NamespaceOption = Annotated[
     str | None,

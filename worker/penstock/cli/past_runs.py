@@ -111,8 +111,7 @@ GO_ON = (
 
 REMEDY = (
     AGAIN,
-    "to keep what it has written: give the job another name (metadata.name) and an empty output"
-    " folder",
+    "to keep what it has written: give the job another name (metadata.name) and an empty output folder",
 )
 
 
@@ -253,9 +252,7 @@ class Finished:
         ]
 
 
-def changes_of(
-    before: Before, check: Callable[[], JobRecord], incomplete: bool = False
-) -> tuple[str, ...]:
+def changes_of(before: Before, check: Callable[[], JobRecord], incomplete: bool = False) -> tuple[str, ...]:
     """List what is not as it was when the job finished. Blocking: looks at every file.
 
     ``check`` describes the job as it would run, or raises ConfigError. ``incomplete``: output that

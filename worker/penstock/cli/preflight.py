@@ -42,9 +42,7 @@ class Begins:
     drop: tuple[str, ...] = ()
 
 
-def fit_lines(
-    job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_it: bool = True
-) -> list[str]:
+def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_it: bool = True) -> list[str]:
     """Say which steps take their state over, which begin anew, and what is given up.
 
     Nothing where there is no checkpoint; without ``all_of_it`` only what has changed. Raises
@@ -65,9 +63,7 @@ def fit_lines(
         f"{what} knows nothing of these sources, which are read from their beginning": [
             name for name in now.new if name in sources
         ],
-        f"{what} has no state of these steps, which begin empty": [
-            name for name in now.new if name not in sources
-        ],
+        f"{what} has no state of these steps, which begin empty": [name for name in now.new if name not in sources],
         f"{what}: the job gives up the state of": [
             *gone,
             *(n for n in (*had.changed, *had.kept) if n in drop),
@@ -76,9 +72,7 @@ def fit_lines(
     return [f"{text}: {', '.join(names)}" for text, names in said.items() if names]
 
 
-def _stored(
-    job: "StreamJob", begins: Begins
-) -> tuple["RootManifest | None", Sequence[str], str | None]:
+def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Sequence[str], str | None]:
     """Find what a run would begin from, what it gives up of it, and the savepoint it is in."""
     from penstock.cli.local_settings import EMPTY, LATEST  # noqa: PLC0415
     from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
@@ -146,9 +140,7 @@ class Checked:
     changes: tuple[str, ...] = ()
 
 
-def check_before_start(
-    job: "JobFile", file: Path, settings: Sequence[str], begins: Begins
-) -> Checked:
+def check_before_start(job: "JobFile", file: Path, settings: Sequence[str], begins: Begins) -> Checked:
     """Describe the job as it would run, with what is not taken over of the checkpoint.
 
     Raises ConfigError when the job cannot run: unknown columns, no such input folder. Whether

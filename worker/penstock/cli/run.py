@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 PAGE_OF_WORKER_0 = Path("workers", "0", "scratch", "in-flight")
 
 
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", "-n", metavar="N", help="workers; default: replicas")
-]
+WorkersOption = Annotated[int | None, typer.Option("--workers", "-n", metavar="N", help="workers; default: replicas")]
 ReplayOutputOption = Annotated[
     bool,
     typer.Option(
@@ -165,9 +163,7 @@ class _Checks:
     checkpoint. User code is looked at elsewhere, but for a run (``begins`` None) that has it here.
     """
 
-    def __init__(
-        self, job: "JobFile", file: Path, settings: Sequence[str], begins: "Begins | None"
-    ) -> None:
+    def __init__(self, job: "JobFile", file: Path, settings: Sequence[str], begins: "Begins | None") -> None:
         self.job = job
         self._of = (job, file, settings)
         self._begins = begins

@@ -58,9 +58,7 @@ class Events:
             said.append(_recovery(before, now))
         if now.version > before.version and now.wanted_workers != self._workers:
             self._rescales += 1
-            said.append(
-                f"rescaled: {self._workers} -> {now.wanted_workers} workers (version {now.version})"
-            )
+            said.append(f"rescaled: {self._workers} -> {now.wanted_workers} workers (version {now.version})")
             self._workers = now.wanted_workers
         return said
 
@@ -156,9 +154,7 @@ def _committed_rows(last: JobStatus) -> list[str]:
     sinks = {s.name for s in last.sinks}
     if not sinks:  # no engine has told which steps are sinks
         return [f"{r.step} {_this_run(r)}" for r in last.committed]
-    return [
-        f"{r.step} {'wrote' if r.step in sinks else 'read'} {_this_run(r)}" for r in last.committed
-    ]
+    return [f"{r.step} {'wrote' if r.step in sinks else 'read'} {_this_run(r)}" for r in last.committed]
 
 
 def _this_run(rows: CommittedRows) -> str:
@@ -181,10 +177,7 @@ def _uncommitted(last: JobStatus, *, exact: bool) -> list[str]:
     else:
         behind, since = f"epoch {last.checkpoint.epoch} is the last that is committed", " after it"
         done = {r.step: r.rows - r.before for r in last.committed if r.before is not None}
-    unknown = [
-        f"{behind}: rows that were read{since}, if any, are rolled back; the next run reads them"
-        " again"
-    ]
+    unknown = [f"{behind}: rows that were read{since}, if any, are rolled back; the next run reads them again"]
     # Counters of a failed task end with its last report, which may be older than the checkpoint.
     failed = last.state is JobState.FAILED
     if not exact or not done:

@@ -37,15 +37,9 @@ BETWEEN_LOOKS_S = 1.5  # engines count once a second; rates need two different c
 TAIL_DEFAULT = 200
 USER_TIMEOUT_S = 30.0  # people wait longer than Leases do
 
-WorkerOption = Annotated[
-    int | None, typer.Option("--worker", "-w", metavar="N", min=0, help="only this worker")
-]
-TailOption = Annotated[
-    int, typer.Option("--tail", metavar="LINES", min=1, help="newest lines of each log")
-]
-FollowOption = Annotated[
-    bool, typer.Option("--follow", "-f", help="go on as they come (in a cluster)")
-]
+WorkerOption = Annotated[int | None, typer.Option("--worker", "-w", metavar="N", min=0, help="only this worker")]
+TailOption = Annotated[int, typer.Option("--tail", metavar="LINES", min=1, help="newest lines of each log")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="go on as they come (in a cluster)")]
 
 
 def in_cluster(context: str | None, namespace: str | None) -> bool:
@@ -62,9 +56,7 @@ def api_client(context: str | None, namespace: str | None) -> "ApiClient":
 
 
 @contextmanager
-def cluster_client_of(
-    job: str, context: str | None, namespace: str | None
-) -> "Iterator[ClusterJobClient]":
+def cluster_client_of(job: str, context: str | None, namespace: str | None) -> "Iterator[ClusterJobClient]":
     """Ask about a job in a cluster; leave with UNREACHABLE when its server does not answer."""
     from penstock.kubernetes.job_client import ClusterJobClient  # noqa: PLC0415
 
@@ -145,9 +137,7 @@ def status(
 
 def rescale(  # noqa: PLR0917  typer passes by name
     job: JobArgument,
-    workers: Annotated[
-        int, typer.Argument(metavar="N", min=1, max=limits.WORKERS_MAX, help="workers from now on")
-    ],
+    workers: Annotated[int, typer.Argument(metavar="N", min=1, max=limits.WORKERS_MAX, help="workers from now on")],
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
     context: ContextOption = None,
@@ -162,9 +152,7 @@ def rescale(  # noqa: PLR0917  typer passes by name
         report(client.rescale(workers), as_json)
 
 
-def checkpoint(
-    job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
-) -> None:
+def checkpoint(job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
     """Take a checkpoint and wait until it is committed."""
     with client_of(directory, job) as client:
         report(client.request("checkpoint", None), as_json)

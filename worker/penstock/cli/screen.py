@@ -171,6 +171,4 @@ def _step_text(rate: StepRate) -> str:
     rows = rate.step.rows_in or rate.step.rows_out
     per_s = rate.rows_in_per_s or rate.rows_out_per_s
     text = f"{rate.step.name} {short_count(rows)} ({short_count(per_s)}/s)"
-    return text + (
-        f" (held back {rate.step.blocked:.0%})" if rate.step.blocked > BUSY_BLOCKED else ""
-    )
+    return text + (f" (held back {rate.step.blocked:.0%})" if rate.step.blocked > BUSY_BLOCKED else "")

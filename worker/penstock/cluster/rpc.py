@@ -108,9 +108,7 @@ class Server:
             method.name: grpc.unary_unary_rpc_method_handler(_behaviour(method, handler, token))
             for method, handler in handlers.items()
         }
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, table),)
-        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, table),))
         port = self._open(listen)
         self.address = join_address(listen.advertised or listen.host, port)
         self._server.start()
@@ -177,9 +175,7 @@ class Client:
         Raises Unreachable when there is none, PeerError when the other side refused the message,
         and the error that the handler raised.
         """
-        remote: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(
-            f"/{SERVICE}/{method.name}"
-        )
+        remote: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(f"/{SERVICE}/{method.name}")
         try:
             data = remote(encode(request), timeout=timeout_s, metadata=self._token)
         except grpc.RpcError as error:
@@ -229,9 +225,7 @@ def _server_credentials(source: TrustSource) -> grpc.ServerCredentials:
 
 
 def _certificates(trust: Trust) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(trust.key, trust.certificate)], root_certificates=trust.ca
-    )
+    return grpc.ssl_server_certificate_configuration([(trust.key, trust.certificate)], root_certificates=trust.ca)
 
 
 def _not_here(address: str) -> str:

@@ -89,15 +89,12 @@ class Arrivals:
         total = sum(self._dictionaries.values())
         if total > limits.INGEST_BATCH_BYTES_MAX:
             raise PeerError(
-                f"the dictionaries of a stream take {total} bytes, at most "
-                f"{limits.INGEST_BATCH_BYTES_MAX} are taken"
+                f"the dictionaries of a stream take {total} bytes, at most {limits.INGEST_BATCH_BYTES_MAX} are taken"
             )
 
     def _count_waiting(self, message: FlightData) -> None:
         """Count the dictionary messages kept for the next rows, with which they are decoded."""
-        self._waiting += max(
-            len(message.header) + len(message.body), limits.INGEST_CHARGE_BYTES_MIN
-        )
+        self._waiting += max(len(message.header) + len(message.body), limits.INGEST_CHARGE_BYTES_MIN)
         if self._waiting > limits.INGEST_MESSAGE_BYTES_MAX:
             raise PeerError(
                 f"{self._waiting} bytes of dictionaries came without rows, at most "

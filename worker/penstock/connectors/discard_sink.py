@@ -63,9 +63,7 @@ class DiscardSink:
     def __init__(self, step: str, schema: pa.Schema, spec: DiscardSpec = DiscardSpec()) -> None:
         """Count rows and the int64 columns of ``schema``."""
         self._step = step
-        self._summed = tuple(
-            f.name for f in schema if f.type == pa.int64() and not f.name.startswith(HIDDEN_PREFIX)
-        )
+        self._summed = tuple(f.name for f in schema if f.type == pa.int64() and not f.name.startswith(HIDDEN_PREFIX))
         self._spec = spec
         self._report = Path(spec.report) if spec.report else None
         self.publisher = DiscardPublisher(step, self._report)
@@ -105,9 +103,7 @@ class DiscardWriter:
 
     guarantee = DiscardSink.guarantee
 
-    def __init__(
-        self, step: str, task: TaskId, summed: tuple[str, ...], spec: DiscardSpec = DiscardSpec()
-    ) -> None:
+    def __init__(self, step: str, task: TaskId, summed: tuple[str, ...], spec: DiscardSpec = DiscardSpec()) -> None:
         """Add up the columns named in ``summed``."""
         self._spec = spec
         self._first_at: float | None = None

@@ -30,9 +30,7 @@ def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:
         raise ConfigError(f"event time: there is no column {event_time.column!r}, only {has}")
     found = schema.field(index).type
     if not pa.types.is_timestamp(found):
-        raise ConfigError(
-            f"event time: column {event_time.column!r} is {found}, not a timestamp in microseconds"
-        )
+        raise ConfigError(f"event time: column {event_time.column!r} is {found}, not a timestamp in microseconds")
     return schema.append(STAMP_FIELD)
 
 

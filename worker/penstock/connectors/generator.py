@@ -64,13 +64,10 @@ class WordSource:
         stored = parsed(state.spec)
         for name in ("seed", "payload", "keys", "symbols", "distribution", "exponent"):
             now = getattr(self.spec, name)
-            before = stored.get(
-                name, getattr(_DEFAULTS, name)
-            )  # older checkpoints lack some options
+            before = stored.get(name, getattr(_DEFAULTS, name))  # older checkpoints lack some options
             if before != now:
                 raise StateError(
-                    f"generator: the checkpoint has {name}={before}, the job {now}:"
-                    " offsets would mean other words"
+                    f"generator: the checkpoint has {name}={before}, the job {now}: offsets would mean other words"
                 )
         return WordReader(self._drawn_block(), stored["index"], state, RateLimit(self.spec.rate))
 
@@ -174,13 +171,9 @@ def _check(spec: WordsSpec) -> None:
         choices = " or ".join(DISTRIBUTIONS)
         raise ConfigError(f"generator: distribution {spec.distribution!r} is not {choices}")
     if not SYMBOLS_MIN <= spec.symbols <= SYMBOLS_MAX:
-        raise ConfigError(
-            f"generator: symbols {spec.symbols} is not in {SYMBOLS_MIN} to {SYMBOLS_MAX}"
-        )
+        raise ConfigError(f"generator: symbols {spec.symbols} is not in {SYMBOLS_MIN} to {SYMBOLS_MAX}")
     if spec.symbols**spec.payload < spec.keys:
-        raise ConfigError(
-            f"generator: {spec.payload} letters of {spec.symbols} do not make {spec.keys} words"
-        )
+        raise ConfigError(f"generator: {spec.payload} letters of {spec.symbols} do not make {spec.keys} words")
     size = block_rows(spec.keys) * spec.payload
     if size > limits.GENERATOR_BLOCK_BYTES_MAX:
         raise ConfigError(

@@ -30,9 +30,7 @@ class IngestSource:
 
     bounded = True
 
-    def __init__(
-        self, partitions: int, folder: str, columns: Columns, event_time: EventTime | None = None
-    ) -> None:
+    def __init__(self, partitions: int, folder: str, columns: Columns, event_time: EventTime | None = None) -> None:
         """Take rows of ``columns``. Raises ConfigError when none are declared."""
         self._plain = ingest_schema(columns)
         self.schema = with_stamp(self._plain, event_time)
@@ -50,10 +48,7 @@ class IngestSource:
 
     def splits(self) -> list[SplitState]:
         """List the partitions. A partition that nobody has pushed yet is an unfinished split."""
-        return [
-            SplitState(SplitId(f"partition-{index:05d}"), str(index), 0)
-            for index in range(self._partitions)
-        ]
+        return [SplitState(SplitId(f"partition-{index:05d}"), str(index), 0) for index in range(self._partitions)]
 
     def open(self, state: SplitState) -> "IngestReader":
         """Own a partition from its offset on. The first call starts the server of this worker."""

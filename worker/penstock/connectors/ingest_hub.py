@@ -170,9 +170,7 @@ class IngestHub:
                     raise PeerError(f"{type(push).__name__} with a batch, or without its own")
             yield self._reply(say, queue.index)
 
-    def _pushes(
-        self, messages: Iterator[FlightData]
-    ) -> Iterator[tuple[Rows | PartitionEnd, pa.RecordBatch | None]]:
+    def _pushes(self, messages: Iterator[FlightData]) -> Iterator[tuple[Rows | PartitionEnd, pa.RecordBatch | None]]:
         arrivals = Arrivals(self._schema)
         for message in messages:
             batch = arrivals.rows(message) if message.header else None

@@ -44,21 +44,13 @@ class IngestServer:
         use.
         """
         self._serve = serve
-        self._server = grpc.server(
-            _DaemonThreads(), options=OPTIONS, maximum_concurrent_rpcs=streams_max
-        )
-        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(
-            self._exchange
-        )
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, {EXCHANGE: handler}),)
-        )
+        self._server = grpc.server(_DaemonThreads(), options=OPTIONS, maximum_concurrent_rpcs=streams_max)
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._exchange)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {EXCHANGE: handler}),))
         try:
             self.port = self._open(address, credentials)
         except RuntimeError as error:
-            raise ConfigError(
-                f"ingest source: cannot listen on {address}; in a cluster a job has one"
-            ) from error
+            raise ConfigError(f"ingest source: cannot listen on {address}; in a cluster a job has one") from error
         self._server.start()
 
     def close(self) -> None:
@@ -75,14 +67,10 @@ class IngestServer:
             assert now is not None, "a source of certificates keeps having some"
             return _configuration(now)
 
-        asked = grpc.dynamic_ssl_server_credentials(
-            _configuration(shown), fetch, require_client_authentication=True
-        )
+        asked = grpc.dynamic_ssl_server_credentials(_configuration(shown), fetch, require_client_authentication=True)
         return self._server.add_secure_port(address, asked)
 
-    def _exchange(
-        self, requests: Iterator[bytes], context: grpc.ServicerContext
-    ) -> Iterator[bytes]:
+    def _exchange(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         for answer in self._serve(_messages(requests, context)):
             yield encode_metadata(answer)
         # Wait for the sender's end: it reads the last answer only when it has stopped writing.

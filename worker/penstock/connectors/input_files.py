@@ -89,6 +89,4 @@ def nothing_to_read(found: Listing) -> str | None:
         return f"has no *{SUFFIX} file: it is empty"
     shown = ", ".join(spell_passed(found))
     more = len(found.passed) - INPUT_NAMES_SHOWN_MAX
-    return f"has no *{SUFFIX} file; passed over: {shown}" + (
-        f" and {more} more" if more > 0 else ""
-    )
+    return f"has no *{SUFFIX} file; passed over: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -58,8 +58,7 @@ class OwnSource:
         declared = arrow_schema(parameters.columns) if parameters.columns else own.schema
         if not self._plain.equals(declared):
             raise ConfigError(
-                f"source {step!r}: it gives {_schema_text(self._plain)}, declared are "
-                f"{_schema_text(declared)}"
+                f"source {step!r}: it gives {_schema_text(self._plain)}, declared are {_schema_text(declared)}"
             )
         self._time = parameters.event_time
         self.bounded = own.bounded
@@ -144,9 +143,7 @@ class OwnReader:
         """Return where the next read begins, as the user's reader describes it."""
         own = self._own.state()
         if own.offset != self._next:
-            raise StateError(
-                f"{self._place}: its state says {own.offset}, the next row is {self._next}"
-            )
+            raise StateError(f"{self._place}: its state says {own.offset}, the next row is {self._next}")
         max_ts = own.max_ts if self._stamper is None else self._stamper.max_ts
         return SplitState(own.split, own.spec, own.offset, own.finished, max_ts)
 

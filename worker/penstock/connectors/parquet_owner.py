@@ -134,9 +134,7 @@ class OutputFolder:
         numbers = [name.split("-", 1)[0] for name in names]
         epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != without]
         owner = record.owner if record is not None else None
-        return FolderContents(
-            owner, len(names), max(epochs, default=Epoch(0)), names[0] if names else ""
-        )
+        return FolderContents(owner, len(names), max(epochs, default=Epoch(0)), names[0] if names else "")
 
     def _lost(self, record: Record | None) -> str:
         if record is None or record.owner == self._owner:

@@ -247,9 +247,7 @@ class ParquetSinkWriter:
 class ParquetPending:
     """The rows of one cut. When staging fails, ``returned`` has the parts for the next cut."""
 
-    def __init__(
-        self, owner: tuple[str, TaskId], epoch: Epoch, cut: int, parts: Sequence[Part]
-    ) -> None:
+    def __init__(self, owner: tuple[str, TaskId], epoch: Epoch, cut: int, parts: Sequence[Part]) -> None:
         """Hold the parts of cut number ``cut`` of a writer."""
         self._owner = owner
         self._epoch = epoch
@@ -273,6 +271,4 @@ class ParquetPending:
             return None
         rows, size = sum(s.rows for s in staged), sum(s.size for s in staged)
         step, task = self._owner
-        return SinkHandle(
-            step, task, self._epoch, StagedCut(self._cut, staged).as_json(), rows, size
-        )
+        return SinkHandle(step, task, self._epoch, StagedCut(self._cut, staged).as_json(), rows, size)

@@ -39,9 +39,7 @@ PIECE_BYTES_MIN = 256 * 1024
 PIECE_ROWS_MIN = 64
 PIECE_ROWS_MAX = 131_072
 READ_BUFFER_BYTES = 1024 * 1024
-RELEASE_AFTER_BYTES = (
-    32 * 1024 * 1024
-)  # decode this much before a file is closed: opening has a cost
+RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # decode this much before a file is closed: opening has a cost
 
 
 class ParquetSource:
@@ -78,9 +76,7 @@ class ParquetSource:
     def _first_state(self, file: Path, first: Path) -> SplitState:
         identity = read_identity(file)
         fit_schema(pq.read_schema(file), self._plain, file, first)
-        return SplitState(
-            SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0
-        )
+        return SplitState(SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0)
 
     def look(self, known: Collection[str]) -> InputSeen:
         """Return which files of the folder are not ``known`` splits. Blocking; raises OSError."""
@@ -170,8 +166,7 @@ class ParquetReader:
             ) from None
         except (pa.ArrowInvalid, OSError) as error:
             raise StateError(
-                f"parquet source: file {self._pieces.path} cannot be read"
-                f" at row {self._offset}: {error}"
+                f"parquet source: file {self._pieces.path} cannot be read at row {self._offset}: {error}"
             ) from error
 
     def _open(self) -> Iterator[pa.RecordBatch]:
@@ -191,9 +186,7 @@ class UnpacedReader(ParquetReader):
         file was opened.
         """
         if self._rest is not None and self._offset < self._rows:
-            expensive = (
-                self._pieces.within_group or self._pieces.decoded_bytes < RELEASE_AFTER_BYTES
-            )
+            expensive = self._pieces.within_group or self._pieces.decoded_bytes < RELEASE_AFTER_BYTES
             if expensive or self._piece is not None:
                 return False
         self.close()
@@ -215,9 +208,7 @@ class Pieces:
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
         """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
         # One buffer for each column: pre_buffer would hold the whole compressed row group.
-        self._file = pq.ParquetFile(
-            self.path, buffer_size=min(READ_BUFFER_BYTES, self._size), pre_buffer=False
-        )
+        self._file = pq.ParquetFile(self.path, buffer_size=min(READ_BUFFER_BYTES, self._size), pre_buffer=False)
         self.decoded_bytes = 0
         return self._decode(self._file, offset)
 
@@ -236,15 +227,11 @@ class Pieces:
                 yield from self._decode_group(file, group, max(0, offset - start))
             start += meta.num_rows
 
-    def _decode_group(
-        self, file: pq.ParquetFile, group: int, skip: int
-    ) -> Iterator[pa.RecordBatch]:
+    def _decode_group(self, file: pq.ParquetFile, group: int, skip: int) -> Iterator[pa.RecordBatch]:
         meta = file.metadata.row_group(group)
         rows = piece_rows(meta.total_byte_size, meta.num_rows, self._size)
         left = meta.num_rows
-        batches = file.iter_batches(
-            rows, row_groups=[group], columns=self._schema.names, use_threads=False
-        )
+        batches = file.iter_batches(rows, row_groups=[group], columns=self._schema.names, use_threads=False)
         for batch in batches:
             rest = batch.slice(skip)
             skip = max(0, skip - batch.num_rows)
@@ -300,8 +287,7 @@ def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> 
         index = found.get_field_index(field.name)
         if index < 0:
             raise ConfigError(
-                f"parquet source: file {file} has no column {field.name!r}: it has"
-                f" {', '.join(found.names)}"
+                f"parquet source: file {file} has no column {field.name!r}: it has {', '.join(found.names)}"
             )
         if not fits(value_type(found.field(index).type), field.type):
             has = f"column {field.name!r} is {found.field(index).type}"
@@ -324,9 +310,7 @@ def _remedy(found: pa.Schema, wanted: pa.Field) -> str:
 def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert a decoded batch to the types of the source; columns that fit are not copied."""
     columns = [
-        batch.column(f.name)
-        if batch.schema.field(f.name).type == f.type
-        else batch.column(f.name).cast(f.type)
+        batch.column(f.name) if batch.schema.field(f.name).type == f.type else batch.column(f.name).cast(f.type)
         for f in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

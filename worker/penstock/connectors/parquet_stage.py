@@ -39,10 +39,7 @@ class StagedCut:
 
     def as_json(self) -> str:
         """Return the canonical JSON of a handle. It has no folder, so an output may be moved."""
-        parts = [
-            {"staged": p.path.name, "rows": p.rows, "size": p.size, "sha256": p.sha256}
-            for p in self.parts
-        ]
+        parts = [{"staged": p.path.name, "rows": p.rows, "size": p.size, "sha256": p.sha256} for p in self.parts]
         plain = {"cut": self.number, "parts": parts}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
@@ -55,14 +52,11 @@ def parse_cut(text: str, staging: Path) -> StagedCut:
     try:
         plain = parsed(text)
         parts = tuple(
-            Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"])
-            for p in plain["parts"]
+            Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"]) for p in plain["parts"]
         )
         return StagedCut(int(plain["cut"]), parts)
     except (PeerError, ValueError, KeyError, TypeError) as error:
-        raise StateError(
-            f"a checkpoint holds a damaged handle of a parquet sink: {error}"
-        ) from error
+        raise StateError(f"a checkpoint holds a damaged handle of a parquet sink: {error}") from error
 
 
 def _plain_name(name: str) -> str:
@@ -74,9 +68,7 @@ def _plain_name(name: str) -> str:
 def clean_schema(schema: pa.Schema) -> pa.Schema:
     """Drop the hidden columns, and turn dictionaries into plain values."""
     fields = [f for f in schema if not f.name.startswith(HIDDEN_PREFIX)]
-    return pa.schema(
-        [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields]
-    )
+    return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields])
 
 
 def stage(path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Staged:
@@ -121,9 +113,7 @@ def _needs_arrow(kind: pa.DataType) -> bool:
 
 
 def _repeats(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
-    )
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
 
 
 class HashingFile:

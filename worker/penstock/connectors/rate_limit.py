@@ -30,9 +30,7 @@ class RateLimit:
         self._took: deque[float] = deque(maxlen=_LOOKED_BACK)
         self._sent = 0
         self._asked = True  # whether the reader has asked again since the last read
-        self._next_at = (
-            self._begun + PACE_WAIT_S
-        )  # the earliest next read of fewer rows than wanted
+        self._next_at = self._begun + PACE_WAIT_S  # the earliest next read of fewer rows than wanted
         beat_s = min(PACE_READ_ROWS / rate, PACE_REST_MAX_S) if rate else 0.0
         self._beat_s = beat_s if beat_s > PACE_WAIT_S else 0.0  # a high rate needs no beat
 

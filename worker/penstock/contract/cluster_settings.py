@@ -24,9 +24,7 @@ VOLUME_BYTES = 10 * 1024**3
 
 Image = Annotated[str, Field(pattern=r"[!-~]+", rule="no spaces", length_max=1024)]
 Workers = Annotated[int, Field(minimum=1, maximum=limits.WORKERS_MAX)]
-Amount = Annotated[
-    str, Field(pattern=RESOURCE_PATTERN, rule="an amount like 500m or 2Gi", length_max=32)
-]
+Amount = Annotated[str, Field(pattern=RESOURCE_PATTERN, rule="an amount like 500m or 2Gi", length_max=32)]
 
 
 class PlacementStrategy(StrEnum):
@@ -57,13 +55,9 @@ class ClaimTemplate(Fields):
 
     storage_class_name: Annotated[
         ObjectName | None,
-        Field(
-            "storageClassName", "storage class of the claim; the cluster's default when left out"
-        ),
+        Field("storageClassName", "storage class of the claim; the cluster's default when left out"),
     ] = None
-    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = (
-        VOLUME_BYTES
-    )
+    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = VOLUME_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +66,7 @@ class CheckpointVolume(Fields):
 
     ONE_OF = ("claimName", "claimTemplate")
 
-    claim_name: Annotated[
-        ObjectName | None, Field("claimName", "an existing ReadWriteMany claim")
-    ] = None
+    claim_name: Annotated[ObjectName | None, Field("claimName", "an existing ReadWriteMany claim")] = None
     claim_template: Annotated[
         ClaimTemplate | None,
         Field("claimTemplate", "a ReadWriteMany claim that the operator makes"),
@@ -89,9 +81,7 @@ class LocalVolume(Fields):
         ObjectName | None,
         Field("storageClassName", "storage class of the disk; the node's own disk when left out"),
     ] = None
-    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = (
-        VOLUME_BYTES
-    )
+    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = VOLUME_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +108,7 @@ class KeyRef(Fields):
 
     name: Annotated[ObjectName, Field("name", "name of the object")]
     key: Annotated[str, Field("key", "key in the object")]
-    optional: Annotated[
-        bool, Field("optional", "no error when the object or the key does not exist")
-    ] = False
+    optional: Annotated[bool, Field("optional", "no error when the object or the key does not exist")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +118,7 @@ class EnvFrom(Fields):
     ONE_OF = ("secretKeyRef", "configMapKeyRef")
 
     secret_key_ref: Annotated[KeyRef | None, Field("secretKeyRef", "a key of a Secret")] = None
-    config_map_key_ref: Annotated[
-        KeyRef | None, Field("configMapKeyRef", "a key of a ConfigMap")
-    ] = None
+    config_map_key_ref: Annotated[KeyRef | None, Field("configMapKeyRef", "a key of a ConfigMap")] = None
 
 
 ENV_ONE_VALUE = Rule(
@@ -154,9 +140,7 @@ class EnvVar(Fields):
     RULES = (ENV_ONE_VALUE, ENV_RESERVED)
 
     name: Annotated[str, Field("name", "its name", pattern=r"[A-Za-z_][A-Za-z0-9_]*")]
-    value: Annotated[
-        str | None, Field("value", "its value", length_min=0, length_max=32 * 1024)
-    ] = None
+    value: Annotated[str | None, Field("value", "its value", length_min=0, length_max=32 * 1024)] = None
     value_from: Annotated[EnvFrom | None, Field("valueFrom", "where the value comes from")] = None
 
     def __post_init__(self) -> None:
@@ -180,20 +164,17 @@ class Resources(Fields):
 
     RULES = (REQUESTS_FIT,)
 
-    requests: Annotated[
-        dict[str, Amount], Field("requests", "amounts that are reserved", length_max=32)
-    ] = field(default_factory=dict)
-    limits: Annotated[
-        dict[str, Amount], Field("limits", "largest amounts that are allowed", length_max=32)
-    ] = field(default_factory=dict)
+    requests: Annotated[dict[str, Amount], Field("requests", "amounts that are reserved", length_max=32)] = field(
+        default_factory=dict
+    )
+    limits: Annotated[dict[str, Amount], Field("limits", "largest amounts that are allowed", length_max=32)] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Refuse a request above its limit. The patterns of the amounts were checked before."""
         both = self.requests.keys() & self.limits.keys()
-        above = (
-            resource_amount(self.requests[n]) > resource_amount(self.limits[n])
-            for n in sorted(both)
-        )
+        above = (resource_amount(self.requests[n]) > resource_amount(self.limits[n]) for n in sorted(both))
         REQUESTS_FIT.refuse(any(above))
 
 
@@ -201,9 +182,7 @@ class Resources(Fields):
 class PodMetadata(Fields):
     """Labels and annotations of the pods, besides the operator's own."""
 
-    labels: Annotated[dict[str, LongText], Field("labels", "labels of the pods")] = field(
-        default_factory=dict
-    )
+    labels: Annotated[dict[str, LongText], Field("labels", "labels of the pods")] = field(default_factory=dict)
     annotations: Annotated[
         dict[str, Annotated[str, Field(length_max=64 * 1024)]],
         Field("annotations", "annotations of the pods"),
@@ -218,9 +197,7 @@ class PodTemplate(Fields):
         PodMetadata | None,
         Field("metadata", "labels and annotations of the pods besides the operator's own"),
     ] = None
-    spec: Annotated[
-        Plain, Field("spec", "a PodSpec of Kubernetes; it is checked when pods are made", Kind.OPEN)
-    ] = None
+    spec: Annotated[Plain, Field("spec", "a PodSpec of Kubernetes; it is checked when pods are made", Kind.OPEN)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +235,7 @@ class Autoscaling(Fields):
         Duration,
         Field(
             "cooldown",
-            "least time between two changes; workers are taken away after three times as long"
-            " without a busier time",
+            "least time between two changes; workers are taken away after three times as long without a busier time",
         ),
     ] = 120.0
 
@@ -314,16 +290,14 @@ class Replay(Fields):
 
     dataset: Annotated[str, Field("dataset", "path of the dataset", length_max=PATH_CHARS_MAX)]
     image: Annotated[Image, Field("image", "image with Spark and penstock_spark")]
-    rate: Annotated[
-        int | None, Field("rate", "rows per second; as fast as possible when left out", minimum=1)
-    ] = None
+    rate: Annotated[int | None, Field("rate", "rows per second; as fast as possible when left out", minimum=1)] = None
     duration_s: Annotated[
         Duration | None,
         Field("duration", "time after which the replay ends; left out, it ends with the dataset"),
     ] = None
-    flavour: Annotated[
-        OperatorFlavour, Field("flavour", "the Spark operator that runs the SparkApplication")
-    ] = OperatorFlavour.KUBEFLOW
+    flavour: Annotated[OperatorFlavour, Field("flavour", "the Spark operator that runs the SparkApplication")] = (
+        OperatorFlavour.KUBEFLOW
+    )
 
     def __post_init__(self) -> None:
         """Refuse a duration without a rate: each try would end at another row."""

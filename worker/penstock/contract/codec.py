@@ -127,9 +127,7 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def parsed(
-    data: bytes | str, bytes_max: int = JSON_BYTES_MAX, depth_max: int = JSON_DEPTH_MAX
-) -> Any:
+def parsed(data: bytes | str, bytes_max: int = JSON_BYTES_MAX, depth_max: int = JSON_DEPTH_MAX) -> Any:
     """Read JSON of at most ``bytes_max`` bytes (characters of a text), nested ``depth_max`` deep.
 
     Raises PeerError on anything else.
@@ -150,9 +148,7 @@ def _loads(
         # The depth is checked first: the parser recurses, and only the interpreter bounds that.
         if raw.count(b"[") + raw.count(b"{") > depth_max and depth_of(raw) > depth_max:
             raise PeerError(f"JSON that is nested more than {depth_max} deep")
-        return json.loads(
-            raw.decode(), parse_int=parse_int, parse_float=parse_float, parse_constant=_no_number
-        )
+        return json.loads(raw.decode(), parse_int=parse_int, parse_float=parse_float, parse_constant=_no_number)
     except ValueError as error:
         raise PeerError(f"not JSON: {error}") from error
 

@@ -50,9 +50,7 @@ _TIMES = (
 )
 ORDERED_TYPES = (*NUMERIC_TYPES, "bool", *_TIMES)
 _STATE_TYPES = (*ORDERED_TYPES, "string", "large_string", "binary", "large_binary")
-SIMPLE_TYPES = tuple(
-    dict.fromkeys((*KEY_TYPES, *_UNSIGNED, *_TIMES, "halffloat", "null", "binary_view"))
-)
+SIMPLE_TYPES = tuple(dict.fromkeys((*KEY_TYPES, *_UNSIGNED, *_TIMES, "halffloat", "null", "binary_view")))
 ColumnName = Annotated[
     str,
     Field(pattern=r"[^_\n].*|_([^_\n].*)?", rule="names that begin with __ belong to the engine"),
@@ -93,9 +91,7 @@ def value_type(text: str) -> str:
 
 def without_zone(text: str) -> str:
     """Spell a timestamp's type without its time zone; other types stay as they are."""
-    return (
-        text.partition(", tz=")[0] + "]" if text.startswith("timestamp[") and "," in text else text
-    )
+    return text.partition(", tz=")[0] + "]" if text.startswith("timestamp[") and "," in text else text
 
 
 def is_key_type(text: str) -> bool:

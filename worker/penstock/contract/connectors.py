@@ -40,9 +40,7 @@ class ParquetInput(Fields):
     """Options of the Parquet source."""
 
     path: Annotated[LongText, Field("path", "a folder of *.parquet files, or one file")]
-    rate: Annotated[
-        Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")
-    ] = 0
+    rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +50,14 @@ class WordsSpec(Fields):
     The characters are the first ``symbols`` letters; above 26 they are printable characters.
     """
 
-    rows: Annotated[
-        Count | None, Field("rows", "rows of each split; without it the source never ends")
-    ] = None
+    rows: Annotated[Count | None, Field("rows", "rows of each split; without it the source never ends")] = None
     rate: Annotated[
         int | None,
         Field("rate", "rows per second of each split; as fast as possible without it", minimum=1),
     ] = None
     splits: Annotated[int, Field("splits", "number of splits", minimum=1)] = 1
     seed: Annotated[Count, Field("seed", "seed of the rows")] = 0
-    payload: Annotated[
-        int, Field("payload", "number of letters in a word", minimum=1, maximum=1_000_000)
-    ] = 32
+    payload: Annotated[int, Field("payload", "number of letters in a word", minimum=1, maximum=1_000_000)] = 32
     keys: Annotated[int, Field("keys", "number of different words", minimum=1)] = 10_000
     symbols: Annotated[
         int,
@@ -74,21 +68,17 @@ class WordsSpec(Fields):
             maximum=94,
         ),
     ] = 26
-    distribution: Annotated[
-        str, Field("distribution", "how words are drawn: uniform or zipf", length_min=1)
-    ] = "uniform"
-    exponent: Annotated[
-        float, Field("exponent", "exponent of the zipf distribution", minimum=0)
-    ] = 1.05
+    distribution: Annotated[str, Field("distribution", "how words are drawn: uniform or zipf", length_min=1)] = (
+        "uniform"
+    )
+    exponent: Annotated[float, Field("exponent", "exponent of the zipf distribution", minimum=0)] = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class IngestInput(Fields):
     """Options of the source that senders push to."""
 
-    partitions: Annotated[
-        int, Field("partitions", "number of partitions that senders push", minimum=1)
-    ]
+    partitions: Annotated[int, Field("partitions", "number of partitions that senders push", minimum=1)]
     announce: Annotated[
         LongText,
         Field(
@@ -116,13 +106,9 @@ class DiscardOutput(Fields):
     ] = None
     stall_after: Annotated[
         float | None,
-        Field(
-            "stallAfter", "seconds after its first rows at which it stops taking rows", minimum=0
-        ),
+        Field("stallAfter", "seconds after its first rows at which it stops taking rows", minimum=0),
     ] = None
-    stall_for: Annotated[
-        float | None, Field("stallFor", "seconds for which it then takes no rows", minimum=0)
-    ] = None
+    stall_for: Annotated[float | None, Field("stallFor", "seconds for which it then takes no rows", minimum=0)] = None
     mark_after: Annotated[
         float | None,
         Field("markAfter", "seconds of warm-up whose latency does not count", minimum=0),

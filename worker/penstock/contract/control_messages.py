@@ -375,27 +375,8 @@ class Confirm(Message, tag="Confirm"):
 
 
 # What an engine says to its keeper, and what a keeper says to the leader.
-EngineReport = (
-    EngineHello
-    | EngineStatus
-    | TaskAck
-    | EpochFailed
-    | Broken
-    | PublishFailed
-    | Splits
-    | CheckpointWanted
-)
-Report = (
-    Heartbeat
-    | EngineLost
-    | TaskAck
-    | EpochFailed
-    | PublishFailed
-    | Splits
-    | CheckpointWanted
-    | Suspect
-    | Confirm
-)
+EngineReport = EngineHello | EngineStatus | TaskAck | EpochFailed | Broken | PublishFailed | Splits | CheckpointWanted
+Report = Heartbeat | EngineLost | TaskAck | EpochFailed | PublishFailed | Splits | CheckpointWanted | Suspect | Confirm
 
 
 class Envelope(Message, tag="Envelope"):

@@ -41,9 +41,7 @@ class Strategy(StrEnum):
     CUSTOM = "custom"
 
 
-def _connected(
-    role: Role, meaning: str, kind: type[object], make: Callable[..., object]
-) -> FieldRow:
+def _connected(role: Role, meaning: str, kind: type[object], make: Callable[..., object]) -> FieldRow:
     """Return the field row of a step with exactly one connector."""
     connectors = connector_kinds(role).values()
     fields = (*(option_row(each) for each in connectors), *rows_of(kind))
@@ -56,9 +54,7 @@ def _split(values: dict[str, object], role: Role) -> tuple[Connector, dict[str, 
     kinds = connector_kinds(role)
     given = {n: v for n, v in values.items() if n in kinds and isinstance(v, dict)}
     kind, options = next(iter(given.items()))
-    kept: dict[str, Option] = {
-        n: v for n, v in options.items() if isinstance(v, str | int | float | bool)
-    }
+    kept: dict[str, Option] = {n: v for n, v in options.items() if isinstance(v, str | int | float | bool)}
     return Connector(kind, kept), {n: v for n, v in values.items() if n not in kinds}
 
 
@@ -134,9 +130,7 @@ class DeclaredStep(Fields):
             "outputs that the step reads, as step or step.output; the step above when left out",
         ),
     ] = ()
-    key_by: Annotated[
-        tuple[str, ...], Field("keyBy", "key columns: all rows of a key meet in one task")
-    ] = ()
+    key_by: Annotated[tuple[str, ...], Field("keyBy", "key columns: all rows of a key meet in one task")] = ()
     partition: Annotated[
         Strategy | None, Field("partition", "how rows without keys are distributed over the tasks")
     ] = None
@@ -149,17 +143,13 @@ class DeclaredStep(Fields):
     ] = None
     parallelism: Annotated[
         int | None,
-        Field(
-            "parallelism", "number of tasks; one per worker when left out", minimum=1, maximum=4096
-        ),
+        Field("parallelism", "number of tasks; one per worker when left out", minimum=1, maximum=4096),
     ] = None
     source: Annotated[Source | None, SOURCE] = None
     map: Annotated[Map | None, MAP] = None
     flat_map: Annotated[FlatMap | None, FLAT_MAP] = None
     filter: Annotated[Filter | None, FILTER] = None
-    split: Annotated[
-        Split | None, Field("split", "splits a text into words at every single space")
-    ] = None
+    split: Annotated[Split | None, Field("split", "splits a text into words at every single space")] = None
     aggregate: Annotated[
         Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
     ] = None
@@ -171,9 +161,7 @@ class DeclaredStep(Fields):
         """Refuse two ways to distribute rows, and state without keys."""
         both, function, _ = self.RULES
         both.refuse(bool(self.key_by) and self.partition is not None)
-        function.refuse(
-            (self.partition is Strategy.CUSTOM) != (self.partition_function is not None)
-        )
+        function.refuse((self.partition is Strategy.CUSTOM) != (self.partition_function is not None))
         if isinstance(self.parameters, Aggregate | Window | Process) and not self.key_by:
             raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
 

@@ -28,14 +28,10 @@ PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
 
 Option = str | int | float | bool | None
 NAME_RULE = "a lower-case letter, then letters, digits, - and _"
-StepName = Annotated[
-    str, Field(pattern=r"[a-z]([-a-z0-9_]*[a-z0-9])?", rule=NAME_RULE, length_max=63)
-]
+StepName = Annotated[str, Field(pattern=r"[a-z]([-a-z0-9_]*[a-z0-9])?", rule=NAME_RULE, length_max=63)]
 Reference = Annotated[
     str,
-    Field(
-        pattern=r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*", rule="package.module:function"
-    ),
+    Field(pattern=r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*", rule="package.module:function"),
 ]
 BatchRows = Annotated[int, Field(minimum=1, maximum=limits.SOURCE_BATCH_ROWS_MAX)]
 
@@ -96,16 +92,12 @@ class Source(Message, tag="Source"):
     """Reads a replayable input. Empty ``columns``: all that the input has."""
 
     connector: Connector
-    columns: Annotated[
-        DeclaredColumns, Field("columns", "the columns to read; all of the input's when left out")
-    ] = ()
+    columns: Annotated[DeclaredColumns, Field("columns", "the columns to read; all of the input's when left out")] = ()
     event_time: Annotated[
         EventTime | None,
         Field("eventTime", "where the time of a row is, and how far rows may be out of order"),
     ] = None
-    batch_rows: Annotated[BatchRows, Field("batchRows", "rows read at once")] = (
-        limits.SOURCE_BATCH_ROWS_DEFAULT
-    )
+    batch_rows: Annotated[BatchRows, Field("batchRows", "rows read at once")] = limits.SOURCE_BATCH_ROWS_DEFAULT
 
 
 class Call(Message, tag="Call"):
@@ -115,9 +107,7 @@ class Call(Message, tag="Call"):
     """
 
     function: Annotated[Reference, Field("function", "the user function")]
-    per: Annotated[Per, Field("per", "what the function takes: an Arrow batch, or one record")] = (
-        Per.BATCH
-    )
+    per: Annotated[Per, Field("per", "what the function takes: an Arrow batch, or one record")] = Per.BATCH
     batch_rows: Annotated[BatchRows | None, Field("batchRows", "rows in one call, at most")] = None
     columns: Annotated[
         DeclaredColumns,
@@ -127,8 +117,7 @@ class Call(Message, tag="Call"):
         OnError,
         Field(
             "onError",
-            "what happens when the function raises for a row: the job fails, or the row goes to the"
-            " output dead-letter",
+            "what happens when the function raises for a row: the job fails, or the row goes to the output dead-letter",
         ),
     ] = OnError.FAIL
 
@@ -171,9 +160,7 @@ class Compute(Message, tag="Compute"):
 
     name: Annotated[ColumnName, Field("name", "name of the computed column")]
     function: Annotated[Function, Field("function", "the aggregate")]
-    column: Annotated[
-        ColumnName | None, Field("column", "the column it is computed from; count may have none")
-    ] = None
+    column: Annotated[ColumnName | None, Field("column", "the column it is computed from; count may have none")] = None
 
 
 def declared_compute(name: str, function: Function, column: str | None) -> Compute:
@@ -183,9 +170,7 @@ def declared_compute(name: str, function: Function, column: str | None) -> Compu
     return Compute(name, function, column)
 
 
-Computes = Annotated[
-    tuple[Compute, ...], Field("compute", "the computed columns", key="name", make=declared_compute)
-]
+Computes = Annotated[tuple[Compute, ...], Field("compute", "the computed columns", key="name", make=declared_compute)]
 
 
 class Aggregate(Message, tag="Aggregate"):
@@ -200,18 +185,14 @@ class Window(Message, tag="Window"):
     size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
     compute: Computes
     offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
-    allowed_lateness_us: Annotated[
-        DurationUs, Field("allowedLateness", "how long a window waits for late rows")
-    ] = 0
+    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
 
 
 class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
     call: Call
-    state: Annotated[
-        DeclaredColumns, Field("state", "state columns; each key has one value in each column")
-    ] = ()
+    state: Annotated[DeclaredColumns, Field("state", "state columns; each key has one value in each column")] = ()
 
 
 class Sink(Message, tag="Sink"):
@@ -286,9 +267,7 @@ class LogicalGraph(Message, tag="LogicalGraph"):
 
     def readers_of(self, name: str, output: str = MAIN) -> tuple[Step, ...]:
         """List the steps that read an output, in order."""
-        return tuple(
-            s for s in self.steps if any(i.step == name and i.output == output for i in s.inputs)
-        )
+        return tuple(s for s in self.steps if any(i.step == name and i.output == output for i in s.inputs))
 
 
 def outputs_of(parameters: Parameters) -> tuple[str, ...]:

@@ -20,9 +20,7 @@ SET = "--set "  # the place of a value from the command line begins with it
 _PARAMETER = re.compile(r"\$(\$)?\{([^{}]*)\}")
 
 
-def read_stream_job(
-    plain: Plain, origin: Origin | None = None, *, cluster: bool = False
-) -> StreamJob:
+def read_stream_job(plain: Plain, origin: Origin | None = None, *, cluster: bool = False) -> StreamJob:
     """Build the job from what a YAML or JSON parser returned.
 
     ``origin`` says where each value was written. With ``cluster`` the fields that a cluster needs
@@ -77,10 +75,7 @@ class _Filler:
         match row.kind, plain:
             case Kind.OBJECT, dict():
                 rows = {f.name: f for f in row.fields}
-                return {
-                    k: self.fill(rows[k], v, f"{path}.{k}") if k in rows else v
-                    for k, v in plain.items()
-                }
+                return {k: self.fill(rows[k], v, f"{path}.{k}") if k in rows else v for k, v in plain.items()}
             case Kind.LIST, list():
                 item = row.item()
                 return [self.fill(item, v, f"{path}[{i}]") for i, v in enumerate(plain)]
@@ -144,9 +139,7 @@ def _parts(path: str, setting: str) -> list[str]:
     return parts
 
 
-def _put(
-    plain: Plain, row: FieldRow, parts: list[str], value: str, at: _Setting
-) -> tuple[Plain, str]:
+def _put(plain: Plain, row: FieldRow, parts: list[str], value: str, at: _Setting) -> tuple[Plain, str]:
     if not parts:
         return _typed(row, value, at), at.done
     if row.kind is Kind.LIST:
@@ -154,9 +147,7 @@ def _put(
     part = parts[0]
     fields = {f.name: f for f in row.fields}
     if row.kind is Kind.OBJECT and part not in fields:
-        raise at.error(
-            f"{unknown('field', part, fields)}" + (f" (in {at.done})" if at.done else "")
-        )
+        raise at.error(f"{unknown('field', part, fields)}" + (f" (in {at.done})" if at.done else ""))
     if row.kind not in (Kind.OBJECT, Kind.TEXT_MAP, Kind.OPEN):
         raise at.error(f"{at.done} is a value ({row.kind}) and has no field {part!r}")
     child = fields.get(part, FieldRow(part, Kind.OPEN if row.kind is Kind.OPEN else Kind.TEXT, ""))
@@ -166,9 +157,7 @@ def _put(
     return {**old, part: new}, path
 
 
-def _put_item(
-    plain: Plain, row: FieldRow, parts: list[str], value: str, at: _Setting
-) -> tuple[Plain, str]:
+def _put_item(plain: Plain, row: FieldRow, parts: list[str], value: str, at: _Setting) -> tuple[Plain, str]:
     items = list(plain) if isinstance(plain, list) else []
     index = _index(items, row, parts[0], at)
     at.done = f"{at.done}[{index}]"

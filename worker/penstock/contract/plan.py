@@ -151,13 +151,9 @@ def stage_tasks(stage: StagePlan, workers: int) -> tuple[TaskId, ...]:
     )
 
 
-def first_assignment(
-    plan: PhysicalPlan, workers: int, splits: dict[StageIndex, tuple[SplitId, ...]]
-) -> Assignment:
+def first_assignment(plan: PhysicalPlan, workers: int, splits: dict[StageIndex, tuple[SplitId, ...]]) -> Assignment:
     """Build version 1 from nothing: contiguous shares, splits dealt round-robin in order."""
-    return Assignment(
-        Version(1), workers, tuple(_first_stage(plan, s, workers, splits) for s in plan.stages)
-    )
+    return Assignment(Version(1), workers, tuple(_first_stage(plan, s, workers, splits) for s in plan.stages))
 
 
 def _first_stage(
@@ -190,9 +186,7 @@ def _next_stage(stage: StagePlan, old: StageAssignment, workers: int) -> StageAs
     return StageAssignment(stage.index, tasks, shares, splits)
 
 
-def _rebalance_splits(
-    old: tuple[tuple[SplitId, ...], ...], keep: list[int | None]
-) -> tuple[tuple[SplitId, ...], ...]:
+def _rebalance_splits(old: tuple[tuple[SplitId, ...], ...], keep: list[int | None]) -> tuple[tuple[SplitId, ...], ...]:
     """Move splits like key groups: number them, share the numbers out, name them again."""
     names = [name for splits in old for name in splits]
     number = {name: i for i, name in enumerate(names)}

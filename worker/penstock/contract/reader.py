@@ -65,9 +65,7 @@ class Reader:
 
     def complain(self, path: str, text: str) -> None:
         """Add a problem at ``path``."""
-        self.problems.append(
-            f"{self.origin.at(path)}: {path}: {text}" if path else f"{self.origin.at(path)}: {text}"
-        )
+        self.problems.append(f"{self.origin.at(path)}: {path}: {text}" if path else f"{self.origin.at(path)}: {text}")
 
     def done(self) -> None:
         """Raise ConfigError with every problem, one a line; do nothing when there are none."""

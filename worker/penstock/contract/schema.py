@@ -244,9 +244,7 @@ def object_row(kind: type[object], name: str, meaning: str) -> FieldRow:
     return FieldRow(name, Kind.OBJECT, meaning, **_object(kind))  # type: ignore[arg-type]
 
 
-def document(
-    kind: str, meaning: str, name: FieldRow, spec: FieldRow, make: Callable[..., object]
-) -> FieldRow:
+def document(kind: str, meaning: str, name: FieldRow, spec: FieldRow, make: Callable[..., object]) -> FieldRow:
     """Return the row of a whole object; ``make`` gets its name, its spec and its namespace."""
 
     def built(*, metadata: dict[str, object], spec: object, **_: object) -> object:
@@ -279,9 +277,7 @@ def _metadata(name: FieldRow) -> FieldRow:
     )
     kept = (FieldRow(each, Kind.ANY, "kept by the API server") for each in _KEPT)
     fields = (replace(name, required=True), namespace, *kept)
-    return FieldRow(
-        "metadata", Kind.OBJECT, "name and namespace", required=True, fields=fields, make=dict
-    )
+    return FieldRow("metadata", Kind.OBJECT, "name and namespace", required=True, fields=fields, make=dict)
 
 
 def row_of(hint: object, default: object = MISSING, attribute: str = "") -> FieldRow:

@@ -24,16 +24,16 @@ class CheckpointSettings(Fields):
             minimum="100ms",
         ),
     ] = limits.CHECKPOINT_INTERVAL_S_DEFAULT
-    timeout_s: Annotated[
-        Duration, Field("timeout", "a checkpoint that takes longer is aborted", minimum="1s")
-    ] = limits.CHECKPOINT_TIMEOUT_S_DEFAULT
+    timeout_s: Annotated[Duration, Field("timeout", "a checkpoint that takes longer is aborted", minimum="1s")] = (
+        limits.CHECKPOINT_TIMEOUT_S_DEFAULT
+    )
     min_pause_s: Annotated[
         Duration,
         Field("minPause", "least time from the end of one checkpoint to the start of the next"),
     ] = 0.0
-    retain: Annotated[
-        int, Field("retain", "checkpoints kept", minimum=1, maximum=limits.RETAINED_CHECKPOINTS_MAX)
-    ] = limits.RETAINED_CHECKPOINTS_DEFAULT
+    retain: Annotated[int, Field("retain", "checkpoints kept", minimum=1, maximum=limits.RETAINED_CHECKPOINTS_MAX)] = (
+        limits.RETAINED_CHECKPOINTS_DEFAULT
+    )
 
 
 class StateBackend(StrEnum):
@@ -72,8 +72,7 @@ class CompressionSettings(Fields):
         CompressionMode,
         Field(
             "mode",
-            "none: never; lz4: where rows look compressible; auto: where they do and sending"
-            " is faster that way",
+            "none: never; lz4: where rows look compressible; auto: where they do and sending is faster that way",
         ),
     ] = CompressionMode.NONE
     entropy_threshold: Annotated[
@@ -108,14 +107,12 @@ class ShuffleSettings(Fields):
 
     RULES = (WATERMARKS_APART, BUFFER_FITS)
 
-    buffer_bytes: Annotated[
-        Quantity, Field("bufferBytes", "size at which a buffer is sent", minimum=1)
-    ] = limits.OUTPUT_BUFFER_BYTES_DEFAULT
+    buffer_bytes: Annotated[Quantity, Field("bufferBytes", "size at which a buffer is sent", minimum=1)] = (
+        limits.OUTPUT_BUFFER_BYTES_DEFAULT
+    )
     flush_interval_s: Annotated[
         Duration,
-        Field(
-            "flushInterval", "age of its first row at which a buffer is sent, however full it is"
-        ),
+        Field("flushInterval", "age of its first row at which a buffer is sent, however full it is"),
     ] = limits.OUTPUT_FLUSH_INTERVAL_S_DEFAULT
     high_watermark_bytes: Annotated[
         Quantity,
@@ -133,9 +130,9 @@ class ShuffleSettings(Fields):
             rule="below highWatermark",
         ),
     ] = limits.CHANNEL_LOW_WATERMARK_BYTES_DEFAULT
-    compression: Annotated[
-        CompressionSettings, Field("compression", "compression of links between workers")
-    ] = CompressionSettings()
+    compression: Annotated[CompressionSettings, Field("compression", "compression of links between workers")] = (
+        CompressionSettings()
+    )
 
     def __post_init__(self) -> None:
         """Refuse watermarks without a gap, and a buffer larger than the high watermark."""
@@ -177,8 +174,7 @@ class RestartSettings(Fields):
         int,
         Field(
             "attempts",
-            "restarts within the window; one more death fails the job, and with 0 the first"
-            " death does",
+            "restarts within the window; one more death fails the job, and with 0 the first death does",
             minimum=0,
             maximum=limits.RESTART_ATTEMPTS_MAX,
         ),
@@ -191,6 +187,6 @@ class RestartSettings(Fields):
             minimum="1s",
         ),
     ] = limits.RESTART_WINDOW_S_DEFAULT
-    backoff: Annotated[
-        BackoffSettings, Field("backoff", "wait before a restart, doubled with each one")
-    ] = BackoffSettings()
+    backoff: Annotated[BackoffSettings, Field("backoff", "wait before a restart, doubled with each one")] = (
+        BackoffSettings()
+    )

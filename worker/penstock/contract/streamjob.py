@@ -84,19 +84,13 @@ class Job(Fields):
 
     ONE_OF = ("entrypoint", "script", "graph")
 
-    entrypoint: Annotated[
-        Reference | None, Field("entrypoint", "package.module:function that builds the job")
-    ] = None
+    entrypoint: Annotated[Reference | None, Field("entrypoint", "package.module:function that builds the job")] = None
     script: Annotated[
         str | None,
-        Field(
-            "script", "source of a small job; it defines job(params)", length_max=SCRIPT_CHARS_MAX
-        ),
+        Field("script", "source of a small job; it defines job(params)", length_max=SCRIPT_CHARS_MAX),
     ] = None
     graph: Annotated[DeclaredGraph | None, Field("graph", "declarative steps")] = None
-    args: Annotated[
-        tuple[LongText, ...], Field("args", "arguments for the entrypoint", length_max=256)
-    ] = ()
+    args: Annotated[tuple[LongText, ...], Field("args", "arguments for the entrypoint", length_max=256)] = ()
     parameters: Annotated[
         dict[str, LongText],
         Field("parameters", "parameters of the job; ${name} in a text of job.graph stands for one"),
@@ -107,9 +101,9 @@ class Job(Fields):
 class Upgrade(Fields):
     """How a change of the job is rolled out."""
 
-    mode: Annotated[
-        UpgradeMode, Field("mode", "the state from which the changed job continues")
-    ] = UpgradeMode.LAST_CHECKPOINT
+    mode: Annotated[UpgradeMode, Field("mode", "the state from which the changed job continues")] = (
+        UpgradeMode.LAST_CHECKPOINT
+    )
     rollback: Annotated[
         bool,
         Field(
@@ -145,8 +139,7 @@ RESTORE_DROP = Rule(
 )
 RESTORE_EMPTY = Rule(
     "!has(self.empty) || (self.empty && self.allowOutputReplay)",
-    "empty: true reads all input again and writes all output again: it needs"
-    " allowOutputReplay: true",
+    "empty: true reads all input again and writes all output again: it needs allowOutputReplay: true",
     path=".empty",
 )
 RESTORE_ONCE = Rule(
@@ -165,18 +158,12 @@ class RestoreFrom(Fields):
 
     RULES = (RESTORE_ONE, RESTORE_NEWEST, RESTORE_DROP, RESTORE_EMPTY, RESTORE_ONCE)
 
-    nonce: Annotated[
-        str, Field("nonce", "another text asks for another restore", change=Change.RESTART)
-    ]
+    nonce: Annotated[str, Field("nonce", "another text asks for another restore", change=Change.RESTART)]
     snapshot_ref: Annotated[
         ObjectName | None, Field("snapshotRef", "name of a StreamSnapshot in the same namespace")
     ] = None
-    path: Annotated[
-        SnapshotPath | None, Field("path", "directory of a savepoint or checkpoint")
-    ] = None
-    empty: Annotated[
-        bool | None, Field("empty", "true: begin without state, and read all input again")
-    ] = None
+    path: Annotated[SnapshotPath | None, Field("path", "directory of a savepoint or checkpoint")] = None
+    empty: Annotated[bool | None, Field("empty", "true: begin without state, and read all input again")] = None
     drop_state: Annotated[
         tuple[StepName, ...],
         Field(
@@ -340,9 +327,7 @@ class Spec(Fields):
     ] = limits.KEY_GROUPS_DEFAULT
     suspend: Annotated[
         bool,
-        Field(
-            "suspend", "take a savepoint, then run no workers", cluster=True, change=Change.SCALE
-        ),
+        Field("suspend", "take a savepoint, then run no workers", cluster=True, change=Change.SCALE),
     ] = False
     restart_nonce: Annotated[
         int | None,
@@ -364,16 +349,13 @@ class Spec(Fields):
     ] = RestartSettings()
     upgrade: Annotated[
         Upgrade,
-        Field(
-            "upgrade", "how a change of the job is rolled out", cluster=True, change=Change.IGNORE
-        ),
+        Field("upgrade", "how a change of the job is rolled out", cluster=True, change=Change.IGNORE),
     ] = Upgrade()
     restore: Annotated[
         RestoreFrom | None,
         Field(
             "restore",
-            "an explicit restore, once for each nonce; of the newest checkpoint unless"
-            " another is named",
+            "an explicit restore, once for each nonce; of the newest checkpoint unless another is named",
             change=Change.IGNORE,  # the nonce alone asks for a restore; the others say which one
         ),
     ] = None
@@ -386,15 +368,13 @@ class Spec(Fields):
             change=Change.RESTART,
         ),
     ] = Checkpoint()
-    state: Annotated[State, Field("state", "how keyed state is kept", change=Change.RESTART)] = (
-        State()
+    state: Annotated[State, Field("state", "how keyed state is kept", change=Change.RESTART)] = State()
+    shuffle: Annotated[ShuffleSettings, Field("shuffle", "buffers and credit between tasks", change=Change.RESTART)] = (
+        ShuffleSettings()
     )
-    shuffle: Annotated[
-        ShuffleSettings, Field("shuffle", "buffers and credit between tasks", change=Change.RESTART)
-    ] = ShuffleSettings()
-    placement: Annotated[
-        Placement, Field("placement", "where tasks run", cluster=True, change=Change.RESTART)
-    ] = Placement()
+    placement: Annotated[Placement, Field("placement", "where tasks run", cluster=True, change=Change.RESTART)] = (
+        Placement()
+    )
     autoscaling: Annotated[
         Autoscaling | None,
         Field(
@@ -415,9 +395,7 @@ class Spec(Fields):
     ] = None
     replay: Annotated[
         Replay | None,
-        Field(
-            "replay", "a SparkApplication that feeds the job", cluster=True, change=Change.IGNORE
-        ),
+        Field("replay", "a SparkApplication that feeds the job", cluster=True, change=Change.IGNORE),
     ] = None
     deletion_policy: Annotated[
         DeletionPolicy,

@@ -217,18 +217,14 @@ class LastCompleted(Fields):
     time: Annotated[Time, Field("time", "when it was committed")]
     bytes: Annotated[Count, Field("bytes", "new bytes on the volume")] = 0
     duration_s: Annotated[Duration, Field("duration", "time from its barrier to its commit")] = 0.0
-    path: Annotated[
-        str, Field("path", "its folder on the checkpoint volume", length_max=PATH_CHARS_MAX)
-    ] = ""
+    path: Annotated[str, Field("path", "its folder on the checkpoint volume", length_max=PATH_CHARS_MAX)] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSummary(Fields):
     """The newest checkpoint, and those that failed since."""
 
-    last_completed: Annotated[
-        LastCompleted | None, Field("lastCompleted", "the newest committed one")
-    ] = None
+    last_completed: Annotated[LastCompleted | None, Field("lastCompleted", "the newest committed one")] = None
     failures: Annotated[Count, Field("failures", "failed checkpoints in a row since then")] = 0
     retained: Annotated[
         tuple[Count, ...], Field("retained", "epochs whose files are kept", length_max=RETAINED_MAX)
@@ -240,9 +236,7 @@ class SinkSummary(Fields):
     """A sink, and the guarantee of its output."""
 
     name: Annotated[str, Field("name", "name of the step")]
-    guarantee: Annotated[
-        Word, Field("guarantee", "exactly-once, effectively-once, at-least-once or none")
-    ]
+    guarantee: Annotated[Word, Field("guarantee", "exactly-once, effectively-once, at-least-once or none")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +254,7 @@ class RestartSummary(Fields):
     """Deaths of engines within the window."""
 
     count: Annotated[Count, Field("count", "deaths within the window of spec.restart")]
-    limit: Annotated[
-        Count, Field("limit", "restarts that are allowed; one death more fails the job")
-    ]
+    limit: Annotated[Count, Field("limit", "restarts that are allowed; one death more fails the job")]
     window_s: Annotated[Duration, Field("window", "the window of spec.restart")]
     last: Annotated[
         MessageText,
@@ -282,12 +274,8 @@ class Pending(Fields):
     generation: Annotated[Count, Field("generation", "the generation of spec that it leads to")]
     since: Annotated[Time, Field("since", "when it was decided")]
     deadline: Annotated[Time | None, Field("deadline", "when it is given up")] = None
-    replicas: Annotated[Count | None, Field("replicas", "number of workers that it leads to")] = (
-        None
-    )
-    snapshot: Annotated[
-        str | None, Field("snapshot", "the savepoint or request that it waits for")
-    ] = None
+    replicas: Annotated[Count | None, Field("replicas", "number of workers that it leads to")] = None
+    snapshot: Annotated[str | None, Field("snapshot", "the savepoint or request that it waits for")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +284,8 @@ class RestoreStatus(Fields):
 
     nonce: Annotated[str, Field("nonce", "the nonce of spec.restore that asked for it")]
     time: Annotated[Time, Field("time", "when it was carried out")]
-    replayed: Annotated[bool, Field("replayed", "whether output may be repeated since then")] = (
-        False
-    )
-    lost_output: Annotated[
-        tuple[Count, ...], Field("lostOutput", "epochs whose output was dropped on request")
-    ] = ()
+    replayed: Annotated[bool, Field("replayed", "whether output may be repeated since then")] = False
+    lost_output: Annotated[tuple[Count, ...], Field("lostOutput", "epochs whose output was dropped on request")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +304,7 @@ class SparkApplicationStatus(Fields):
     flavour: Annotated[OperatorFlavour, Field("flavour", "the Spark operator that runs it")]
     state: Annotated[Word, Field("state", "its state, as Spark's operator spells it")]
     message: Annotated[MessageText, Field("message", "why it failed")] = ""
-    rows: Annotated[
-        Count, Field("rows", "rows of the replay that the job last reported as taken")
-    ] = 0
+    rows: Annotated[Count, Field("rows", "rows of the replay that the job last reported as taken")] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,9 +322,7 @@ class AutoscalingStatus(Fields):
         float | None,
         Field("busy", "share of its time that the busiest step works", minimum=0, maximum=1),
     ] = None
-    step: Annotated[str | None, Field("step", "the busiest step, measured over all its tasks")] = (
-        None
-    )
+    step: Annotated[str | None, Field("step", "the busiest step, measured over all its tasks")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,9 +340,7 @@ class StreamJobStatus(Fields):
     observed_generation: Annotated[
         Count, Field("observedGeneration", "the generation of spec that this status is about")
     ] = 0
-    state: Annotated[StreamJobState, Field("state", "the state in one word, for people")] = (
-        StreamJobState.PENDING
-    )
+    state: Annotated[StreamJobState, Field("state", "the state in one word, for people")] = StreamJobState.PENDING
     reason: Annotated[
         Word,
         Field(
@@ -373,43 +351,27 @@ class StreamJobStatus(Fields):
     conditions: Conditions = ()
     desired_replicas: Annotated[
         Count | None,
-        Field(
-            "desiredReplicas", "number of wanted workers, from spec.replicas or from the autoscaler"
-        ),
+        Field("desiredReplicas", "number of wanted workers, from spec.replicas or from the autoscaler"),
     ] = None
     replicas: Annotated[Count, Field("replicas", "number of pods that exist")] = 0
     ready_replicas: Annotated[Count, Field("readyReplicas", "number of pods that are ready")] = 0
-    selector: Annotated[
-        str, Field("selector", "label selector of the pods, as a text", length_max=1024)
-    ] = ""
+    selector: Annotated[str, Field("selector", "label selector of the pods, as a text", length_max=1024)] = ""
     leader: Annotated[str | None, Field("leader", "the pod that coordinates the job")] = None
     term: Annotated[Count | None, Field("term", "rises with every new leader")] = None
-    attempt: Annotated[
-        Count | None, Field("attempt", "rises with every rollback to a checkpoint")
-    ] = None
-    assignment: Annotated[
-        AssignmentStatus | None, Field("assignment", "the committed assignment of key groups")
-    ] = None
-    checkpoint: Annotated[
-        CheckpointSummary | None, Field("checkpoint", "the state of checkpoints")
-    ] = None
+    attempt: Annotated[Count | None, Field("attempt", "rises with every rollback to a checkpoint")] = None
+    assignment: Annotated[AssignmentStatus | None, Field("assignment", "the committed assignment of key groups")] = None
+    checkpoint: Annotated[CheckpointSummary | None, Field("checkpoint", "the state of checkpoints")] = None
     sinks: Annotated[
         tuple[SinkSummary, ...],
         Field("sinks", "the sinks and the guarantee of their output", key="name", length_max=256),
     ] = ()
-    last_failure: Annotated[
-        LastFailure | None, Field("lastFailure", "why the job last rolled back or failed")
-    ] = None
+    last_failure: Annotated[LastFailure | None, Field("lastFailure", "why the job last rolled back or failed")] = None
     restarts: Annotated[
         RestartSummary | None,
         Field("restarts", "recent deaths of engines; absent when there were none"),
     ] = None
-    pending: Annotated[
-        Pending | None, Field("pending", "the operation under way, written before it begins")
-    ] = None
-    restore: Annotated[
-        RestoreStatus | None, Field("restore", "the last restore that was carried out")
-    ] = None
+    pending: Annotated[Pending | None, Field("pending", "the operation under way, written before it begins")] = None
+    restore: Annotated[RestoreStatus | None, Field("restore", "the last restore that was carried out")] = None
     last_stable: Annotated[
         LastStable | None, Field("lastStable", "the last spec that ran and completed a checkpoint")
     ] = None

@@ -74,27 +74,17 @@ class SnapshotSpec(Fields):
         SnapshotType,
         Field(
             "type",
-            "a savepoint is kept until it is deleted by hand, a checkpoint as long as its job"
-            " keeps it",
+            "a savepoint is kept until it is deleted by hand, a checkpoint as long as its job keeps it",
             immutable=True,
         ),
     ] = SnapshotType.SAVEPOINT
-    dispose_on_delete: Annotated[
-        bool, Field("disposeOnDelete", "delete the files together with this object")
-    ] = False
-    deadline_s: Annotated[
-        Duration, Field("deadline", "the snapshot fails when it takes longer", minimum="1s")
-    ] = 600.0
-    retries: Annotated[
-        int, Field("retries", "number of further tries after a failure", minimum=0, maximum=100)
-    ] = 3
+    dispose_on_delete: Annotated[bool, Field("disposeOnDelete", "delete the files together with this object")] = False
+    deadline_s: Annotated[Duration, Field("deadline", "the snapshot fails when it takes longer", minimum="1s")] = 600.0
+    retries: Annotated[int, Field("retries", "number of further tries after a failure", minimum=0, maximum=100)] = 3
 
     def __post_init__(self) -> None:
         """Refuse to dispose of files that belong to somebody else."""
-        DISPOSABLE.refuse(
-            self.dispose_on_delete
-            and (self.type is SnapshotType.CHECKPOINT or self.path is not None)
-        )
+        DISPOSABLE.refuse(self.dispose_on_delete and (self.type is SnapshotType.CHECKPOINT or self.path is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +103,16 @@ class SnapshotStatus(Fields):
     observed_generation: Annotated[
         Count, Field("observedGeneration", "the generation of spec that this status is about")
     ] = 0
-    state: Annotated[SnapshotState, Field("state", "the state in one word, for people")] = (
-        SnapshotState.PENDING
-    )
+    state: Annotated[SnapshotState, Field("state", "the state in one word, for people")] = SnapshotState.PENDING
     conditions: Conditions = ()
-    path: Annotated[
-        str | None, Field("path", "the folder that a restore takes", length_max=PATH_CHARS_MAX)
-    ] = None
+    path: Annotated[str | None, Field("path", "the folder that a restore takes", length_max=PATH_CHARS_MAX)] = None
     epoch: Annotated[Count | None, Field("epoch", "the number of its checkpoint")] = None
     bytes: Annotated[Count | None, Field("bytes", "total bytes of its files")] = None
     started: Annotated[Time | None, Field("started", "when it was begun")] = None
-    completed: Annotated[Time | None, Field("completed", "when it completed or was given up")] = (
-        None
-    )
+    completed: Annotated[Time | None, Field("completed", "when it completed or was given up")] = None
     failures: Annotated[Count, Field("failures", "number of tries that failed")] = 0
     message: Annotated[MessageText, Field("message", "why it failed")] = ""
-    job_uid: Annotated[
-        str | None, Field("jobUid", "the UID of the job whose state it is", length_max=64)
-    ] = None
+    job_uid: Annotated[str | None, Field("jobUid", "the UID of the job whose state it is", length_max=64)] = None
 
 
 SPEC = object_row(SnapshotSpec, "spec", "what you ask for")

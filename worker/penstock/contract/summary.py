@@ -125,10 +125,7 @@ def _trouble(seen: Seen) -> str | None:
         return None
     for ordinal, report in sorted(seen.reports.items()):
         if report.unready is not None:
-            return (
-                f"worker {ordinal} does not get ready, {report.engine_restarts + 1} engines so far:"
-                f" {report.unready}"
-            )
+            return f"worker {ordinal} does not get ready, {report.engine_restarts + 1} engines so far: {report.unready}"
     leader = _of_leader(seen)
     return None if leader is None else leader.trouble
 

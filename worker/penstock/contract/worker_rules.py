@@ -69,8 +69,6 @@ def to_replace(latest: Latest, status: JobStatus | None, pods: Iterable[PodSeen]
     given_up = {
         lost.pod
         for lost in latest.lost
-        if lost.pod
-        and lost.pod not in speaks
-        and newest.get(lost.pod, "") in ("", lost.incarnation)
+        if lost.pod and lost.pod not in speaks and newest.get(lost.pod, "") in ("", lost.incarnation)
     }
     return [pod for pod in pods if pod.uid in given_up]

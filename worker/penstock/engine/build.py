@@ -180,10 +180,7 @@ class JobParts:
             if e.plan.sender == stage.plan.index
         )
         on_first = self._want_checkpoint if fresh else None
-        sinks = {
-            n.name: self._slot(n.name, core.state.task, attempt, on_first)
-            for n in _sink_nodes(stage)
-        }
+        sinks = {n.name: self._slot(n.name, core.state.task, attempt, on_first) for n in _sink_nodes(stage)}
         state = self._state(core, stage)
         chain = self._chain(stage, state, edges, sinks)
         found = self._inputs[stage.plan.index]
@@ -203,9 +200,7 @@ class JobParts:
         step = self.plan.stages[edge.plan.receiver].steps[0]
         return None if edge.function is None else Partitioner(step, edge.function)
 
-    def _slot(
-        self, name: str, task: TaskId, attempt: Attempt, on_first: Callable[[], None] | None
-    ) -> SinkSlot:
+    def _slot(self, name: str, task: TaskId, attempt: Attempt, on_first: Callable[[], None] | None) -> SinkSlot:
         sink = self._sinks[name]
 
         def make() -> SinkWriter:
@@ -259,30 +254,20 @@ def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) 
         raise ConfigError(f"{has}: a job may have {SPLITS_MAX:,} in all; {remedy}")
     size = len(encode(Splits(Attempt(0), tuple(found), "")))
     if size > SPLITS_BYTES_MAX:
-        raise ConfigError(
-            f"{has}, described by {size:,} bytes: {SPLITS_BYTES_MAX:,} are possible in all;"
-            f" {remedy}"
-        )
+        raise ConfigError(f"{has}, described by {size:,} bytes: {SPLITS_BYTES_MAX:,} are possible in all; {remedy}")
 
 
 def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:
     """Return, for each edge, among how many tasks the rows of a batch are divided."""
     stages = core.state.assignment.stages
-    return [
-        len(stages[edge.plan.receiver].tasks) if edge.plan.partitioning in _DEALT_OUT else 1
-        for edge in edges
-    ]
+    return [len(stages[edge.plan.receiver].tasks) if edge.plan.partitioning in _DEALT_OUT else 1 for edge in edges]
 
 
 def _open_source(stage: CompiledStage) -> _Input | None:
     for node in stage.nodes:
         if isinstance(node.parameters, Source):
             own: Any = node.connector
-            source = (
-                OwnSource(node.name, own, node.parameters)
-                if own is not None
-                else open_source(node.parameters)
-            )
+            source = OwnSource(node.name, own, node.parameters) if own is not None else open_source(node.parameters)
             return _Input(node.name, node.parameters, source)
     return None
 

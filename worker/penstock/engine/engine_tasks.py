@@ -97,9 +97,7 @@ class EngineTasks:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                log.critical(
-                    "event=task_stuck task=%s deadline_s=%g", thread.task, RESET_DEADLINE_S
-                )
+                log.critical("event=task_stuck task=%s deadline_s=%g", thread.task, RESET_DEADLINE_S)
                 os._exit(EXIT_STUCK)
             del self.threads[thread.task]
 

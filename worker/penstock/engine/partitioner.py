@@ -34,9 +34,7 @@ class Partitioner:
         if len(wrong):
             row = int(wrong[0])
             problem = f"a partitioner gives places in 0..{tasks - 1}, not {answer[row]}"
-            raise UserCodeError(
-                Where(self._step, record=record_text(rows.slice(row))), ValueError(problem)
-            )
+            raise UserCodeError(Where(self._step, record=record_text(rows.slice(row))), ValueError(problem))
         return answer.astype(np.int32)
 
 

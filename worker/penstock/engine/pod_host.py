@@ -136,9 +136,7 @@ class PodHost:
             for text in lines_of(stream):
                 self._say(STDOUT, text)
 
-    def _follow(
-        self, launch: EngineLaunch, process: "subprocess.Popen[bytes]", witness: MemoryWitness
-    ) -> None:
+    def _follow(self, launch: EngineLaunch, process: "subprocess.Popen[bytes]", witness: MemoryWitness) -> None:
         words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_LINES_MAX)
         out = threading.Thread(target=self._pass_on, args=(process,), name=f"out-{process.pid}")
         out.start()

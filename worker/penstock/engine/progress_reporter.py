@@ -62,8 +62,7 @@ class ProgressCounters:
                 tasks=len(tasks),
                 rows_in=counters.get((step, "rows_in"), 0),
                 rows_out=counters.get((step, "rows_out"), 0),
-                late_rows=counters.get((step, "late"), 0)
-                + counters.get((step, "late_after_idle"), 0),
+                late_rows=counters.get((step, "late"), 0) + counters.get((step, "late_after_idle"), 0),
                 dead_rows=counters.get((step, "dead_letters"), 0),
                 untimed_rows=counters.get((step, "without_time"), 0),
                 busy=busy,

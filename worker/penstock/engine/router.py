@@ -92,16 +92,11 @@ class EdgeRouter:
         pairs: list[Pair] = [(o, n) for o in old for n in new]
         return self._split(batch, before * np.int32(len(new)) + after, pairs)
 
-    def _split(
-        self, batch: pa.RecordBatch, numbers: "np.ndarray[Any, Any]", pairs: list[Pair]
-    ) -> list[RoutedRows]:
+    def _split(self, batch: pa.RecordBatch, numbers: "np.ndarray[Any, Any]", pairs: list[Pair]) -> list[RoutedRows]:
         parts = self._kernels.split_by(batch, numbers, len(pairs))
         if len(parts) == 1:  # the batch itself, perhaps a slice of another
             return [RoutedRows(*pairs[parts[0][0]], _data(parts[0][1]))]
-        return [
-            RoutedRows(*pairs[number], Data(rows, rows.num_rows, measure_fresh(rows)))
-            for number, rows in parts
-        ]
+        return [RoutedRows(*pairs[number], Data(rows, rows.num_rows, measure_fresh(rows))) for number, rows in parts]
 
 
 @dataclass(frozen=True, slots=True)

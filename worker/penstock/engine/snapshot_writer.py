@@ -44,9 +44,7 @@ class SnapshotWriter:
         self._numbers = itertools.count(1)
         self._pool = pool
 
-    def store(
-        self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]
-    ) -> None:
+    def store(self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]) -> None:
         """Store in the background, then tell the outcome."""
         self._pool.submit(self._store, captured, tell)
 
@@ -58,9 +56,7 @@ class SnapshotWriter:
         """Take no more work, and do not wait for running work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _store(
-        self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]
-    ) -> None:
+    def _store(self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]) -> None:
         term, epoch = captured.term, captured.epoch
         handles: list[SinkHandle] = []
         try:

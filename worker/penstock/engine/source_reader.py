@@ -111,9 +111,7 @@ class SourceReader:
         marks, self._marks = self._marks, []
         return marks
 
-    def next(
-        self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_TURN_BYTES
-    ) -> SourceEvent | None:
+    def next(self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_TURN_BYTES) -> SourceEvent | None:
         """Read the split whose turn it is; None when no split may be read.
 
         Reads at most ``bytes_max``, unless a single row is larger.

@@ -177,8 +177,7 @@ class TaskEffects:
             self._routed_by = (old, new)
             plan = self.core.state.setup.plan
             self._routers = [
-                EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom)
-                for e in self._parts.edges
+                EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom) for e in self._parts.edges
             ]
         return self._routers[index]
 
@@ -276,9 +275,7 @@ class TaskEffects:
     def _stored(self, outcome: ev.SnapshotStored | ev.StoreFailed) -> None:
         """Take the outcome of storing. After the attempt, prepared output is discarded."""
         if self.over:
-            handles = (
-                outcome.handles if isinstance(outcome, ev.StoreFailed) else (outcome.parts.handles)
-            )
+            handles = outcome.handles if isinstance(outcome, ev.StoreFailed) else (outcome.parts.handles)
             self._host.clear(handles, discard=True)
             return
         self.inbox.put(outcome)

@@ -78,9 +78,7 @@ class TaskInbox:
         if isinstance(event, ResetTo | Stop):
             self._reset = event  # earlier events do not matter any more
         elif len(self._events) >= TASK_INBOX_MAX and not isinstance(event, _ANSWERS):
-            raise StorageError(
-                f"a task has not taken {TASK_INBOX_MAX} orders: {type(event).__name__} is too much"
-            )
+            raise StorageError(f"a task has not taken {TASK_INBOX_MAX} orders: {type(event).__name__} is too much")
         self._events.append(event)
         self._wakeup.set()
 

@@ -61,9 +61,7 @@ class TaskRuntime(Protocol):
         """Report that an epoch cannot be completed."""
         ...
 
-    def publish(
-        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
-    ) -> None:
+    def publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]) -> None:
         """Make output visible in the background."""
         ...
 
@@ -95,9 +93,7 @@ class SinkSlot:
 
     __slots__ = ("_make", "_meter", "_on_first", "_writer", "rows")
 
-    def __init__(
-        self, make: "Callable[[], SinkWriter]", on_first: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, make: "Callable[[], SinkWriter]", on_first: Callable[[], None] | None = None) -> None:
         """Remember how to make the writer; ``on_first`` is called after the first rows.
 
         The first checkpoint of a job begins then: early enough that its barrier passes before the

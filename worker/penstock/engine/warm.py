@@ -102,11 +102,7 @@ def _router(job: CompiledJob, edge: CompiledEdge) -> EdgeRouter:
 def _row(job: CompiledJob, stage: CompiledStage) -> pa.RecordBatch:
     """Make one row of the stage's input: a text is one word; unknown types are null."""
     first = stage.nodes[0]
-    schema = (
-        first.output_schema(MAIN)
-        if isinstance(first.parameters, Source)
-        else (first.input_schema())
-    )
+    schema = first.output_schema(MAIN) if isinstance(first.parameters, Source) else (first.input_schema())
     if first.time is not None:
         schema = schema.append(STAMP_FIELD)
     return pa.record_batch([_value(field.type) for field in schema], schema=schema)

@@ -239,9 +239,7 @@ class Worker:
         log.warning("event=epoch_failed epoch=%d task=%s reason=%s", epoch, task, reason)
         self._say(c.EpochFailed(self._core.attempt, term, epoch, task, reason))
 
-    def publish(
-        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
-    ) -> None:
+    def publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]) -> None:
         """Make output visible in the background."""
         self._publisher.publish(PublishJob(epoch, handles, done))
 

@@ -59,8 +59,7 @@ def check_type(kind: pa.DataType) -> None:
             pa.array([], kind).cast(arrow_type(str(kind)))
     except (ConfigError, pa.ArrowException):
         raise ConfigError(
-            f"columns of type {kind} cannot pass through a job: name those to read (columns), "
-            "without it"
+            f"columns of type {kind} cannot pass through a job: name those to read (columns), without it"
         ) from None
 
 
@@ -98,9 +97,7 @@ def _nested(kind: str, inner: str, suffix: str) -> pa.DataType | None:
             _parse_type(named.get("indices", "")),
         )
         ordered = named.get("ordered") == "1"
-        return (
-            None if values is None or indices is None else pa.dictionary(indices, values, ordered)
-        )
+        return None if values is None or indices is None else pa.dictionary(indices, values, ordered)
     if kind == "map":
         types = [_parse_type(part.partition(" ('")[0]) for part in parts[:2]]
         if len(types) < 2 or types[0] is None or types[1] is None:

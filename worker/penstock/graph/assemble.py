@@ -68,9 +68,7 @@ def _is_source_or_sink(node: CompiledStep) -> bool:
     return isinstance(node.parameters, Source | Sink)
 
 
-def _readers(
-    stage: CompiledStage, node: int, output: str, position: Mapping[int, int]
-) -> tuple[int, ...]:
+def _readers(stage: CompiledStage, node: int, output: str, position: Mapping[int, int]) -> tuple[int, ...]:
     """List the inner steps that read an output of a node, or the entry of the stage."""
     return tuple(
         position[i]
@@ -80,9 +78,7 @@ def _readers(
     )
 
 
-def _readers_by_output(
-    stage: CompiledStage, node: int, position: Mapping[int, int]
-) -> dict[str, tuple[int, ...]]:
+def _readers_by_output(stage: CompiledStage, node: int, position: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
     outputs = stage.nodes[node].outputs
     return {output: _readers(stage, node, output, position) for output in outputs}
 

@@ -110,9 +110,7 @@ class Job:
         """Run the job in this thread until its input has ended: see :func:`penstock.run`."""
         import penstock  # noqa: PLC0415  the public API, above all layers
 
-        return penstock.run(
-            self, inputs=inputs, collect=collect, workers=workers, rows=rows, timeout=timeout
-        )
+        return penstock.run(self, inputs=inputs, collect=collect, workers=workers, rows=rows, timeout=timeout)
 
     def _connect(self, name: str, connector: object, role: Role) -> str:
         place = caller_place()
@@ -184,9 +182,7 @@ class Stream:
 
     def union(self, *others: "Stream") -> "Stream":
         """Join streams with equal columns. Rows of different streams come in any order."""
-        return Stream(
-            self.job, sum((o.inputs for o in others), self.inputs), None, self.parallelism
-        )
+        return Stream(self.job, sum((o.inputs for o in others), self.inputs), None, self.parallelism)
 
     def output(self, name: str) -> "Stream":
         """Return another output of the same step by its name: ``late`` or ``dead-letter``."""
@@ -277,17 +273,11 @@ class Stream:
 
     # --- Inside -------------------------------------------------------------------------------
 
-    def _partitioned(
-        self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None
-    ) -> "Stream":
-        inputs = tuple(
-            replace(i, partitioning=how, keys=keys, function=function) for i in self.inputs
-        )
+    def _partitioned(self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None) -> "Stream":
+        inputs = tuple(replace(i, partitioning=how, keys=keys, function=function) for i in self.inputs)
         return Stream(self.job, inputs, None, self.parallelism)
 
-    def _step(
-        self, name: str, parameters: Parameters, function: UserFunction | None = None
-    ) -> "Stream":
+    def _step(self, name: str, parameters: Parameters, function: UserFunction | None = None) -> "Stream":
         place = caller_place()
         stream = self.job._add(Step(name, parameters, self.inputs, self.parallelism), place)
         if function is not None:
@@ -381,9 +371,7 @@ def _as_connector(connector: object) -> Connector:
     return Connector(PYTHON_CONNECTOR, {"class": label(type(connector))})
 
 
-def _call(
-    function: UserFunction, per: str, batch_rows: int | None, columns: ColumnsLike, on_error: str
-) -> Call:
+def _call(function: UserFunction, per: str, batch_rows: int | None, columns: ColumnsLike, on_error: str) -> Call:
     if not callable(function):
         raise ConfigError(f"{caller_place()}: {function!r} is not a function")
     for value, kind in ((per, Per), (on_error, OnError)):
@@ -400,9 +388,7 @@ def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, .
                 + NOT_BUILT.get(name, "write for example count=ps.count()")
             )
     if not compute:
-        raise ConfigError(
-            f"{caller_place()}: step {step!r} computes nothing; write count=ps.count()"
-        )
+        raise ConfigError(f"{caller_place()}: step {step!r} computes nothing; write count=ps.count()")
     return tuple(Compute(n, a.function, a.column) for n, a in compute.items())
 
 

@@ -44,18 +44,14 @@ def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -
     return draft
 
 
-def _inputs(
-    entry: DeclaredStep, previous: DeclaredStep | None, names: list[str], place: str
-) -> tuple[Input, ...]:
+def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str], place: str) -> tuple[Input, ...]:
     if isinstance(entry.parameters, Source):
         if entry.inputs or entry.key_by or entry.partition:
             raise ConfigError(f"{place}: step {entry.name!r} is a source and reads no other step")
         return ()
     references = entry.inputs or ((previous.name,) if previous is not None else ())
     if not references:
-        raise ConfigError(
-            f"{place}: step {entry.name!r} reads nothing: the first step must be a source"
-        )
+        raise ConfigError(f"{place}: step {entry.name!r} reads nothing: the first step must be a source")
     partitioning = Partitioning.KEY if entry.key_by else None
     if entry.partition is not None:
         partitioning = _PARTITIONING[entry.partition]

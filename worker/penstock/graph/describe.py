@@ -50,10 +50,7 @@ def _options(options: dict[str, str | int | float | bool | None]) -> str:
 
 def _compute_text(compute: tuple[Compute, ...]) -> str:
     return ", ".join(
-        f"{c.name}={c.function}({c.column or ''})"
-        if c.name != str(c.function) or c.column
-        else c.name
-        for c in compute
+        f"{c.name}={c.function}({c.column or ''})" if c.name != str(c.function) or c.column else c.name for c in compute
     )
 
 

@@ -16,8 +16,7 @@ def order_notes(job: CompiledJob) -> list[str]:
     """List the round-robin edges. Behind each of them the order of rows per key is not kept."""
     names = {s.plan.index: s.plan.name for s in job.stages}
     return [
-        f"order per key is not kept behind {names[e.plan.sender]} -> "
-        f"{names[e.plan.receiver]} (round-robin)"
+        f"order per key is not kept behind {names[e.plan.sender]} -> {names[e.plan.receiver]} (round-robin)"
         for e in job.edges
         if e.plan.partitioning is Partitioning.ROUND_ROBIN
     ]
@@ -25,9 +24,7 @@ def order_notes(job: CompiledJob) -> list[str]:
 
 def draw_text(job: CompiledJob) -> str:
     """Draw the plan as lines of text: each stage, the edges into it, and its steps."""
-    lines = [
-        f"{job.name}: {job.plan.max_key_groups} key groups, fingerprint {job.plan.fingerprint}"
-    ]
+    lines = [f"{job.name}: {job.plan.max_key_groups} key groups, fingerprint {job.plan.fingerprint}"]
     for stage in job.stages:
         lines += ["", stage_text(stage)]
         for edge in job.edges:

@@ -34,9 +34,7 @@ def resolve(reference: str, place: str) -> Callable[..., object]:
     module_name, _, names = reference.partition(":")
     found: object = _import(module_name, reference, place)
     for name in names.split("."):
-        known = (
-            [n for n in vars(found) if not n.startswith("_")] if hasattr(found, "__dict__") else []
-        )
+        known = [n for n in vars(found) if not n.startswith("_")] if hasattr(found, "__dict__") else []
         if not hasattr(found, name):
             raise ConfigError(f"{place}: {reference!r}: {unknown('name', name, known)}")
         found = getattr(found, name)
@@ -55,13 +53,9 @@ def _import(module: str, reference: str, place: str) -> ModuleType:
                 f"{place}: {reference!r}: there is no module {error.name!r} "
                 f"(searched in {searched} and the environment)"
             ) from error
-        raise ConfigError(
-            f"{place}: importing {module!r} failed: {error_with_traceback(error)}"
-        ) from error
+        raise ConfigError(f"{place}: importing {module!r} failed: {error_with_traceback(error)}") from error
     except BaseException as error:  # sys.exit() as well: a job's module must not end the process
-        raise ConfigError(
-            f"{place}: importing {module!r} failed: {error_with_traceback(error)}"
-        ) from error
+        raise ConfigError(f"{place}: importing {module!r} failed: {error_with_traceback(error)}") from error
 
 
 def run_script(source: str, place: str, path: str | None = None) -> ModuleType:

@@ -176,11 +176,7 @@ class _Tracer:
             self._report("columns are missing: declare the columns that the function returns")
             return Flow(None)
         if not columns:
-            columns = (
-                None
-                if flow.columns is None
-                else self.column_finder.call_columns(self.step, flow.columns)
-            )
+            columns = None if flow.columns is None else self.column_finder.call_columns(self.step, flow.columns)
         if columns is None:
             return Flow(None, flow.time)
         self._check_names(columns)
@@ -241,14 +237,10 @@ class _Tracer:
 
     # --- Checks -------------------------------------------------------------------------------
 
-    def _column(
-        self, columns: Columns, name: str, what: str, allowed: tuple[str, ...] | None = None
-    ) -> Column | None:
+    def _column(self, columns: Columns, name: str, what: str, allowed: tuple[str, ...] | None = None) -> Column | None:
         column = find(columns, name)
         if column is None:
-            self._report(
-                f"{what} {name!r} does not exist: {unknown('column', name, names(columns))}"
-            )
+            self._report(f"{what} {name!r} does not exist: {unknown('column', name, names(columns))}")
         elif allowed is not None and _plain_type(column) not in allowed:
             advice = _cast_advice(column) if allowed in (NUMERIC_TYPES, ORDERED_TYPES) else ""
             must = f"it must be {_allowed_text(allowed)}{advice}"
@@ -277,10 +269,7 @@ class _Tracer:
             if column.name in seen:
                 self._report(f"two columns are named {column.name!r}")
             if column.name.startswith(HIDDEN_PREFIX):
-                self._report(
-                    f"column {column.name!r}: names that begin with {HIDDEN_PREFIX} "
-                    "belong to the engine"
-                )
+                self._report(f"column {column.name!r}: names that begin with {HIDDEN_PREFIX} belong to the engine")
             seen.add(column.name)
 
     def _report(self, text: str) -> None:

@@ -23,11 +23,8 @@ def empty_call_columns(function: Callable[..., object], columns: Columns) -> Col
         result, _ = split_refusals(function(batch), 0)
     except BaseException as error:  # a user function may raise anything
         raise ConfigError(
-            "its columns are not declared, and calling it with an empty batch failed: "
-            f"{error_with_traceback(error)}"
+            f"its columns are not declared, and calling it with an empty batch failed: {error_with_traceback(error)}"
         ) from error
     if not isinstance(result, pa.RecordBatch | pa.Table):
-        raise ConfigError(
-            f"it returns {type(result).__name__}; it must return a pyarrow.RecordBatch"
-        )
+        raise ConfigError(f"it returns {type(result).__name__}; it must return a pyarrow.RecordBatch")
     return columns_of_schema(result.schema)

@@ -51,9 +51,7 @@ class Inspector(Protocol):
         ...
 
 
-def load_job(
-    file: Path | str | JobFile, inspector: Inspector | None, settings: Sequence[str] = ()
-) -> CompiledJob:
+def load_job(file: Path | str | JobFile, inspector: Inspector | None, settings: Sequence[str] = ()) -> CompiledJob:
     """Compile a job file (YAML, JSON, Python, or a kept copy). Imports and runs user code.
 
     Without an inspector, no input is looked at: columns that are not declared stay unknown and are
@@ -99,13 +97,9 @@ def run_function(function: Callable[..., object], parameters: Parameters, place:
     except PenstockError:
         raise
     except BaseException as error:  # sys.exit() as well
-        raise ConfigError(
-            f"{place}: building the job failed: {entrypoint.error_with_traceback(error)}"
-        ) from error
+        raise ConfigError(f"{place}: building the job failed: {entrypoint.error_with_traceback(error)}") from error
     if not isinstance(job, Job):
-        raise ConfigError(
-            f"{place}: the function returned {type(job).__name__}; it must return the ps.Job"
-        )
+        raise ConfigError(f"{place}: the function returned {type(job).__name__}; it must return the ps.Job")
     return job.draft
 
 
@@ -116,9 +110,7 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
     flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
     layout = lay_out(graph, problems)
     problems.raise_if_any()
-    bounded = {
-        s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)
-    }
+    bounded = {s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)}
     plan = to_plan(graph, layout, flows, bounded, file.job.spec.max_key_groups)
     wiring = _Wiring(graph, layout, flows, draft)
     return CompiledJob(
@@ -127,10 +119,7 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
         spec=file.job.spec,
         graph=graph,
         plan=plan,
-        stages=tuple(
-            CompiledStage(p, wiring.nodes(s.steps))
-            for p, s in zip(plan.stages, layout.stages, strict=True)
-        ),
+        stages=tuple(CompiledStage(p, wiring.nodes(s.steps)) for p, s in zip(plan.stages, layout.stages, strict=True)),
         edges=tuple(wiring.edge(e) for e in layout.edges),
         places=dict(draft.places),
     )
@@ -226,11 +215,7 @@ class _Wiring:
             name=step.name,
             parameters=step.parameters,
             inputs=inside or (() if not step.inputs else (Link(ENTRY, MAIN),)),
-            edges=tuple(
-                (e.input.output, e.plan.index)
-                for e in self.layout.edges
-                if e.input.step == step.name
-            ),
+            edges=tuple((e.input.output, e.plan.index) for e in self.layout.edges if e.input.step == step.name),
             columns=flow.columns or (),
             outputs={o: self.flows[step.name, o].columns or () for o in step.outputs},
             time=flow.time,

@@ -76,6 +76,4 @@ class Parameters(Mapping[str, str]):
             raise self._type_error(name, "a duration like 10s") from None
 
     def _type_error(self, name: str, expected: str) -> ConfigError:
-        return ConfigError(
-            f"{caller_place()}: parameter {name!r}: expected {expected}, got {self[name]!r}"
-        )
+        return ConfigError(f"{caller_place()}: parameter {name!r}: expected {expected}, got {self[name]!r}")

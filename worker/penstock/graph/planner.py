@@ -193,9 +193,7 @@ def fingerprint(graph: LogicalGraph, *parts: object) -> str:
 
 def state_fingerprint(layout: Layout, flows: Flows) -> str:
     """Hash the state as manifests of format 1 describe it: stages, names, keys, state columns."""
-    return _hash(
-        [[stage.keyed, [_state_of(step, flows) for step in stage.steps]] for stage in layout.stages]
-    )
+    return _hash([[stage.keyed, [_state_of(step, flows) for step in stage.steps]] for stage in layout.stages])
 
 
 def _hash(plain: object) -> str:

@@ -81,9 +81,7 @@ def _builder(value: object, where: str) -> Callable[[Parameters], object]:
     def build(params: Parameters) -> object:
         if len(params):
             names = ", ".join(params)
-            raise ConfigError(
-                f"{where}: this job takes no parameters ({names}): only a function job(params) does"
-            )
+            raise ConfigError(f"{where}: this job takes no parameters ({names}): only a function job(params) does")
         return value
 
     return build

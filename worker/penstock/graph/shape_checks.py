@@ -28,9 +28,7 @@ def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
     if not draft.steps:
         problems.in_graph("the job has no steps")
     if len(draft.steps) > limits.STEPS_MAX:
-        problems.in_graph(
-            f"the job has {len(draft.steps)} steps; at most {limits.STEPS_MAX} are allowed"
-        )
+        problems.in_graph(f"the job has {len(draft.steps)} steps; at most {limits.STEPS_MAX} are allowed")
     problems.raise_if_any()
     steps = {s.name: s for s in draft.steps}
     for step in draft.steps:
@@ -103,9 +101,7 @@ def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:
     given: dict[str, Plain] = {n: v for n, v in connector.options.items() if v is not None}
     row = option_row(kind)
     reader = Reader(Origin(kind.name))
-    reader.read(
-        replace(row, fields=tuple(replace(f, name=f.target) for f in row.fields)), given, ""
-    )
+    reader.read(replace(row, fields=tuple(replace(f, name=f.target) for f in row.fields)), given, "")
     return reader.problems
 
 
@@ -142,7 +138,5 @@ def _check_outputs(step: Step, graph: LogicalGraph, problems: Problems) -> None:
     """
     for output in step.outputs:
         if output in (MAIN, DEAD_LETTER) and not graph.readers_of(step.name, output):
-            what = (
-                "nothing reads it" if output == MAIN else "nothing reads its output 'dead-letter'"
-            )
+            what = "nothing reads it" if output == MAIN else "nothing reads its output 'dead-letter'"
             problems.at(step, f"{what}; end every branch with a sink")

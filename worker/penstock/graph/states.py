@@ -44,9 +44,7 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return None
 
 
-def _keyed(
-    step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tuple[int, ...] = ()
-) -> StepState:
+def _keyed(step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tuple[int, ...] = ()) -> StepState:
     keys = key_columns(step, flows)
     return StepState(step.name, step.kind, keys=keys, columns=columns, times=times)
 

@@ -38,11 +38,7 @@ class Box:
 def draw_svg(job: "CompiledJob") -> str:
     """Draw the plan. Returns the text of an SVG file that has no script, font file or link."""
     stages = place_stages(job)
-    steps = {
-        node.name: _step_box(stages[s.plan.index], i)
-        for s in job.stages
-        for i, node in enumerate(s.nodes)
-    }
+    steps = {node.name: _step_box(stages[s.plan.index], i) for s in job.stages for i, node in enumerate(s.nodes)}
     width = max(b.x + b.width for b in stages.values()) + MARGIN
     height = max(b.y + b.height for b in stages.values()) + MARGIN
     parts = [
@@ -113,9 +109,7 @@ def _edges_svg(job: "CompiledJob", stages: dict[int, Box], steps: dict[str, Box]
     parts: list[str] = []
     for edge in job.edges:
         sender = next(
-            n.name
-            for n in job.stages[edge.plan.sender].nodes
-            if any(index == edge.plan.index for _, index in n.edges)
+            n.name for n in job.stages[edge.plan.sender].nodes if any(index == edge.plan.index for _, index in n.edges)
         )
         receiver = job.stages[edge.plan.receiver].plan.name
         parts.append(_curve(steps[sender], steps[receiver], edge_text(edge)))
@@ -135,9 +129,7 @@ def _curve(sender: Box, receiver: Box, label: str) -> str:
     x2, y2 = receiver.x, receiver.y + receiver.height / 2
     bend = x2 - LABEL_WIDTH  # from here on the line is straight and has space for the label
     half = (x1 + bend) / 2
-    path = (
-        f"M{x1:.0f},{y1:.0f} C{half:.0f},{y1:.0f} {half:.0f},{y2:.0f} {bend:.0f},{y2:.0f} H{x2:.0f}"
-    )
+    path = f"M{x1:.0f},{y1:.0f} C{half:.0f},{y1:.0f} {half:.0f},{y2:.0f} {bend:.0f},{y2:.0f} H{x2:.0f}"
     y = y2 - 6 if y1 >= y2 else y2 + 14
     return (
         f'<path class="edge" d="{path}" marker-end="url(#tip)"/>'

@@ -86,9 +86,7 @@ class CollectSink:
     def close(self) -> None:
         """Hold nothing but rows."""
 
-    def stage(
-        self, task: TaskId, epoch: Epoch, name: str, batches: list[pa.RecordBatch]
-    ) -> SinkHandle:
+    def stage(self, task: TaskId, epoch: Epoch, name: str, batches: list[pa.RecordBatch]) -> SinkHandle:
         """Keep rows until they are published."""
         self._staged[name] = tuple(batches)
         rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)

@@ -46,9 +46,7 @@ class ListSource:
     ``ends=False`` the source has no end, and more rows may be pushed to it.
     """
 
-    def __init__(
-        self, *partitions: Iterable[Item], columns: ColumnsLike = None, ends: bool = True
-    ) -> None:
+    def __init__(self, *partitions: Iterable[Item], columns: ColumnsLike = None, ends: bool = True) -> None:
         """Keep the rows. Raises ConfigError for rows that do not fit the columns."""
         items = [list(partition) for partition in partitions] or [[]]
         self.bounded = ends

@@ -145,9 +145,7 @@ def _by_step(counts: Counts, names: tuple[str, ...]) -> Iterator[tuple[str, int]
 def _check_ends(prepared: Prepared, limits: _Limits) -> None:
     endless = [s.source for s in prepared.job.plan.stages if s.source and not s.bounded]
     if endless and limits.rows is None and limits.seconds is None:
-        raise ConfigError(
-            f"source {endless[0]!r} has no end, and neither would the run: give rows= or timeout="
-        )
+        raise ConfigError(f"source {endless[0]!r} has no end, and neither would the run: give rows= or timeout=")
 
 
 def _seconds(text: str) -> float:

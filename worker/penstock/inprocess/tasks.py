@@ -92,9 +92,7 @@ class Stored(NamedTuple):
 class InProcessTasks:
     """See the module. A :class:`penstock.engine.task_runtime.TaskRuntime` for its tasks."""
 
-    def __init__(
-        self, job: CompiledJob, workers: int, clock: Clock, stored: Stored | None = None
-    ) -> None:
+    def __init__(self, job: CompiledJob, workers: int, clock: Clock, stored: Stored | None = None) -> None:
         """Make ready to :meth:`start`, from a checkpoint if one is given.
 
         Raises ConfigError when a connector is not there.
@@ -114,9 +112,7 @@ class InProcessTasks:
             self._scratch.cleanup()
             raise
         self._scheduler = TaskScheduler()
-        self.snapshot_writer = SnapshotWriter(
-            self.blobs, life, DeferredExecutor(self._scheduler.deferred)
-        )
+        self.snapshot_writer = SnapshotWriter(self.blobs, life, DeferredExecutor(self._scheduler.deferred))
         self._stored = stored
         self._before: Counts = Counter()  # counted before this attempt
         self._epoch = NO_EPOCH if stored is None else stored.epoch
@@ -229,9 +225,7 @@ class InProcessTasks:
         self._scheduler.settle()
         return stored
 
-    def _commit(
-        self, epoch: Epoch, kind: BarrierKind, manifests: tuple[TaskManifest, ...]
-    ) -> Stored:
+    def _commit(self, epoch: Epoch, kind: BarrierKind, manifests: tuple[TaskManifest, ...]) -> Stored:
         assert self._table is not None, "started before"
         plan, uid = self._plan, self.job.identity.job_uid
         root = self._root = RootManifest(
@@ -309,9 +303,7 @@ class InProcessTasks:
         ]
         if step not in {each.name for each, _ in found}:
             raise ConfigError(unknown("step with state", step, {each.name for each, _ in found}))
-        return tuple(
-            each.contents(state.live_rows(step)) for each, state in found if each.name == step
-        )
+        return tuple(each.contents(state.live_rows(step)) for each, state in found if each.name == step)
 
     # --- For tasks ------------------------------------------------------------------------------
 
@@ -345,9 +337,7 @@ class InProcessTasks:
         """Raise StorageError: nobody is there to try again."""
         raise StorageError(f"checkpoint {epoch}: task {task}: {reason}")
 
-    def publish(
-        self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]
-    ) -> None:
+    def publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]) -> None:
         """Make output visible between two turns."""
 
         def publish() -> None:

@@ -70,9 +70,7 @@ def write_lease(store: LeaseStore, action: actions.WriteLease) -> events.Coordin
     return events.LeaseWritten(action.token, view.version)
 
 
-def read_latest(
-    store: MetaStore, name: str, action: actions.ReadLatest
-) -> events.LatestRead | events.LatestUnreadable:
+def read_latest(store: MetaStore, name: str, action: actions.ReadLatest) -> events.LatestRead | events.LatestUnreadable:
     """Perform :class:`actions.ReadLatest`."""
     try:
         found = store.get(name)
@@ -115,9 +113,7 @@ def read_desired(store: MetaStore, name: str) -> Desired | None:
     return None if found is None else decode_desired(found.data)
 
 
-def file_action(
-    store: DirectoryBlobStore, action: FileAction
-) -> events.CoordinatorEvent | str | None:
+def file_action(store: DirectoryBlobStore, action: FileAction) -> events.CoordinatorEvent | str | None:
     """Perform one action on files. A text is the failure of an action that has no answer."""
     match action:
         case actions.WriteBlob():
@@ -147,9 +143,7 @@ def write_blob(store: DirectoryBlobStore, action: actions.WriteBlob) -> events.C
 
 def read_blob(store: DirectoryBlobStore, action: actions.ReadBlob) -> events.CoordinatorEvent:
     """Perform :class:`actions.ReadBlob`."""
-    kind: type[RootManifest] | type[MembersFile] = (
-        RootManifest if action.kind is actions.BlobKind.ROOT else MembersFile
-    )
+    kind: type[RootManifest] | type[MembersFile] = RootManifest if action.kind is actions.BlobKind.ROOT else MembersFile
     if action.ref.size > MANIFEST_BYTES_MAX:
         reason = _too_large(action.ref.name, action.ref.size)
         return events.BlobUnreadable(action.ref, reason, damaged=True)
@@ -189,9 +183,7 @@ def delete_blobs(store: DirectoryBlobStore, action: actions.DeleteBlobs) -> str 
     return None
 
 
-def read_root_file(
-    store: DirectoryBlobStore, action: actions.ReadRootFile
-) -> events.CoordinatorEvent:
+def read_root_file(store: DirectoryBlobStore, action: actions.ReadRootFile) -> events.CoordinatorEvent:
     """Perform :class:`actions.ReadRootFile`."""
     try:
         data = store.peek(ROOT_FILE, ROOT_FILE_BYTES_MAX)
@@ -201,9 +193,7 @@ def read_root_file(
     return events.RootFileRead(action.token, text)
 
 
-def write_root_file(
-    store: DirectoryBlobStore, action: actions.WriteRootFile
-) -> events.CoordinatorEvent:
+def write_root_file(store: DirectoryBlobStore, action: actions.WriteRootFile) -> events.CoordinatorEvent:
     """Perform :class:`actions.WriteRootFile`."""
     try:
         staged = BlobName(f"{ROOT_FILE}-{uuid.uuid4()}")
@@ -237,9 +227,7 @@ class KeeperEffects:
     The Lease has a lane of its own: nothing slower may delay a renewal.
     """
 
-    def __init__(
-        self, launch: KeeperLaunch, stores_: Stores, outside: Outside, inbox: KeeperInbox, log: Log
-    ) -> None:
+    def __init__(self, launch: KeeperLaunch, stores_: Stores, outside: Outside, inbox: KeeperInbox, log: Log) -> None:
         """Start the lanes."""
         self._launch = launch
         self._latest = latest_name(launch.job)
@@ -296,9 +284,7 @@ class KeeperEffects:
             return lambda: _for(core, read_latest(store, name, action))
         return lambda: ForCoordinator(swap_latest(store, name, action))
 
-    def _copy_job(
-        self, action: actions.CopySavepoint | actions.ReadSnapshot | actions.ImportSnapshot
-    ) -> Job:
+    def _copy_job(self, action: actions.CopySavepoint | actions.ReadSnapshot | actions.ImportSnapshot) -> Job:
         blobs, launch = self._stores.blobs, self._launch
 
         def copy() -> Item:

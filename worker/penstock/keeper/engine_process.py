@@ -72,9 +72,7 @@ class EngineChild(Protocol):
 ENDS_WHEN_TOLD = (0, EXIT_NOBODY_LISTENS)
 
 
-Spawn = Callable[
-    [EngineLaunch, socket.socket], EngineChild
-]  # the socket is the engine's; never blocks
+Spawn = Callable[[EngineLaunch, socket.socket], EngineChild]  # the socket is the engine's; never blocks
 
 
 class EngineProcess:

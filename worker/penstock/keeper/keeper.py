@@ -43,9 +43,7 @@ from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from penstock.storage.blobs import DirectoryBlobStore
 
 
-def watch_desired(
-    store: MetaStore, name: str, interval_s: float, inbox: KeeperInbox, changed: threading.Event
-) -> None:
+def watch_desired(store: MetaStore, name: str, interval_s: float, inbox: KeeperInbox, changed: threading.Event) -> None:
     """Start a thread that reads the object at an interval, and reports when it has changed.
 
     Any thread may set ``changed`` to have it read now. A store that does not answer is asked again.
@@ -105,9 +103,7 @@ class Keeper:
         )
         me = Leader(launch.ordinal, self._life, address)
         self._coordinator = LeaderCore(launch.control, me, launch.job_uid)
-        self._member = MemberCore(
-            launch.control, launch.ordinal, address, launch.job_uid, pod=platform.pod
-        )
+        self._member = MemberCore(launch.control, launch.ordinal, address, launch.job_uid, pod=platform.pod)
         self._checkpoints = CheckpointWatch()
         self._drain_by: float | None = None
         self._retire_by: float | None = None
@@ -194,9 +190,7 @@ class Keeper:
         """Let other threads see where this keeper stands."""
         controller, member = self._coordinator.controller, self._member
         desired = self._coordinator.desired
-        leads = (
-            None if controller is None or desired is None else (controller.state.latest, desired)
-        )
+        leads = None if controller is None or desired is None else (controller.state.latest, desired)
         self._checkpoints.saw_leader(member.leader, self._life, time.monotonic())
         status = member.status
         running = member.engine is EnginePhase.UP and 0 < status.running == member.taken.attempt

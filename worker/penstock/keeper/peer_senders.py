@@ -66,9 +66,7 @@ class PeerSenders:
 
 
 class _PeerSender:
-    def __init__(
-        self, address: str, client: Client, inbox: KeeperInbox, complain: Callable[[str], None]
-    ) -> None:
+    def __init__(self, address: str, client: Client, inbox: KeeperInbox, complain: Callable[[str], None]) -> None:
         self._address = address
         self._client = client
         self._inbox = inbox

@@ -154,8 +154,7 @@ def check_volume(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise VolumeError(
-            f"{path}: {error.strerror}: checkpoints need a ReadWriteMany claim that the pod's "
-            "user can write to"
+            f"{path}: {error.strerror}: checkpoints need a ReadWriteMany claim that the pod's user can write to"
         ) from error
 
 

@@ -64,9 +64,7 @@ def copy_savepoint(
     return events.SavepointIndexed(request, folder, str(target))
 
 
-def index_savepoint(
-    savepoints: Path, job: str, action: actions.IndexSavepoint
-) -> events.CoordinatorEvent:
+def index_savepoint(savepoints: Path, job: str, action: actions.IndexSavepoint) -> events.CoordinatorEvent:
     """Perform :class:`actions.IndexSavepoint` in ``savepoints``/name."""
     request, folder = action.request, action.folder
     target = savepoints / action.name
@@ -93,9 +91,7 @@ def read_snapshot(action: actions.ReadSnapshot) -> events.CoordinatorEvent:
     return events.SnapshotRead(action.token, manifest)
 
 
-def import_snapshot(
-    store: DirectoryBlobStore, uid: JobUid, action: actions.ImportSnapshot
-) -> events.CoordinatorEvent:
+def import_snapshot(store: DirectoryBlobStore, uid: JobUid, action: actions.ImportSnapshot) -> events.CoordinatorEvent:
     """Perform :class:`actions.ImportSnapshot` for the job ``uid``; what fails leaves no file."""
     made: list[BlobName] = []
     try:
@@ -118,9 +114,7 @@ def _hopeless(error: PenstockError) -> bool:
     return isinstance(error, StateError | PeerError)
 
 
-def _copy_all(
-    store: DirectoryBlobStore, copies: DirectoryBlobStore, action: actions.CopySavepoint
-) -> None:
+def _copy_all(store: DirectoryBlobStore, copies: DirectoryBlobStore, action: actions.CopySavepoint) -> None:
     """Copy every file, the manifest last; what fails leaves no folder behind."""
     try:
         data = store.get(action.root)

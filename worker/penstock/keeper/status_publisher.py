@@ -140,9 +140,7 @@ class WorkerStatuses:
         """Keep the newest report of each worker."""
         self.heard[report.ordinal] = (report, now)
 
-    def summary(
-        self, job: str, leads: tuple[Latest, Desired], storage: str, times: tuple[float, int]
-    ) -> JobStatus:
+    def summary(self, job: str, leads: tuple[Latest, Desired], storage: str, times: tuple[float, int]) -> JobStatus:
         """Describe the job as it is seen here; ``times`` are monotonic seconds and wall us."""
         latest, desired = leads
         now, wall_us = times

@@ -19,9 +19,7 @@ FINAL_REPORT_TIMEOUT_S = 0.5
 class SupervisorReporter:
     """One thread that announces at an interval, and at once after :meth:`wake`."""
 
-    def __init__(
-        self, client: Client, inbox: KeeperInbox, report: Callable[[], WorkerReport]
-    ) -> None:
+    def __init__(self, client: Client, inbox: KeeperInbox, report: Callable[[], WorkerReport]) -> None:
         """Prepare to announce what ``report`` gives; it is called on the announcer's thread."""
         self._client = client
         self._inbox = inbox

@@ -69,9 +69,7 @@ def pod_access(environment: Mapping[str, str], folder: Path, namespace: str) -> 
 # --- On a person's machine --------------------------------------------------------------------
 
 
-def kubeconfig_access(
-    context: str | None, namespace: str | None, environment: Mapping[str, str]
-) -> Access:
+def kubeconfig_access(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> Access:
     """Return the access of a kubeconfig's context, the current one unless it is named.
 
     Files as kubectl finds them: ``KUBECONFIG`` (several, the first to name a thing counts), else

@@ -58,9 +58,7 @@ class ApiClient:
         return self._ask("DELETE", path, body)
 
     @contextmanager
-    def lines(
-        self, path: str, read_timeout_s: float | None, **query: str
-    ) -> Iterator[Iterator[str]]:
+    def lines(self, path: str, read_timeout_s: float | None, **query: str) -> Iterator[Iterator[str]]:
         """Read a stream by lines: a watch, or a log that is followed. Raises as a call does.
 
         ``read_timeout_s`` is the longest silence; None waits for ever.
@@ -93,9 +91,7 @@ class ApiClient:
         content = None if body is None else json.dumps(body).encode()
         headers = request_headers(self._token(), None if body is None else kind)
         try:
-            reply = self._http.request(
-                method, path, content=content, headers=headers, params=query or None
-            )
+            reply = self._http.request(method, path, content=content, headers=headers, params=query or None)
         except httpx.HTTPError as error:
             raise unanswered(_words(error)) from error
         return _read(reply.status_code, reply.content)

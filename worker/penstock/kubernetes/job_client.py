@@ -90,9 +90,7 @@ class ClusterJobClient:
         except _Exists:
             known = self._do(lambda: self._client.get(f"{folder}/{name}"))
             if (known.get("spec") or {}).get("jobRef") != self._job:
-                raise ConfigError(
-                    f"StreamSnapshot {name!r} is there already, of another job"
-                ) from None
+                raise ConfigError(f"StreamSnapshot {name!r} is there already, of another job") from None
         pauses = _pauses()
         while True:
             found = self._do(lambda: self._client.get(f"{folder}/{name}"))

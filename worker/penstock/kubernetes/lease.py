@@ -17,9 +17,7 @@ from penstock.ports import LeaseView, SwapConflict, SwapUnknown
 class KubernetesLeaseStore:
     """:class:`penstock.ports.LeaseStore` on one Lease, which the operator has made."""
 
-    def __init__(
-        self, client: ApiClient, name: str, duration_s: float, wall_us: Callable[[], int]
-    ) -> None:
+    def __init__(self, client: ApiClient, name: str, duration_s: float, wall_us: Callable[[], int]) -> None:
         """Serve the Lease ``name``; ``duration_s`` is what its readers judge expiry by."""
         self._client = client
         self._name = name

@@ -37,9 +37,7 @@ def streams_of(client: ApiClient, job: str, worker: int | None) -> list[Stream]:
     return [Stream(name, c) for name in names for c in (KEEPER_CONTAINER, ENGINE_CONTAINER)]
 
 
-def read_logs(
-    client: ApiClient, streams: list[Stream], tail: int, *, follow: bool
-) -> Iterator[tuple[Stream, str]]:
+def read_logs(client: ApiClient, streams: list[Stream], tail: int, *, follow: bool) -> Iterator[tuple[Stream, str]]:
     """Yield lines with where they come from; one log after the other, or as they come.
 
     A container that has not started has no lines yet. A stream that breaks while it is followed

@@ -87,10 +87,7 @@ class JsonLog(Log):
         self._object({"source": source, "message": text})
 
     def _object(self, fields: dict[str, Value]) -> None:
-        short = {
-            key: value[:VALUE_CHARS_MAX] if isinstance(value, str) else value
-            for key, value in fields.items()
-        }
+        short = {key: value[:VALUE_CHARS_MAX] if isinstance(value, str) else value for key, value in fields.items()}
         plain = {"time": _now(), **short, **self._ids}
         self._write(_quoted(plain) + "\n")
 

@@ -40,9 +40,7 @@ class Pages:
         try:
             self._server = _Server(place, answer)
         except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {place[0]}:{place[1]}: {error.strerror}"
-            ) from error
+            raise ConfigError(f"cannot listen on {place[0]}:{place[1]}: {error.strerror}") from error
         self._place = (place[0], self._server.server_address[1])
         self.address = f"{self._place[0]}:{self._place[1]}"
         self._closed = False

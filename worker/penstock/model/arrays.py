@@ -36,9 +36,7 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return column.dictionary_decode()
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return column.cast(
-            pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-        )
+        return column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
     return column
 
 
@@ -115,16 +113,12 @@ def pack_validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def variable_array(
-    kind: pa.DataType, offsets: Int32s, data: Bytes, bitmap: pa.Buffer | None = None
-) -> pa.Array:
+def variable_array(kind: pa.DataType, offsets: Int32s, data: Bytes, bitmap: pa.Buffer | None = None) -> pa.Array:
     """Wrap offsets (length n + 1) and bytes as a string or binary array, without a copy."""
     buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
-def fixed_array(
-    kind: pa.DataType, values: npt.NDArray[Any], bitmap: pa.Buffer | None = None
-) -> pa.Array:
+def fixed_array(kind: pa.DataType, values: npt.NDArray[Any], bitmap: pa.Buffer | None = None) -> pa.Array:
     """Wrap values with the width of ``kind`` as an array, without a copy."""
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])

@@ -208,9 +208,7 @@ def _take_bool(value: Any) -> bool:
 
 
 def _decimal_taker(digits: int, scale: int) -> Take:
-    context = decimal.Context(
-        prec=digits, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
-    )
+    context = decimal.Context(prec=digits, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
     unit = decimal.Decimal(1).scaleb(-scale)
 
     def take(value: Any) -> decimal.Decimal:

@@ -120,9 +120,7 @@ def _sizes(metadata: memoryview, body: memoryview) -> Sizes:
     raise PeerError(f"an Arrow message of kind {kind} is neither schema, dictionaries nor rows")
 
 
-def _batch(
-    table: "_Table", body: memoryview, kind: int, dictionary: int = 0, *, is_delta: bool = False
-) -> Sizes:
+def _batch(table: "_Table", body: memoryview, kind: int, dictionary: int = 0, *, is_delta: bool = False) -> Sizes:
     rows = table.number(0, _I64, 0)
     lengths = [length for length, _ in table.pairs(1)]
     if rows < 0 or any(length < 0 for length in lengths):
@@ -158,8 +156,7 @@ class _Table:
         self._data, self._at = data, at
         fields = at - _read(data, at, _I32)
         self._fields = [
-            _read(data, place, _U16)
-            for place in range(fields + 4, fields + _read(data, fields, _U16) - 1, 2)
+            _read(data, place, _U16) for place in range(fields + 4, fields + _read(data, fields, _U16) - 1, 2)
         ]
 
     def number(self, field: int, kind: Struct, default: int) -> int:

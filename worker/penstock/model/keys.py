@@ -146,9 +146,7 @@ def _part(column: Any) -> tuple[bool, Any]:
     return False, (canonical_words(column), *validity(column))
 
 
-def _decode_several(
-    kinds: Sequence[pa.DataType], keys: EncodedKeys, cursors: Int64s
-) -> list[pa.Array]:
+def _decode_several(kinds: Sequence[pa.DataType], keys: EncodedKeys, cursors: Int64s) -> list[pa.Array]:
     count = len(cursors)
     columns = []
     for kind in map(_plain, kinds):
@@ -187,8 +185,6 @@ def from_words(kind: pa.DataType, words: UInt64s, bitmap: pa.Buffer | None) -> p
     return fixed_array(kind, narrow, bitmap)
 
 
-def fixed_array_of(
-    kind: pa.DataType, count: int, raw: npt.NDArray[Any], bitmap: pa.Buffer | None
-) -> pa.Array:
+def fixed_array_of(kind: pa.DataType, count: int, raw: npt.NDArray[Any], bitmap: pa.Buffer | None) -> pa.Array:
     """Wrap raw values of any shape as ``count`` items of ``kind``, without a copy."""
     return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(np.ascontiguousarray(raw))])

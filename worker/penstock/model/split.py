@@ -47,9 +47,7 @@ def parts_of(destinations: Int32s, count: int) -> RowGroups:
     return RowGroups(destinations, count, filled, counts, order, starts)
 
 
-def split_by(
-    batch: pa.RecordBatch, destinations: Int32s, count: int
-) -> list[tuple[int, pa.RecordBatch]]:
+def split_by(batch: pa.RecordBatch, destinations: Int32s, count: int) -> list[tuple[int, pa.RecordBatch]]:
     """Split rows by destination (0 <= d < count), each part in input order.
 
     Destinations without rows are left out. When all rows have the same destination, the batch
@@ -95,9 +93,7 @@ def _texts(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     kind, bitmaps = array.type, _bitmaps(array, parts)
     return [
         pa.Array.from_buffers(kind, rows, [bitmap, end, block.slice(0, size)])
-        for rows, bitmap, end, block, size in zip(
-            parts.counts, bitmaps, ends, blocks, spans, strict=True
-        )
+        for rows, bitmap, end, block, size in zip(parts.counts, bitmaps, ends, blocks, spans, strict=True)
     ]
 
 

@@ -71,9 +71,7 @@ def _is_surely_valid(column: pa.Array) -> bool:
 
 def _nulls(column: pa.Array) -> int:
     """Count the nulls of an array by its bitmap, ignoring the announced count."""
-    counted: int = pa.Array.from_buffers(
-        column.type, len(column), column.buffers(), -1, column.offset
-    ).null_count
+    counted: int = pa.Array.from_buffers(column.type, len(column), column.buffers(), -1, column.offset).null_count
     return counted
 
 

@@ -102,9 +102,7 @@ def encode_data(sequence: int, head: DataHead) -> bytes:
     """Encode the metadata of a batch. Either both event-time bounds are given or neither."""
     bounded = head.min_ts is not None and head.max_ts is not None
     kind = PACKED if head.packed else DATA
-    body = _DATA.pack(
-        kind, sequence, head.charge, head.rows, bounded, head.min_ts or 0, head.max_ts or 0
-    )
+    body = _DATA.pack(kind, sequence, head.charge, head.rows, bounded, head.min_ts or 0, head.max_ts or 0)
     return seal(body)
 
 
@@ -143,10 +141,7 @@ def decode(message: bytes) -> tuple[int, Head]:
 def encode_credits(owed: Sequence[Credit]) -> bytes:
     """Encode 1..CREDITS_PER_MESSAGE_MAX credits as one message."""
     assert 1 <= len(owed) <= CREDITS_PER_MESSAGE_MAX, f"{len(owed)} credits in a message"
-    structs = (
-        _CREDIT.pack(*channel_fields(c.channel), c.granted, c.received, c.version, c.window)
-        for c in owed
-    )
+    structs = (_CREDIT.pack(*channel_fields(c.channel), c.granted, c.received, c.version, c.window) for c in owed)
     return seal(bytes((CREDIT,)) + b"".join(structs))
 
 
@@ -157,9 +152,7 @@ def decode_credits(message: bytes) -> list[Credit]:
     if body[0] != CREDIT or rest or not 1 <= count <= CREDITS_PER_MESSAGE_MAX:
         raise PeerError(f"not a credit message: kind 0x{body[0]:02x}, {len(body)} bytes")
     return [
-        Credit(
-            read_channel(fields[:7]), fields[7], fields[8], Version(fields[9]), _window(fields[10])
-        )
+        Credit(read_channel(fields[:7]), fields[7], fields[8], Version(fields[9]), _window(fields[10]))
         for fields in _CREDIT.iter_unpack(memoryview(body)[1:])
     ]
 
@@ -209,9 +202,7 @@ def _barrier(*fields: int) -> Barrier:
     term, epoch, version, kind, committed, time_us = fields
     if kind not in _BARRIER_KINDS:
         raise PeerError(f"unknown barrier kind {kind}")
-    return Barrier(
-        Term(term), Epoch(epoch), Version(version), BarrierKind(kind), Epoch(committed), time_us
-    )
+    return Barrier(Term(term), Epoch(epoch), Version(version), BarrierKind(kind), Epoch(committed), time_us)
 
 
 def _latency(stage: int, worker: int, slot: int, origin_ns: int) -> LatencyMarker:

@@ -328,15 +328,7 @@ CoordinatorEvent = (
     | PlanKnown
 )
 MemberEvent = (
-    Tick
-    | StoreChanged
-    | Drain
-    | Retire
-    | LatestRead
-    | LatestUnreadable
-    | CommandArrived
-    | EngineReported
-    | EngineGone
+    Tick | StoreChanged | Drain | Retire | LatestRead | LatestUnreadable | CommandArrived | EngineReported | EngineGone
 )
 
 __all__ = [

@@ -38,9 +38,7 @@ def adopted(
     return replace(mine, tasks=tasks)
 
 
-def _renamed(
-    task: TaskManifest, renamed: dict[BlobName, BlobRef], action: ImportSnapshot
-) -> TaskManifest:
+def _renamed(task: TaskManifest, renamed: dict[BlobName, BlobRef], action: ImportSnapshot) -> TaskManifest:
     def adopt(file: StateFile) -> StateFile:
         return replace(file, blob=renamed[file.blob.name], epoch=action.epoch)
 

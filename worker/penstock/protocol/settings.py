@@ -71,9 +71,7 @@ class ControlSettings(Message, tag="ControlSettings"):
             "a standstill is measured from the next alarm, which is up to 2.5 heartbeats away: "
             "what is not measured, and the heartbeat on its way, are no silence yet"
         )
-        assert self.loss_known_s <= self.ready_timeout_s, (
-            "who died is given up as dead before all are given up as late"
-        )
+        assert self.loss_known_s <= self.ready_timeout_s, "who died is given up as dead before all are given up as late"
         assert 1 <= self.retain <= limits.RETAINED_CHECKPOINTS_MAX
         assert self.backoff_first_s <= self.backoff_max_s
         assert 0 <= self.restart_attempts <= limits.RESTART_ATTEMPTS_MAX

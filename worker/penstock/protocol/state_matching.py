@@ -62,9 +62,7 @@ def known(root: RootManifest, plan: PhysicalPlan) -> RootManifest:
     return replace(root, states=plan.states, steps=plan.steps, format=ROOT_FORMAT)
 
 
-def incompatible(
-    root: RootManifest | None, plan: PhysicalPlan, savepoint: str | None = None
-) -> str | None:
+def incompatible(root: RootManifest | None, plan: PhysicalPlan, savepoint: str | None = None) -> str | None:
     """Return why the plan cannot take over the state of ``root``, None when it can.
 
     ``savepoint`` is the folder that ``root`` was read from, if it was one.
@@ -140,9 +138,7 @@ def without(root: RootManifest, plan: PhysicalPlan, names: Sequence[str]) -> Roo
     return replace(now, states=left, tasks=tasks)
 
 
-def refusal(
-    root: RootManifest, plan: PhysicalPlan, names: Sequence[str], savepoint: str | None = None
-) -> str | None:
+def refusal(root: RootManifest, plan: PhysicalPlan, names: Sequence[str], savepoint: str | None = None) -> str | None:
     """Return why ``root`` does not fit even without the state of ``names``; None when it fits.
 
     The text mentions names that are not stored. When ``root`` fits, such names are no error: their

@@ -231,9 +231,7 @@ def _narrowed(block: pa.RecordBatch, share: Share) -> pa.RecordBatch:
     return block.filter(pa.array(mask))
 
 
-def check_schema(
-    block: pa.RecordBatch, schema: StateSchema, max_key_groups: int, origin: str
-) -> None:
+def check_schema(block: pa.RecordBatch, schema: StateSchema, max_key_groups: int, origin: str) -> None:
     """Raise StateError, showing both, when a block has another schema or number of key groups."""
     stored = (block.schema.metadata or {}).get(_META, b"")
     wanted = described(schema, max_key_groups)
@@ -259,9 +257,7 @@ def _type(value: Value) -> pa.DataType:
     return plain if value.width == 1 else pa.list_(plain, value.width)
 
 
-def loadable(
-    block: pa.RecordBatch, schema: StateSchema
-) -> tuple[Keys, npt.NDArray[np.bool_], dict[str, Any]]:
+def loadable(block: pa.RecordBatch, schema: StateSchema) -> tuple[Keys, npt.NDArray[np.bool_], dict[str, Any]]:
     """Return keys, which rows are deleted, and values, as :meth:`HotTable.load` takes them."""
     groups = fixed(block.column("group"), np.uint16).astype(np.int32)
     keys = Keys(text(block.column("key")), fixed(block.column("hash"), np.uint64), groups)

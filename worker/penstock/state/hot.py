@@ -339,10 +339,7 @@ class HotTable:
         self._records = doubled(self._records, used, least)
         self._changed = doubled(self._changed, self.changed, least)
         self._columns = {n: doubled(c, used, least) for n, c in self._columns.items()}
-        self._spans = {
-            n: (doubled(s, used, least), doubled(z, used, least))
-            for n, (s, z) in self._spans.items()
-        }
+        self._spans = {n: (doubled(s, used, least), doubled(z, used, least)) for n, (s, z) in self._spans.items()}
         if self._due is not None:
             self._due.grow(used, least)
         self._capacity = len(self._changed)
@@ -350,9 +347,7 @@ class HotTable:
 
     def _grow_slots(self, count: int) -> None:
         growing = len(self._b) > 1
-        limit = LOAD_LIMIT * (
-            1 << int(self._counters[hash_table.BITS_B if growing else hash_table.BITS_A])
-        )
+        limit = LOAD_LIMIT * (1 << int(self._counters[hash_table.BITS_B if growing else hash_table.BITS_A]))
         if growing:
             crowded = self.used + count > limit
             self._move(len(self._a) if crowded else MOVE_PER_ROW * count)

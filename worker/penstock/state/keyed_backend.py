@@ -126,9 +126,7 @@ class KeyedStateBackend:
         """
         for name in dict.fromkeys(f.state for f in files):
             if name not in self._tables:
-                raise StateError(
-                    f"stored state has no step: {unknown('state', name, self._tables)}"
-                )
+                raise StateError(f"stored state has no step: {unknown('state', name, self._tables)}")
         return Fetched(files, blobs, self._scratch)
 
     def take(self, fetched: Fetched) -> None:
@@ -142,9 +140,7 @@ class KeyedStateBackend:
         finally:
             fetched.close()
         self._files.gain(fetched.files)
-        self._share = to_share(
-            {*groups_of(self._share), *groups_of(groups_of_files(fetched.files))}
-        )
+        self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(fetched.files))})
 
     def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
         """Fetch state files and load them at once."""

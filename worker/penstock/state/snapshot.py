@@ -76,9 +76,7 @@ class StateSnapshot:
                 listing += files.merged(schema, own) if self.merges else own
                 if changed:
                     groups = to_share({*groups_of(self.share), *changed})
-                    listing.append(
-                        files.store(schema, rows.parts(), order, groups, hurry=self.hurry)
-                    )
+                    listing.append(files.store(schema, rows.parts(), order, groups, hurry=self.hurry))
         self.listing = in_order(listing)
         return self.listing
 
@@ -182,9 +180,7 @@ class Fetched:
     Any thread may make it; one thread loads it. The caller must ``close`` it, loaded or not.
     """
 
-    def __init__(
-        self, files: Sequence[StateFile], blobs: "BlobStore", scratch: Path | None
-    ) -> None:
+    def __init__(self, files: Sequence[StateFile], blobs: "BlobStore", scratch: Path | None) -> None:
         """Fetch ``files`` to a folder in ``scratch`` (None: the system's temporary folder).
 
         Raises StateError naming file and epoch when one is altered or missing.

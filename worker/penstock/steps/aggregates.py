@@ -213,11 +213,7 @@ def _method(function: Function, kind: pa.DataType) -> FoldMethod:
 
 
 def _values(fold: Fold) -> list[Value]:
-    return (
-        [fold.accumulator]
-        if fold.seen == fold.accumulator.name
-        else [fold.accumulator, Value(fold.seen, "int64")]
-    )
+    return [fold.accumulator] if fold.seen == fold.accumulator.name else [fold.accumulator, Value(fold.seen, "int64")]
 
 
 def _sums(fold: Fold, rows: Int32s, numbers: Any, kept: npt.NDArray[Any]) -> Folded:

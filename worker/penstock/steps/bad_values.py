@@ -38,9 +38,7 @@ class BadValues:
         """Begin without a value."""
         self._newest: deque[ColumnValue] = deque(maxlen=BAD_VALUES_KEPT_MAX)
         self._cleared: deque[ColumnValue] = deque(maxlen=BAD_VALUES_KEPT_MAX)
-        self._watched: dict[
-            ColumnValue, int
-        ] = {}  # with the number of rows since the last that had it
+        self._watched: dict[ColumnValue, int] = {}  # with the number of rows since the last that had it
         self._since_repeat = 0  # bad rows since a value repeated
 
     def watch(self, rows: pa.RecordBatch) -> "Watch | None":
@@ -50,10 +48,7 @@ class BadValues:
     def refused(self, error: BaseException, row: pa.RecordBatch) -> None:
         """Take note that a row was bad, although it has no watched value."""
         self._since_repeat += 1
-        if (
-            self._since_repeat > BAD_VALUES_IN_VAIN_MAX
-            and self._since_repeat % BAD_VALUES_ASKED_EACH
-        ):
+        if self._since_repeat > BAD_VALUES_IN_VAIN_MAX and self._since_repeat % BAD_VALUES_ASKED_EACH:
             return
         value = named_value(error, row)
         if value is None or value in self._cleared or value in self._watched:
@@ -80,9 +75,7 @@ class BadValues:
 class Watch:
     """The rows of one batch that have a watched value."""
 
-    def __init__(
-        self, known: BadValues, rows: pa.RecordBatch, values: dict[ColumnValue, int]
-    ) -> None:
+    def __init__(self, known: BadValues, rows: pa.RecordBatch, values: dict[ColumnValue, int]) -> None:
         """Search all rows for each value."""
         self._known = known
         self._end: int = rows.num_rows

@@ -42,9 +42,7 @@ class Meter:
 class Chain:
     """All steps of one task. Only one thread may call it."""
 
-    def __init__(
-        self, wired: Sequence[WiredStep], entry: Sequence[int], outside: Sequence[Emit]
-    ) -> None:
+    def __init__(self, wired: Sequence[WiredStep], entry: Sequence[int], outside: Sequence[Emit]) -> None:
         """Bind every step.
 
         Input rows go to the steps at positions ``entry`` and to the receivers ``outside``. Steps

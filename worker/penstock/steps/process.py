@@ -72,9 +72,7 @@ class ProcessStep(UserFunctionStep):
     def _combine(self, results: Sequence[list[Any]]) -> pa.RecordBatch:
         return from_records((row for rows in results for row in rows), self._output)
 
-    def _emitted(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
-    ) -> pa.RecordBatch:
+    def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
         if bounds is None:
             return result.value
         least = least_bound(result.accepted(bounds), result.value.num_rows)

@@ -88,9 +88,7 @@ def split_refusals(given: Any, rows: int) -> tuple[Any, Refusals]:
     mask, reason = given.refused, given.reason
     mask = mask if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(mask))
     if not pa.types.is_boolean(mask.type) or len(mask) != rows:
-        raise TypeError(
-            f"refused has {len(mask)} values of {mask.type}; it must have {rows} booleans"
-        )
+        raise TypeError(f"refused has {len(mask)} values of {mask.type}; it must have {rows} booleans")
     if not mask.true_count:
         return given.given, NONE
     if not isinstance(reason, str):
@@ -101,14 +99,10 @@ def split_refusals(given: Any, rows: int) -> tuple[Any, Refusals]:
 def _check_reasons(reason: Any, rows: int) -> None:
     """Raise TypeError if there is not one text for each row."""
     if not isinstance(reason, pa.Array | pa.ChunkedArray):
-        raise TypeError(
-            f"reason is {type(reason).__name__}; it must be a text, or a text for each row"
-        )
+        raise TypeError(f"reason is {type(reason).__name__}; it must be a text, or a text for each row")
     texts = pa.types.is_string(reason.type) or pa.types.is_large_string(reason.type)
     if len(reason) != rows or not texts:
-        raise TypeError(
-            f"reason has {len(reason)} values of {reason.type}; it must have {rows} texts"
-        )
+        raise TypeError(f"reason has {len(reason)} values of {reason.type}; it must have {rows} texts")
 
 
 def without_rows(values: Values, rows: Sequence[int]) -> Values:

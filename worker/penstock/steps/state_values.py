@@ -62,11 +62,7 @@ class StateField:
         value = self.value
         if self.dtype == BYTES:
             found = kept.read_bytes(value.name, rows)
-            return (
-                _as_decimal(found, self.type)
-                if pa.types.is_decimal(self.type)
-                else found.cast(self.type)
-            )
+            return _as_decimal(found, self.type) if pa.types.is_decimal(self.type) else found.cast(self.type)
         words: npt.NDArray[Any] = kept.column(value.name)[rows]
         if not self.is_array:
             bitmap = pack_validity(words != 0)
@@ -93,11 +89,7 @@ class StateField:
 
         Raises ValueError or TypeError for a value that the column cannot hold exactly.
         """
-        if (
-            isinstance(values, np.ndarray)
-            and self.is_array
-            and values.dtype == _of_numpy(self.type)
-        ):
+        if isinstance(values, np.ndarray) and self.is_array and values.dtype == _of_numpy(self.type):
             return values.copy()
         if isinstance(values, np.ndarray) and values.dtype != np.object_:
             values = pa.array(values)
@@ -350,9 +342,7 @@ class RecordState(dict[str, Any]):
 
     def popitem(self) -> NoReturn:
         """Raise TypeError: columns cannot be removed."""
-        raise TypeError(
-            "columns of a state cannot be removed: del state[name] sets one back to its first value"
-        )
+        raise TypeError("columns of a state cannot be removed: del state[name] sets one back to its first value")
 
     def clear(self) -> None:
         """Delete the key: all columns have the values of a new key."""

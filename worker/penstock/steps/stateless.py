@@ -57,9 +57,7 @@ class SplitStep(PlainStep):
             words = words.cast(self._schema.field(0).type)
         if len(words):
             parents = None if bounds is None else bounds.take(pa.array(split.parents))
-            self._emit(
-                with_hidden(pa.RecordBatch.from_arrays([words], schema=self._schema), parents)
-            )
+            self._emit(with_hidden(pa.RecordBatch.from_arrays([words], schema=self._schema), parents))
 
     def parent(self, row: int) -> int | None:
         """Return the row of the text that had this word."""
@@ -93,9 +91,7 @@ class UserFunctionStep(PlainStep):
             dead_letters = self._caller.dead_letters(rows, refused)
             self._outputs["dead-letter"](with_hidden(dead_letters, kept))
 
-    def _emit_answer(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: CallAnswer[Any]
-    ) -> None:
+    def _emit_answer(self, rows: pa.RecordBatch, bounds: pa.Array | None, answer: CallAnswer[Any]) -> None:
         """Emit the results of all calls as one batch, because later steps cost time per batch."""
         emitted = [self._emitted(rows, bounds, result) for result in answer.results]
         self._results = answer.results
@@ -104,9 +100,7 @@ class UserFunctionStep(PlainStep):
             return
         self._emit(emitted[0] if len(emitted) == 1 else pa.concat_batches(emitted))
 
-    def _emitted(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
-    ) -> pa.RecordBatch:
+    def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
         """Return the rows to emit for one call, with the hidden bound column."""
         raise NotImplementedError
 
@@ -136,9 +130,7 @@ def call_all(function: Function, records: Iterator[Any], append: Callable[[Any],
         append(function(record))
 
 
-def call_all_lists(
-    function: Function, records: Iterator[Any], append: Callable[[Any], None]
-) -> None:
+def call_all_lists(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
     """Call ``function`` for each record, and append a list of all records that it returns.
 
     A generator is read to its end, because it may raise on the way.
@@ -147,9 +139,7 @@ def call_all_lists(
         append(list(returned_records(function(record))))
 
 
-def call_all_bools(
-    function: Function, records: Iterator[Any], append: Callable[[Any], None]
-) -> None:
+def call_all_bools(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
     """Call ``function`` for each record, and append whether its result is true."""
     for record in records:
         append(bool(function(record)))
@@ -215,9 +205,7 @@ class MapStep(UserFunctionStep):
         records = RecordFunction(function, call_all, combine)
         super().__init__(name, caller_of(call, batches, records))
 
-    def _emitted(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
-    ) -> pa.RecordBatch:
+    def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
         return with_hidden(result.value, None if bounds is None else result.accepted(bounds))
 
     def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
@@ -241,9 +229,7 @@ class FlatMapStep(UserFunctionStep):
         records = RecordFunction(function, call_all_lists, combine)
         super().__init__(name, caller_of(call, batches, records))
 
-    def _emitted(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
-    ) -> pa.RecordBatch:
+    def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
         emitted, parents = result.value
         if bounds is None:
             return emitted
@@ -269,9 +255,7 @@ class FilterStep(UserFunctionStep):
                 returned = returned.combine_chunks()
             mask = returned if isinstance(returned, pa.Array) else pa.array(np.asarray(returned))
             if not pa.types.is_boolean(mask.type) or len(mask) != part.num_rows:
-                raise TypeError(
-                    f"a filter must return {part.num_rows} booleans, not {len(mask)} of {mask.type}"
-                )
+                raise TypeError(f"a filter must return {part.num_rows} booleans, not {len(mask)} of {mask.type}")
             return without_rows(mask, refusals.rows), refusals
 
         def combine(results: Sequence[bool]) -> pa.Array:
@@ -280,9 +264,7 @@ class FilterStep(UserFunctionStep):
         records = RecordFunction(function, call_all_bools, combine)
         super().__init__(name, caller_of(call, batches, records))
 
-    def _emitted(
-        self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]
-    ) -> pa.RecordBatch:
+    def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
         return result.accepted(with_hidden(rows, bounds)).filter(result.value)
 
     def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
@@ -302,9 +284,7 @@ def returned_records(returned: Any) -> Iterable[Any]:
     """Return the result of a function per record. Raises TypeError if it is not an iterable."""
     if returned is None or isinstance(returned, dict | str | bytes):
         kind = "None" if returned is None else f"one {type(returned).__name__}"
-        raise TypeError(
-            f"the function returned {kind}; it must return an iterable of records, or [] for none"
-        )
+        raise TypeError(f"the function returned {kind}; it must return an iterable of records, or [] for none")
     records: Iterable[Any] = returned
     return records
 
@@ -335,10 +315,6 @@ def _check_fields(rows: list[Any], schema: pa.Schema) -> None:
     for row in rows:
         if not isinstance(row, dict):
             kind = "None" if row is None else type(row).__name__
-            raise TypeError(
-                f"the function returned {kind}; it must return a dict with {schema.names}"
-            )
+            raise TypeError(f"the function returned {kind}; it must return a dict with {schema.names}")
         if row.keys() != names:
-            raise TypeError(
-                f"the function returned a record with {sorted(row)}, but {schema.names} are declared"
-            )
+            raise TypeError(f"the function returned a record with {sorted(row)}, but {schema.names} are declared")

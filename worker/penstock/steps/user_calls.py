@@ -156,9 +156,7 @@ class Caller(Generic[T]):
                 self._cost.took(tried, thread_time() - begun)
         return CallAnswer(tuple(results), tuple(refused))
 
-    def _refused(
-        self, part: pa.RecordBatch, start: int, first: int, refusals: Refusals
-    ) -> list[Refused]:
+    def _refused(self, part: pa.RecordBatch, start: int, first: int, refusals: Refusals) -> list[Refused]:
         """Return the rows that the function refused itself. ``first`` is the first row of the call.
 
         Raises UserCodeError for the first of them if the step has no dead letters.
@@ -175,9 +173,7 @@ class Caller(Generic[T]):
     def _is_users(self, error: BaseException) -> bool:
         return not isinstance(error, NOT_THE_USERS)
 
-    def _error(
-        self, part: pa.RecordBatch, start: int, row: int, error: BaseException, rows: int = 1
-    ) -> UserCodeError:
+    def _error(self, part: pa.RecordBatch, start: int, row: int, error: BaseException, rows: int = 1) -> UserCodeError:
         if left_debugger(error) and not error.args:
             error.args = (DEBUGGER_LEFT if _has_terminal() else NO_TERMINAL,)
         where = replace(self._where(start + row), record=record_text(part.slice(row, 1)), rows=rows)
@@ -225,9 +221,7 @@ class RecordCalls(Protocol[T_co]):
 class RecordCaller(Caller[T]):
     """Calls the user function of one step with records."""
 
-    def __init__(
-        self, where: Locate, call: Call, begin: Callable[[pa.RecordBatch, bool], RecordCalls[T]]
-    ) -> None:
+    def __init__(self, where: Locate, call: Call, begin: Callable[[pa.RecordBatch, bool], RecordCalls[T]]) -> None:
         """Begin each slice with ``begin(slice, whether calls may be undone)``."""
         super().__init__(where, call, self._of_one_batch)
         self._begin = begin
@@ -263,9 +257,7 @@ class RecordCaller(Caller[T]):
         result = CallResult(start, part.num_rows, value, refused)
         return CallAnswer((result,), tuple(Refused(start + row, errors[row]) for row in refused))
 
-    def _answer_halves(
-        self, part: pa.RecordBatch, start: int, error: BaseException
-    ) -> CallAnswer[T]:
+    def _answer_halves(self, part: pa.RecordBatch, start: int, error: BaseException) -> CallAnswer[T]:
         """Refuse the rows that cannot be made into records, and answer the others."""
         if part.num_rows == 1:
             self._refuse(part, start, 0, error)
@@ -369,9 +361,7 @@ def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
                 column.to_pylist()
             except (ValueError, OverflowError) as error:
                 what = f"column {field.name!r} ({field.type}) cannot be read as a Python value"
-                raise ValueError(
-                    f"{what}: {error}"
-                ) from None  # the cause has frames of pyarrow only
+                raise ValueError(f"{what}: {error}") from None  # the cause has frames of pyarrow only
         raise
     return records
 
@@ -395,12 +385,8 @@ def as_batch(returned: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if returned.schema.equals(schema):
         return returned
     if returned.schema.names != schema.names:
-        raise TypeError(
-            f"the function returned the columns {returned.schema.names}, "
-            f"but {schema.names} are declared"
-        )
+        raise TypeError(f"the function returned the columns {returned.schema.names}, but {schema.names} are declared")
     columns = [
-        exact_cast(column, f.type, f"column {f.name!r}")
-        for column, f in zip(returned.columns, schema, strict=True)
+        exact_cast(column, f.type, f"column {f.name!r}") for column, f in zip(returned.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -101,9 +101,7 @@ class WindowStep(PlainStep):
         given = (fixed(times, np.int64), _bounds(bounds, len(times)))
         late = windows.assign(shape, given, (groups, self._fired), *result)
         if times.null_count:
-            result[1][np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = (
-                windows.WITHOUT_TIME
-            )
+            result[1][np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = windows.WITHOUT_TIME
         return bool(late or times.null_count)
 
     def _emit_late(self, batch: pa.RecordBatch, verdicts: npt.NDArray[np.uint8]) -> None:

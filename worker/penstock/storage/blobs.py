@@ -253,9 +253,7 @@ def _check_size(found: os.stat_result, ref: BlobRef, path: Path) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise StateError(f"{path} is not a plain file")
     if found.st_size != ref.size:
-        raise StateError(
-            f"{path} was altered: it has {found.st_size} bytes, the manifest says {ref.size}"
-        )
+        raise StateError(f"{path} was altered: it has {found.st_size} bytes, the manifest says {ref.size}")
 
 
 def _read_error(error: OSError, path: Path | str) -> PenstockError:

@@ -29,8 +29,7 @@ class DirectoryLock:
             holder = _read_pid(self._file)
             os.close(self._file)
             raise BusyError(
-                f"{what} is already running (pid {holder}) in {directory}: "
-                "stop it first, or choose another --dir"
+                f"{what} is already running (pid {holder}) in {directory}: stop it first, or choose another --dir"
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)

@@ -118,10 +118,7 @@ class SqliteMetaStore:
     def swap(self, name: str, data: bytes, version: str) -> Versioned:
         """Replace exactly ``version``. Raises SwapConflict, or SwapUnknown when SQLite fails."""
         with self._database.write() as (connection, new):
-            query = (
-                "UPDATE objects SET data = ?, version = ? WHERE name = ? AND version = ? "
-                "RETURNING uid"
-            )
+            query = "UPDATE objects SET data = ?, version = ? WHERE name = ? AND version = ? RETURNING uid"
             row = connection.execute(query, (data, new, name, _number(version))).fetchone()
             if row is None:
                 raise SwapConflict(f"{name} is not at version {version}")

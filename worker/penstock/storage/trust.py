@@ -40,9 +40,7 @@ def read_trust(folder: Path, host: str) -> Trust:
     """
     secret = _read(folder / WORKER_KEY)
     if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(
-            f"{folder / WORKER_KEY}: {len(secret)} bytes; a key has at least {SECRET_BYTES_MIN}"
-        )
+        raise ConfigError(f"{folder / WORKER_KEY}: {len(secret)} bytes; a key has at least {SECRET_BYTES_MIN}")
     own = read_credentials(folder, host)
     return Trust(own.host, own.ca, own.certificate, own.key, secret)
 
@@ -115,9 +113,7 @@ class TrustWatch:
     not; both on that thread.
     """
 
-    def __init__(
-        self, folder: TrustFolder, taken: Callable[[], None], refused: Callable[[str], None]
-    ) -> None:
+    def __init__(self, folder: TrustFolder, taken: Callable[[], None], refused: Callable[[str], None]) -> None:
         """Look at nothing yet."""
         self._folder = folder
         self._taken = taken

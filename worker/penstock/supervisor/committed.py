@@ -22,13 +22,9 @@ def read_manifest(storage: Path, root: BlobRef | None) -> RootManifest | None:
         return None
 
 
-def committed_rows(
-    now: RootManifest | None, before: RootManifest | None, *, known: bool
-) -> tuple[CommittedRows, ...]:
+def committed_rows(now: RootManifest | None, before: RootManifest | None, *, known: bool) -> tuple[CommittedRows, ...]:
     """Say what is committed ``now``, and what was ``before`` this run, where that is ``known``."""
     if now is None:
         return ()
     then = {} if before is None else {r.step: r.rows for r in before.rows}
-    return tuple(
-        CommittedRows(r.step, r.rows, then.get(r.step, 0) if known else None) for r in now.rows
-    )
+    return tuple(CommittedRows(r.step, r.rows, then.get(r.step, 0) if known else None) for r in now.rows)

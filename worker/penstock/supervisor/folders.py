@@ -119,9 +119,7 @@ def find_endpoint(directory: Path, job: str) -> Endpoint:
         os.kill(endpoint.pid, 0)  # a supervisor that was killed leaves its file behind
     except (FileNotFoundError, ProcessLookupError):
         if (pid := _starting_pid(directory, job)) is not None:
-            raise BusyError(
-                f"job {job!r} is starting in {directory} (pid {pid}): try again in a moment"
-            ) from None
+            raise BusyError(f"job {job!r} is starting in {directory} (pid {pid}): try again in a moment") from None
         raise ConfigError(f"job {job!r} is not running in {directory}") from None
     except (OSError, PeerError) as error:
         raise ConfigError(f"{file}: {error}") from error

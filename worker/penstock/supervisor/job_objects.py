@@ -186,9 +186,7 @@ class JobObjects:
                 return
             for request in done:
                 answer = given[request.id]
-                self._answered[request.id] = RequestAnswer(
-                    request.id, request.kind, answer.ok, answer.text
-                )
+                self._answered[request.id] = RequestAnswer(request.id, request.kind, answer.ok, answer.text)
             while len(self._answered) > ANSWERS_KEPT_MAX:
                 del self._answered[next(iter(self._answered))]
             left = tuple(request for request in desired.requests if request.id not in given)

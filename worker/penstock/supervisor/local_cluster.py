@@ -100,9 +100,7 @@ class LocalCluster:
         lease = SqliteLeaseStore(self._database, settings.control.lease_duration_s)
         _release(lease)
         # What the loop writes does not wake it: a store that fails would never let it rest.
-        self._wanted = JobObjects(
-            NotedMetaStore(store, self._changes.note), settings.job, self._uid
-        )
+        self._wanted = JobObjects(NotedMetaStore(store, self._changes.note), settings.job, self._uid)
         self._wanted.begin(settings.workers, settings.restore)
         latest = self._wanted.latest()
         self._before = read_manifest(self._folder.storage(self._uid), latest.root)

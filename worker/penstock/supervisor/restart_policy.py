@@ -18,9 +18,7 @@ class AnnouncedWorker:
     age_s: float
 
 
-def to_end(
-    lost: tuple[Lost, ...], announced: tuple[AnnouncedWorker, ...], silence_s: float
-) -> list[Ordinal]:
+def to_end(lost: tuple[Lost, ...], announced: tuple[AnnouncedWorker, ...], silence_s: float) -> list[Ordinal]:
     """List the workers whose processes must be ended because the leader has given them up.
 
     Only while the lost life is the newest that was announced, and only a keeper that is silent:

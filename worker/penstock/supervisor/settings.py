@@ -35,9 +35,7 @@ class ClusterSettings:
     def check_workers(self, workers: int) -> None:
         """Raise ConfigError on a number that leaves a worker without key groups."""
         if not 1 <= workers <= self.max_key_groups:
-            raise ConfigError(
-                f"{workers} workers: 1 to {self.max_key_groups} are possible (maxKeyGroups)"
-            )
+            raise ConfigError(f"{workers} workers: 1 to {self.max_key_groups} are possible (maxKeyGroups)")
         if self.workers_max is not None and workers > self.workers_max:
             raise ConfigError(f"{workers} workers: this run has {self.workers_max} (--debug)")
 

@@ -206,9 +206,7 @@ class Workers:
         # A signal comes from outside; an exit status is the keeper's own.
         worker.failures = 0 if sound or status <= 0 else worker.failures + 1
         worker.status = status
-        worker.backoff_s = (
-            RESTART_BACKOFF_FIRST_S if sound else min(worker.backoff_s * 2, RESTART_BACKOFF_MAX_S)
-        )
+        worker.backoff_s = RESTART_BACKOFF_FIRST_S if sound else min(worker.backoff_s * 2, RESTART_BACKOFF_MAX_S)
         worker.start_at = now if sound or worker.starts == 1 else now + worker.backoff_s
         worker.process, worker.kill_at = None, None
         return [f"worker {worker.ordinal} ended (status {status})"]

@@ -28,9 +28,7 @@ def measure(batch: pa.RecordBatch) -> int:
 
 def _is_plain(batch: pa.RecordBatch) -> bool:
     """Say whether decoding at most doubles memory: at most two columns can share a buffer."""
-    return batch.num_columns <= _PINNED_TO_COMPACT and not any(
-        column.type.num_fields for column in batch.columns
-    )
+    return batch.num_columns <= _PINNED_TO_COMPACT and not any(column.type.num_fields for column in batch.columns)
 
 
 def measure_fresh(batch: pa.RecordBatch) -> int:
@@ -168,8 +166,7 @@ def check(batch: pa.RecordBatch) -> None:
             bad = bad.slice(rows // 2) if _is_valid(first) else first
             rows = bad.num_rows
         raise RowNotSentError(
-            f"{error}: write what the type of the column says, or read it as binary\n"
-            f"record: {_as_bytes(bad)}"
+            f"{error}: write what the type of the column says, or read it as binary\nrecord: {_as_bytes(bad)}"
         ) from error
 
 

@@ -264,9 +264,7 @@ class Exchange:
 
     def _remote(self, channel: ChannelId, version: Version) -> RemoteOutput:
         settings = self._settings
-        state = SendChannel[pa.RecordBatch](
-            settings.buffer_bytes, settings.flush_interval_s, version
-        )
+        state = SendChannel[pa.RecordBatch](settings.buffer_bytes, settings.flush_interval_s, version)
         # All channels to a peer share a thread, so a peer that hangs blocks no other peer.
         senders = self._current.senders
         if not senders:
@@ -287,9 +285,7 @@ class Exchange:
             link.start()
         return link
 
-    def _stream_maker(
-        self, peer: Ordinal, attempt: Attempt
-    ) -> Callable[[Any, ChannelId], OutStream]:
+    def _stream_maker(self, peer: Ordinal, attempt: Attempt) -> Callable[[Any, ChannelId], OutStream]:
         me, compression = self._identity, self._settings.compression
         schemas, endpoint = self._current.schemas, self._endpoint
 

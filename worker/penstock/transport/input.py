@@ -43,9 +43,7 @@ class InputChannel:
 
     __slots__ = ("_carrier", "_owing", "_task", "live", "queue", "ready", "state", "stats")
 
-    def __init__(
-        self, state: ReceiveChannel, task: "TaskInput", carrier: CreditCarrier | None
-    ) -> None:
+    def __init__(self, state: ReceiveChannel, task: "TaskInput", carrier: CreditCarrier | None) -> None:
         self.state = state
         self.queue: deque[Batch | Control] = deque()
         self.ready = False

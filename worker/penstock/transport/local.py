@@ -24,13 +24,9 @@ class LocalCreditCarrier:
             self._output.on_credit(channel.credit())
 
 
-def receive_state(
-    channel: ChannelId, settings: ShuffleSettings, version: Version
-) -> ReceiveChannel:
+def receive_state(channel: ChannelId, settings: ShuffleSettings, version: Version) -> ReceiveChannel:
     """Make the receiver's end of a channel."""
-    return ReceiveChannel(
-        channel, settings.high_watermark_bytes, settings.low_watermark_bytes, version
-    )
+    return ReceiveChannel(channel, settings.high_watermark_bytes, settings.low_watermark_bytes, version)
 
 
 def join_locally(

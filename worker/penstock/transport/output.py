@@ -30,9 +30,7 @@ class Output:
     ``wakeup`` is set when there is room again after a refusal, and when ``receiver_version`` changes.
     """
 
-    def __init__(
-        self, channel: ChannelId, state: SendChannel[pa.RecordBatch], wakeup: Wakeup
-    ) -> None:
+    def __init__(self, channel: ChannelId, state: SendChannel[pa.RecordBatch], wakeup: Wakeup) -> None:
         self.channel = channel
         self._state = state
         self.wakeup = wakeup
@@ -169,9 +167,7 @@ class LocalOutput(Output):
     passes credit only while the sender waits for it (``starved``), or when there is much of it.
     """
 
-    def __init__(
-        self, state: SendChannel[pa.RecordBatch], wakeup: Wakeup, receiver: InputChannel
-    ) -> None:
+    def __init__(self, state: SendChannel[pa.RecordBatch], wakeup: Wakeup, receiver: InputChannel) -> None:
         super().__init__(receiver.channel, state, wakeup)
         self._receiver = receiver
         self._unwoken = False  # elements were pushed, and the receiver was not woken

@@ -157,9 +157,7 @@ class PeerLink:
 
     def _report_broken(self, reason: str) -> None:
         with self._lock:
-            over = self._closed or (
-                bool(self._outputs) and all(o.ended for o in self._outputs.values())
-            )
+            over = self._closed or (bool(self._outputs) and all(o.ended for o in self._outputs.values()))
             self._closed = True
         if not over:
             hello = self._hello

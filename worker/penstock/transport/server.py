@@ -167,9 +167,7 @@ class Receiver:
                 self._changed.wait(STREAM_CHECK_INTERVAL_S)
                 self._held -= 1
                 if context.is_cancelled():
-                    return AdmissionDecision(
-                        AdmissionVerdict.REFUSED, "the caller is gone"
-                    ), self._inbound
+                    return AdmissionDecision(AdmissionVerdict.REFUSED, "the caller is gone"), self._inbound
             reason = "this worker is closing" if self._closing else "too many streams are held"
             return AdmissionDecision(AdmissionVerdict.REFUSED, reason), self._inbound
 
@@ -191,9 +189,7 @@ class Receiver:
         try:
             receive(reader, channel, inbound.schemas[hello.channel])
         except (PeerError, *STREAM_ERRORS) as error:
-            self._report_broken(
-                hello, channel, str(error) if isinstance(error, PeerError) else describe(error)
-            )
+            self._report_broken(hello, channel, str(error) if isinstance(error, PeerError) else describe(error))
         except StopIteration:
             self._report_broken(hello, channel, "the sender closed the stream before its end")
 
@@ -250,8 +246,7 @@ def _element(
         raise PeerError(f"channel {channel}: {head.rows} rows are announced, others came")
     if batch.get_total_buffer_size() > CHARGES_MAX * head.charge:
         raise PeerError(
-            f"channel {channel}: a batch of {batch.get_total_buffer_size()} bytes "
-            f"is charged as {head.charge}"
+            f"channel {channel}: a batch of {batch.get_total_buffer_size()} bytes is charged as {head.charge}"
         )
     try:
         validate(batch)
@@ -262,17 +257,13 @@ def _element(
 
 def _check_schema(got: pa.Schema, expected: pa.Schema, channel: ChannelId) -> None:
     if not got.equals(expected, check_metadata=False):
-        raise PeerError(
-            f"channel {channel}: batches are [{spelt(got)}], announced was [{expected}]"
-        )
+        raise PeerError(f"channel {channel}: batches are [{spelt(got)}], announced was [{expected}]")
 
 
 def _refuse_link(decision: AdmissionDecision, writer: Any) -> None:
     """Send the reason on the link itself: that is what the caller reads."""
     try:
-        writer.write_metadata(
-            encode_reply(HandshakeReply(AdmissionVerdict.REFUSED, None, decision.reason))
-        )
+        writer.write_metadata(encode_reply(HandshakeReply(AdmissionVerdict.REFUSED, None, decision.reason)))
     except STREAM_ERRORS:
         return  # the caller is gone
 
@@ -317,7 +308,6 @@ def _listen_problem(host: str, port: int) -> str:
             probe.bind((host, port))
         except OSError as error:
             return (
-                f"cannot listen on {host}:{port}: {error.strerror}. "
-                "Choose another port, or end the process that has it"
+                f"cannot listen on {host}:{port}: {error.strerror}. Choose another port, or end the process that has it"
             )
     return f"cannot listen on {host}:{port}"

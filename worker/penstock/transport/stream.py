@@ -59,9 +59,7 @@ class OutStream:
         if self._cancelled:
             self._reader.cancel()
 
-    def send_batch(
-        self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float = 0.0
-    ) -> None:
+    def send_batch(self, sequence: int, head: DataHead, batch: pa.RecordBatch, *, waited_s: float = 0.0) -> None:
         """Write a batch, packed where that is faster. May block.
 
         ``waited_s`` is how long the batch has waited for credit.

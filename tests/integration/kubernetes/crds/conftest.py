@@ -29,8 +29,6 @@ def jobs(defined: ApiServer, kubectl: Kubectl) -> Kubectl:
 @pytest.fixture(scope="module")
 def judge(defined: ApiServer) -> Iterator[Judge]:
     """Give a judge that says whether the server would accept an object."""
-    client = ApiClient(
-        kubeconfig_access(None, "default", {"KUBECONFIG": str(defined.kubeconfig)}), timeout_s=20
-    )
+    client = ApiClient(kubeconfig_access(None, "default", {"KUBECONFIG": str(defined.kubeconfig)}), timeout_s=20)
     yield Judge(client)
     client.close()

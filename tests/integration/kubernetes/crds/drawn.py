@@ -64,9 +64,7 @@ def members(row: FieldRow, names: list[str]) -> Values:
     some = st.lists(st.sampled_from(sorted(rows)), max_size=4, unique=True)
     one = st.sampled_from([[n] for n in row.one_of if n in rows] or [[]])
     chosen = st.builds(lambda a, b: sorted({*must, *a, *b}), some, one)
-    return chosen.flatmap(
-        lambda given: st.fixed_dictionaries({name: value(rows[name]) for name in given})
-    )
+    return chosen.flatmap(lambda given: st.fixed_dictionaries({name: value(rows[name]) for name in given}))
 
 
 def value(row: FieldRow) -> Values:

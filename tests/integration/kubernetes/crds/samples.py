@@ -198,13 +198,11 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a restore without state, and without leave to repeat output": (
         job({"restore": {"nonce": "1", "empty": True}}),
-        "empty: true reads all input again and writes all output again: it needs "
-        "allowOutputReplay: true",
+        "empty: true reads all input again and writes all output again: it needs allowOutputReplay: true",
     ),
     "a restore that is not empty": (
         job({"restore": {"nonce": "1", "empty": False, "allowOutputReplay": True}}),
-        "empty: true reads all input again and writes all output again: it needs "
-        "allowOutputReplay: true",
+        "empty: true reads all input again and writes all output again: it needs allowOutputReplay: true",
     ),
     "a replay that ends at another row at every try": (
         job({"replay": {"dataset": "/d", "image": "spark:4", "duration": "5m"}}),

@@ -54,9 +54,7 @@ STATUS = StreamJobStatus(
     restore=RestoreStatus("1", NOW, True, (4, 5)),
     last_stable=LastStable(1, "ab"),
     spark_application=SparkApplicationStatus("r", OperatorFlavour.KUBEFLOW, "RUNNING", "", 9),
-    autoscaling=AutoscalingStatus(
-        3, "2026-11-20T08:00:00Z", "busy", undone=True, busy=0.91, step="counts"
-    ),
+    autoscaling=AutoscalingStatus(3, "2026-11-20T08:00:00Z", "busy", undone=True, busy=0.91, step="counts"),
     snapshots=PeriodicStatus("2026-11-20T08:00:00Z", "words-20261120-080000"),
 )
 
@@ -147,9 +145,7 @@ def test_the_spec_is_not_changed_through_the_status(jobs: Kubectl) -> None:
 
 
 def columns(table: str) -> list[list[str]]:
-    return [
-        [cell.strip() for cell in line.split("  ") if cell.strip()] for line in table.split("\n")
-    ]
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in table.split("\n")]
 
 
 def test_kubectl_get_reads_well(jobs: Kubectl) -> None:

@@ -29,9 +29,7 @@ def test_a_cluster_takes_them(jobs: Kubectl, path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", HERE, ids=by_name)
-def test_a_file_of_one_machine_runs_in_a_cluster_with_an_image_and_a_volume(
-    judge: Judge, path: Path
-) -> None:
+def test_a_file_of_one_machine_runs_in_a_cluster_with_an_image_and_a_volume(judge: Judge, path: Path) -> None:
     plain = yaml.safe_load(path.read_text(encoding="utf-8"))
     cluster = {name: job()["spec"][name] for name in ("image", "checkpoint")}
     plain["spec"] = merged(plain["spec"], cluster)

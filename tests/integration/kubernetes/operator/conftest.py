@@ -89,9 +89,7 @@ def settle(server: ApiServer) -> None:
     kubectl("apply", "-f", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=30s")
     kubectl("create", "namespace", HOME)
-    rules = [
-        {"apiGroups": [r.group], "resources": [r.resource], "verbs": list(r.verbs)} for r in RIGHTS
-    ]
+    rules = [{"apiGroups": [r.group], "resources": [r.resource], "verbs": list(r.verbs)} for r in RIGHTS]
     group = "rbac.authorization.k8s.io"
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}
     objects: list[dict[str, Any]] = [

@@ -67,10 +67,7 @@ def versions(kubectl: Kubectl) -> dict[str, str]:
     """Read the resource versions of all children."""
     kinds = "statefulset,service,configmap,serviceaccount,role,rolebinding,pdb,networkpolicy"
     listed = json.loads(kubectl("get", kinds, "-o", "json", "-l", f"{pod.LABEL_JOB}={JOB}"))
-    return {
-        f"{o['kind']} {o['metadata']['name']}": o["metadata"]["resourceVersion"]
-        for o in listed["items"]
-    }
+    return {f"{o['kind']} {o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in listed["items"]}
 
 
 def applied(kubectl: Kubectl, **spec: Any) -> None:

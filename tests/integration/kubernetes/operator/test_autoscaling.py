@@ -84,9 +84,7 @@ def play_leader(kubectl: Kubectl, uid: str, count: int, *shares: float) -> None:
     put(kubectl, pod.status_name(JOB), encode(told))
 
 
-def test_a_busy_job_gets_workers_and_its_spec_stays_as_it_was(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_a_busy_job_gets_workers_and_its_spec_stays_as_it_was(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl, autoscaling=BOUNDS)
     operator.until(lambda: workers(kubectl) == 2)

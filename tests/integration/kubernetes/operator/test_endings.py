@@ -76,9 +76,7 @@ def test_a_namespace_ends_whatever_the_policy(start: Start, kubectl: Kubectl, po
     operator.until(lambda: found(kubectl, "streamsnapshot", "monday") is None)
 
 
-def test_a_deletion_says_its_deadline_and_can_be_had_at_once(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_a_deletion_says_its_deadline_and_can_be_had_at_once(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl, deletionPolicy="Savepoint", deletionDeadline="1h")
     operator.until(lambda: workers(kubectl) == 2)
@@ -94,9 +92,7 @@ def test_a_deletion_says_its_deadline_and_can_be_had_at_once(
     operator.until(lambda: not job(kubectl))
 
 
-def test_the_same_event_is_one_that_counts(
-    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_event_is_one_that_counts(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
     about: Object = {
         "apiVersion": "penstock.dev/v1alpha1",
@@ -124,9 +120,7 @@ def test_the_same_event_is_one_that_counts(
     assert made["lastTimestamp"] > made["firstTimestamp"]
 
 
-def test_of_two_operators_one_leads_and_the_other_says_that_it_stands_by(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_of_two_operators_one_leads_and_the_other_says_that_it_stands_by(start: Start, kubectl: Kubectl) -> None:
     first = start()
     applied(kubectl)
     first.until(lambda: workers(kubectl) == 2)

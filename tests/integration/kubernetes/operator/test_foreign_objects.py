@@ -121,9 +121,7 @@ def left_alone(kubectl: Kubectl) -> dict[str, str]:
     kinds = ",".join(sorted({theirs.kind.lower() for theirs in EVERY_KIND}))
     listed = json.loads(kubectl("get", kinds, "-o", "json", "-l", "app=theirs"))["items"]
     assert not [o for o in listed if "ownerReferences" in o["metadata"]]
-    return {
-        f"{o['kind']} {o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in listed
-    }
+    return {f"{o['kind']} {o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in listed}
 
 
 def calls_of_jobs(operator: Running) -> int:
@@ -133,9 +131,7 @@ def calls_of_jobs(operator: Running) -> int:
     return int(sum(float(t.rsplit(" ", 1)[1]) for t in lines if 'resource="leases"' not in t))
 
 
-def test_an_object_of_another_is_left_alone_whatever_its_kind(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_an_object_of_another_is_left_alone_whatever_its_kind(start: Start, kubectl: Kubectl) -> None:
     put(kubectl, *[theirs.manifest(job) for job, theirs in JOBS.items()])
     before = left_alone(kubectl)
     assert len(before) == len(EVERY_KIND)
@@ -182,9 +178,7 @@ def test_an_object_of_another_is_left_alone_whatever_its_kind(
     assert "Forbidden" not in operator.log.read_text()
 
 
-def test_a_job_that_runs_goes_on_beside_an_object_of_another(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_a_job_that_runs_goes_on_beside_an_object_of_another(start: Start, kubectl: Kubectl) -> None:
     first = start()
     applied(kubectl)
     first.until(lambda: workers(kubectl) == 2)

@@ -40,9 +40,7 @@ def put(kubectl: Kubectl, text: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [100, DEEP])
-def test_a_deep_template_is_refused_and_harms_no_other_job(
-    start: Start, kubectl: Kubectl, depth: int
-) -> None:
+def test_a_deep_template_is_refused_and_harms_no_other_job(start: Start, kubectl: Kubectl, depth: int) -> None:
     kubectl("apply", "-f", "-", stdin=claim())
     operator = start()
     put(kubectl, deep_job(depth).replace(f'"{JOB}"', '"deep"'))
@@ -69,9 +67,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
-def test_a_deep_record_is_no_truth_and_harms_nobody(
-    start: Start, kubectl: Kubectl, record: str
-) -> None:
+def test_a_deep_record_is_no_truth_and_harms_nobody(start: Start, kubectl: Kubectl, record: str) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)
@@ -83,9 +79,7 @@ def test_a_deep_record_is_no_truth_and_harms_nobody(
 
 @pytest.mark.usefixtures("start")
 @pytest.mark.parametrize("path", ["//savepoints/a", "/./savepoints/a", "/../b/savepoints/a", "/a/"])
-def test_a_path_that_means_another_folder_is_refused_by_the_definition(
-    kubectl: Kubectl, path: str
-) -> None:
+def test_a_path_that_means_another_folder_is_refused_by_the_definition(kubectl: Kubectl, path: str) -> None:
     restore = {"nonce": "1", "path": f"{kubectl.namespace}{path}"}
     with pytest.raises(Refused, match=r"spec\.restore\.path"):
         kubectl("apply", "-f", "-", stdin=stream_job(restore=restore))

@@ -47,9 +47,7 @@ def play_look(kubectl: Kubectl, claim: Path) -> None:
         (container,) = job["spec"]["template"]["spec"]["containers"]
         if job.get("status", {}).get("conditions") or container["name"] != "look":
             continue
-        arguments = [
-            each.replace(pod.CHECKPOINT_FOLDER, str(claim)) for each in container["command"][1:]
-        ]
+        arguments = [each.replace(pod.CHECKPOINT_FOLDER, str(claim)) for each in container["command"][1:]]
         ran = subprocess.run(
             [sys.executable, *arguments],
             capture_output=True,
@@ -92,9 +90,7 @@ def patch(kubectl: Kubectl, kind: str, name: str, status: dict[str, Any]) -> Non
     )  # fmt: skip
 
 
-def test_a_path_that_is_not_there_or_leads_out_is_not_complete(
-    start: Start, kubectl: Kubectl, tmp_path: Path
-) -> None:
+def test_a_path_that_is_not_there_or_leads_out_is_not_complete(start: Start, kubectl: Kubectl, tmp_path: Path) -> None:
     operator, space = start(), kubectl.namespace
     folder = tmp_path / "claim" / space / JOB / "savepoints"
     folder.mkdir(parents=True)

@@ -109,10 +109,7 @@ def test_spark_that_is_installed_later_is_used_and_its_failure_told(town: Town) 
 def play_jobs(kubectl: Kubectl) -> None:
     """Act as the Job controller when the pods of the Jobs have succeeded."""
     now = "2026-01-01T00:00:00Z"
-    ended = [
-        {"type": kind, "status": "True", "lastTransitionTime": now}
-        for kind in ("SuccessCriteriaMet", "Complete")
-    ]
+    ended = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("SuccessCriteriaMet", "Complete")]
     status = {"succeeded": 1, "startTime": now, "completionTime": now, "conditions": ended}
     for each in kubectl.items("jobs"):
         if not each.get("status", {}).get("succeeded"):
@@ -131,9 +128,7 @@ SNAPSHOT = {
 
 
 @pytest.mark.parametrize("deleted", [DEFINITIONS[:1], DEFINITIONS], ids=["jobs", "both"])
-def test_definitions_go_with_a_job_whose_files_are_purged_and_come_back(
-    town: Town, deleted: tuple[str, ...]
-) -> None:
+def test_definitions_go_with_a_job_whose_files_are_purged_and_come_back(town: Town, deleted: tuple[str, ...]) -> None:
     kubectl, operator = town.kubectl, town.start()
     applied(kubectl, deletionPolicy="Purge")
     operator.until(lambda: workers(kubectl) == 2)
@@ -153,7 +148,5 @@ def test_definitions_go_with_a_job_whose_files_are_purged_and_come_back(
     operator.until(lambda: told in operator.log.read_text())
     kubectl("apply", "-f", str(ROOT / "crds"))
     kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=30s")
-    applied(
-        kubectl
-    )  # an earlier job had this name, and no garbage collector deletes its StatefulSet here
+    applied(kubectl)  # an earlier job had this name, and no garbage collector deletes its StatefulSet here
     operator.until(lambda: condition(kubectl, "Accepted") == ("True", "Valid"))

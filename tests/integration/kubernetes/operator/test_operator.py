@@ -30,9 +30,7 @@ from tests.integration.kubernetes.operator.objects import (
 )
 
 
-def test_a_job_gets_its_objects_with_the_operators_own_rights(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_a_job_gets_its_objects_with_the_operators_own_rights(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)
@@ -122,9 +120,7 @@ def test_a_lost_secret_is_made_again_by_the_same_authority(start: Start, kubectl
     assert "Forbidden" not in operator.log.read_text()
 
 
-def test_a_lost_authority_is_followed_by_another_that_is_believed_beside_it(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_a_lost_authority_is_followed_by_another_that_is_believed_beside_it(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)
@@ -141,9 +137,7 @@ def test_a_lost_authority_is_followed_by_another_that_is_believed_beside_it(
     assert workers(kubectl) == 2
 
 
-def test_workers_start_again_when_nobody_can_sign_what_they_believe(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_workers_start_again_when_nobody_can_sign_what_they_believe(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)
@@ -223,9 +217,7 @@ def test_what_a_restore_gives_up_reaches_the_workers(
         desired = found(kubectl, "configmap", pod.desired_name(JOB))
         assert desired is not None
         restore = json.loads(desired["data"][pod.RECORD])["restore"] or {}
-        return (restore.get("nonce"), restore.get("path")) == ("2", None) and (
-            restore["drop_state"] == dropped
-        )
+        return (restore.get("nonce"), restore.get("path")) == ("2", None) and (restore["drop_state"] == dropped)
 
     operator.until(asked)
 
@@ -237,9 +229,7 @@ def words_of_engine(kubectl: Kubectl) -> set[str]:
     return set(json.dumps([c for c in containers if c["name"] == "engine"]).split('"'))
 
 
-def test_a_set_is_made_once_however_old_the_view(
-    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_is_made_once_however_old_the_view(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
     manifest: dict[str, Plain] = {
         "apiVersion": "v1",
@@ -274,9 +264,7 @@ def test_what_cannot_be_taken_leaves_the_last_good_spec(start: Start, kubectl: K
     assert made["spec"]["template"]["spec"]["containers"][0]["image"] == "example/penstock:1"
 
 
-def test_what_the_server_refuses_is_told_and_hides_no_status(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_what_the_server_refuses_is_told_and_hides_no_status(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl, podTemplate={"spec": {"restartPolicy": "Sometimes"}})
     operator.until(lambda: any("restartPolicy" in text for text in refusals(kubectl)))
@@ -290,9 +278,7 @@ def refusals(kubectl: Kubectl) -> list[str]:
     return [event["message"] for event in events if event["reason"] == "ObjectRefused"]
 
 
-def test_a_claim_for_one_node_is_refused_and_a_missing_one_named(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_a_claim_for_one_node_is_refused_and_a_missing_one_named(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     kubectl("apply", "-f", "-", stdin=stream_job())
     operator.until(lambda: condition(kubectl, "Stalled") == ("True", "ClaimMissing"))

@@ -92,9 +92,7 @@ def test_a_period_gives_one_savepoint_and_old_ones_go(start: Start, kubectl: Kub
     uid = job["metadata"]["uid"]
     play_pods(kubectl, uid)
     now = time.time_ns() / 1e9
-    restoring = json.loads(
-        stream_job(suspend=True, restore={"nonce": "1", "snapshotRef": "clock-restored"})
-    )
+    restoring = json.loads(stream_job(suspend=True, restore={"nonce": "1", "snapshotRef": "clock-restored"}))
     restoring["metadata"]["name"] = "child"
     kubectl("apply", "-f", "-", stdin=json.dumps(restoring))
     put_snapshot(kubectl, "by-hand", 0, "")

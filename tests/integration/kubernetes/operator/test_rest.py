@@ -27,9 +27,7 @@ from tests.integration.kubernetes.operator.test_autoscaling import (
 )
 
 COMMITS = 12
-SAMPLE = re.compile(
-    r'^penstock_operator_api_calls_total\{.*resource="(\w+)",verb="(\w+)"\} (\S+)$', re.MULTILINE
-)
+SAMPLE = re.compile(r'^penstock_operator_api_calls_total\{.*resource="(\w+)",verb="(\w+)"\} (\S+)$', re.MULTILINE)
 
 
 def commit(kubectl: Kubectl, uid: str, epoch: int) -> None:
@@ -66,9 +64,7 @@ def calls(operator: Running) -> dict[tuple[str, str], float]:
     return {key: n for key, n in counted.items() if key[0] != "leases" and key[1] != "watch"}
 
 
-def test_commits_and_renewals_of_a_job_at_rest_cost_one_call_at_most(
-    start: Start, kubectl: Kubectl
-) -> None:
+def test_commits_and_renewals_of_a_job_at_rest_cost_one_call_at_most(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)

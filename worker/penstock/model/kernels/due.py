@@ -396,9 +396,7 @@ def take_due(table: Any, due: Any, scratch: Any, bound: int, taken: Any) -> Any:
         begun = found
         if buckets[bucket].ordered == 0:
             head = buckets[bucket].head
-            count = _put_in_order(
-                head, links, records, arena, listed, listed_hashes, rows, hashes, cells
-            )
+            count = _put_in_order(head, links, records, arena, listed, listed_hashes, rows, hashes, cells)
             counters[SORTED] = max(counters[SORTED], count)
             found += min(count, taken.size - begun)
             taken[begun:found] = rows[: found - begun]

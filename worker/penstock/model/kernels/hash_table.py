@@ -96,17 +96,13 @@ def _put(slots: Any, bits: Any, word: Any) -> bool:
 
 
 @helper
-def _find(
-    slots: Any, bits: Any, records: Any, arena: Any, data: Any, start: Any, size: Any, hashed: Any
-) -> Any:
+def _find(slots: Any, bits: Any, records: Any, arena: Any, data: Any, start: Any, size: Any, hashed: Any) -> Any:
     """Return the row of the key ``data[start:start + size]`` (size -1: null), or NO_ROW."""
     at = _home(hashed, bits)
     while slots[at] != 0:
         if slots[at] >> _HALF == hashed >> _HALF:
             row = np.int64(slots[at] & _LOW) - 1
-            if records[row].length == size and (
-                size <= 0 or equal_bytes(arena, records[row].start, data, start, size)
-            ):
+            if records[row].length == size and (size <= 0 or equal_bytes(arena, records[row].start, data, start, size)):
                 return row
         at += 1
     return np.int64(NO_ROW)
@@ -167,9 +163,7 @@ def _claim_row(a: Any, b: Any, records: Any, counters: Any, hashed: Any) -> Any:
 
 
 @helper
-def _store_key(
-    row: Any, records: Any, arena: Any, heads: Any, data: Any, start: Any, size: Any
-) -> None:
+def _store_key(row: Any, records: Any, arena: Any, heads: Any, data: Any, start: Any, size: Any) -> None:
     records[row].length = size
     if size >= 0:
         place = take_block(arena, heads, size)
@@ -178,9 +172,7 @@ def _store_key(
 
 
 @helper
-def _prefetch_look_ups(
-    slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: Any
-) -> None:
+def _prefetch_look_ups(slots: Any, bits: Any, records: Any, arena: Any, hashes: Any, i: Any) -> None:
     """Prefetch what the look-ups of the rows after row i will read, one dependent step at a time.
 
     A look-up waits for its slot, then for the row, then for the key. Each is prefetched ``_STRIDE``

@@ -143,9 +143,7 @@ def _build(function: Callable[..., Any], signature: Any) -> Any:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         try:
-            return njit(signature, cache=True, nogil=True, boundscheck=False, error_model="numpy")(
-                function
-            )
+            return njit(signature, cache=True, nogil=True, boundscheck=False, error_model="numpy")(function)
         finally:
             config.CACHE_DIR = before
 

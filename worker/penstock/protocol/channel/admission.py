@@ -81,16 +81,12 @@ class Admission:
         self._schemas = {}
         self._seen = set()
 
-    def open(
-        self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
-    ) -> None:
+    def open(self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]) -> None:
         """Admit the streams of the attempt that :meth:`reset` named."""
         self._enter(AdmissionPhase.OPEN)
         self.extend(members, schemas)
 
-    def extend(
-        self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]
-    ) -> None:
+    def extend(self, members: Mapping[Ordinal, Incarnation], schemas: Mapping[ChannelId, bytes]) -> None:
         """Admit the streams that a rescale adds to the attempt."""
         assert self.is_open, "only an open attempt can grow"
         self._members.update(members)

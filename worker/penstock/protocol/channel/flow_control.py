@@ -348,9 +348,7 @@ class ReceiveChannel:
         "window",
     )
 
-    def __init__(
-        self, channel: ChannelId, high_watermark: int, low_watermark: int, version: Version
-    ) -> None:
+    def __init__(self, channel: ChannelId, high_watermark: int, low_watermark: int, version: Version) -> None:
         assert 0 <= low_watermark < high_watermark, "watermarks need a gap"
         self.channel = channel
         self._high = high_watermark
@@ -421,8 +419,7 @@ class ReceiveChannel:
             raise PeerError(f"channel {self.channel}: an element follows the end of the stream")
         if charge and self._received + charge > self._told and self.queued_bytes:
             raise PeerError(
-                f"channel {self.channel}: {charge} bytes exceed the credit "
-                f"by {self._received + charge - self._told}"
+                f"channel {self.channel}: {charge} bytes exceed the credit by {self._received + charge - self._told}"
             )
         self._arrived = sequence
         self._ended = end

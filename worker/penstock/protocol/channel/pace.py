@@ -116,9 +116,7 @@ class Pace:
         pace = rows / seconds
         wanted, self.joined_bytes = pace * SLICE_S, JOINED_BYTES_MAX
         fixed_s, row_s = self._line() or (0.0, 0.0)
-        if (
-            SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S
-        ):  # else it is less than a fifth in any case
+        if SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S:  # else it is less than a fifth in any case
             self.joined_bytes = SLICE_BYTES_MAX
             worth = SLICE_ROWS_PER_FIXED_COST * fixed_s / row_s if row_s > 0 else inf
             most = self._largest * self._growth(fixed_s)
@@ -174,9 +172,7 @@ class CreditWindows:
         """Return whether windows may change again. ``now`` is in monotonic seconds."""
         return now - self._at >= CREDIT_CHANGE_INTERVAL_S
 
-    def share(
-        self, pace: Pace, channels: Iterable[ReceiveChannel], now: float
-    ) -> list[ReceiveChannel]:
+    def share(self, pace: Pace, channels: Iterable[ReceiveChannel], now: float) -> list[ReceiveChannel]:
         """Set the windows of all channels of the task. Return the channels that have changed."""
         if not pace.known:
             return []

@@ -25,9 +25,7 @@ from penstock.protocol.task import task_events as ev
 class EngineCore:
     """The core of one engine. ``tasks`` lists the tasks that its shell has made."""
 
-    def __init__(
-        self, ordinal: Ordinal, plan: PhysicalPlan, tasks: Callable[[], Iterable[EngineTask]]
-    ) -> None:
+    def __init__(self, ordinal: Ordinal, plan: PhysicalPlan, tasks: Callable[[], Iterable[EngineTask]]) -> None:
         """Begin without an attempt."""
         self.at = EngineAttempt()
         self._ordinal = ordinal

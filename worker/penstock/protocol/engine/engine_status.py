@@ -109,9 +109,7 @@ def is_leaving(core: TaskCore) -> bool:
     return state.life is TaskLifecycle.LEAVING or state.task not in state.assignment.tasks()
 
 
-def _ready(
-    at: EngineAttempt, tasks: list[EngineTask], members: list[EngineTask], prepared: Version
-) -> bool:
+def _ready(at: EngineAttempt, tasks: list[EngineTask], members: list[EngineTask], prepared: Version) -> bool:
     if at.joined:  # ready with the table it joins for, and from then on
         return prepared > 0 or len(members) == len(tasks)
     return all(t.marks.ready for t in tasks if not t.core.state.setup.joining)

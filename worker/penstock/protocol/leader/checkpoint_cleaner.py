@@ -45,9 +45,7 @@ class CheckpointCleaner:
             self.names = event.names
             self.next_at = state.context.now + state.settings.collect_interval_s
 
-    def reconcile(
-        self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None
-    ) -> None:
+    def reconcile(self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None) -> None:
         """Collect at most once after each epoch, and at most once in the interval."""
         if self._judge(state, manifests, draft) is not None:
             self.done = state.latest.epoch
@@ -69,9 +67,7 @@ class CheckpointCleaner:
             self.token = state.context.number()
             state.context.do(ListBlobs(self.token))
 
-    def _judge(
-        self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None
-    ) -> int | None:
+    def _judge(self, state: LeaderState, manifests: ManifestCache, draft: BlobName | None) -> int | None:
         """Delete the garbage of the listing; return how many files, None when it is not known yet.
 
         Nothing is deleted while a swap is undecided: the swap may retain more than is known here.
@@ -106,9 +102,7 @@ def listed_names(state: LeaderState, manifests: ManifestCache) -> set[BlobName] 
     return names if complete else None
 
 
-def garbage(
-    state: LeaderState, names: tuple[BlobName, ...], listed: set[BlobName]
-) -> list[BlobName]:
+def garbage(state: LeaderState, names: tuple[BlobName, ...], listed: set[BlobName]) -> list[BlobName]:
     """Return the garbage among ``names``, in rising order. Pure."""
     return [name for name in sorted(names) if _is_garbage(state, name, listed)]
 

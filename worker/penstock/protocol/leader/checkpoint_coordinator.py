@@ -133,9 +133,7 @@ class CheckpointCoordinator:
         state.context.log(f"event=epoch-aborted epoch={in_flight.epoch} reason={reason!r}")
         for member in state.admitted():
             state.send_once(member, Abort(state.latest.attempt, in_flight.epoch))
-        asked = (
-            in_flight.requests if in_flight.keep is None else (*in_flight.requests, in_flight.keep)
-        )
+        asked = in_flight.requests if in_flight.keep is None else (*in_flight.requests, in_flight.keep)
         text = f"epoch {in_flight.epoch} was aborted: {reason}"
         self.refused += tuple(Answer(r, False, text) for r in asked)
 
@@ -155,11 +153,7 @@ class CheckpointCoordinator:
         if ack.attempt != state.latest.attempt or ack.term != state.term:
             return
         in_flight = self.in_flight
-        if (
-            in_flight is not None
-            and in_flight.epoch == ack.epoch
-            and ack.manifest.task in in_flight.tasks
-        ):
+        if in_flight is not None and in_flight.epoch == ack.epoch and ack.manifest.task in in_flight.tasks:
             in_flight.acks.setdefault(ack.manifest.task, ack.manifest)
 
     def on_epoch_failed(self, state: LeaderState, failed: EpochFailed) -> None:
@@ -203,17 +197,11 @@ class CheckpointCoordinator:
         elif in_flight.name in manifests.written:
             self._commit(state, in_flight, manifests.written[in_flight.name])
 
-    def _collect_acks(
-        self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint
-    ) -> None:
+    def _collect_acks(self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint) -> None:
         at = state.latest
         for member in state.admitted():
             heartbeat = state.life(member).heartbeat
-            if (
-                heartbeat is None
-                or not state.confirmed(member)
-                or heartbeat.injected < in_flight.epoch
-            ):
+            if heartbeat is None or not state.confirmed(member) or heartbeat.injected < in_flight.epoch:
                 version = in_flight.assignment.version
                 inject = Inject(at.attempt, in_flight.epoch, version, in_flight.kind, at.epoch)
                 state.ensure(member, inject, in_flight.epoch)
@@ -244,16 +232,12 @@ class CheckpointCoordinator:
                 workers=table.workers,
                 settled=at.settled if table.version != at.version else at.version,
                 published_through=state.published_through(),
-                retained=retain(
-                    at.retained, Retained(in_flight.epoch, root, in_flight.keep), state
-                ),
+                retained=retain(at.retained, Retained(in_flight.epoch, root, in_flight.keep), state),
                 stalled=None,
             )
         )
 
-    def _committed(
-        self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint
-    ) -> None:
+    def _committed(self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint) -> None:
         root = manifests.contents[in_flight.name] if in_flight.name is not None else None
         assert isinstance(root, RootManifest)
         state.root = root
@@ -289,10 +273,7 @@ class CheckpointCoordinator:
 
     def answer(self, state: LeaderState) -> bool:
         """Record the answers that this part owes by a swap; True when it began one."""
-        done = tuple(
-            Answer(r, True, f"epoch {state.latest.epoch} is committed and published")
-            for r in self.answering
-        )
+        done = tuple(Answer(r, True, f"epoch {state.latest.epoch} is committed and published") for r in self.answering)
         if state.cas.busy or not (done or self.refused):
             return False
         through = state.published_through() if state.published() else state.latest.published_through

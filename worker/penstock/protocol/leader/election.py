@@ -120,9 +120,7 @@ class Election:
 
         ``patience_s``: how long a free Lease is left to others. None: this keeper does not contend.
         """
-        if self.held and context.due_or_wake(
-            self.renewed_at + self.settings.lease_renew_deadline_s
-        ):
+        if self.held and context.due_or_wake(self.renewed_at + self.settings.lease_renew_deadline_s):
             self._enter(ElectionPhase.WATCHING)  # another keeper may take it soon
         if self.waiting is not None or not context.due_or_wake(self.next_at):
             return

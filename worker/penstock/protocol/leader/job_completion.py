@@ -73,9 +73,7 @@ class JobCompletion:
         if not state.published():
             text += "; its output is not all visible yet, the next run publishes it"
         answers = state.answers(Answer(stop.id, True, text))
-        state.propose(
-            replace(at, stopped=True, run=_run(state), published_through=through, answers=answers)
-        )
+        state.propose(replace(at, stopped=True, run=_run(state), published_through=through, answers=answers))
         return True
 
     def _may_stop(self, state: LeaderState) -> bool:

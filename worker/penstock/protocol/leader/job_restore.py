@@ -122,9 +122,7 @@ class JobRestore:
             return
         root = manifests.root(state.context, at.root)
         if at.root.name in manifests.damaged:
-            state.failure = (
-                f"checkpoint {at.epoch} cannot be read: {manifests.damaged[at.root.name]}"
-            )
+            state.failure = f"checkpoint {at.epoch} cannot be read: {manifests.damaged[at.root.name]}"
         elif root is not None and state.plan is not None:
             state.failure = refusal(root, state.plan, wanted.drop_state)
             if state.failure is None:
@@ -159,9 +157,7 @@ class JobRestore:
         state.propose(at)
         return True
 
-    def _written(
-        self, state: LeaderState, manifests: ManifestCache, root: RootManifest
-    ) -> BlobRef | None:
+    def _written(self, state: LeaderState, manifests: ManifestCache, root: RootManifest) -> BlobRef | None:
         """Write a manifest. Return its reference, None until it is written."""
         if self.name is None and state.context.due_or_wake(self.retry_at):
             self.name = state.context.file_name(state.term, root.epoch, ROOT_SUFFIX)
@@ -171,9 +167,7 @@ class JobRestore:
             self.retry_at = state.context.now + state.settings.meta_retry_interval_s
         return manifests.written.get(self.name) if self.name is not None else None
 
-    def _retained(
-        self, state: LeaderState, manifests: ManifestCache, wanted: Restore, epoch: Epoch
-    ) -> None:
+    def _retained(self, state: LeaderState, manifests: ManifestCache, wanted: Restore, epoch: Epoch) -> None:
         kept = [r for r in state.latest.retained if r.epoch == epoch]
         if not kept:
             names = [int(r.epoch) for r in state.latest.retained]
@@ -193,9 +187,7 @@ class JobRestore:
             )
             self._swap(state, manifests, wanted, at, root)
 
-    def _folder(
-        self, state: LeaderState, manifests: ManifestCache, wanted: Restore, path: str
-    ) -> None:
+    def _folder(self, state: LeaderState, manifests: ManifestCache, wanted: Restore, path: str) -> None:
         if self.token is not None or not state.context.due_or_wake(self.retry_at):
             return
         if self.manifest is None:
@@ -206,9 +198,7 @@ class JobRestore:
         else:
             self._import(state, manifests, wanted, self.manifest)
 
-    def _import(
-        self, state: LeaderState, manifests: ManifestCache, wanted: Restore, manifest: RootManifest
-    ) -> None:
+    def _import(self, state: LeaderState, manifests: ManifestCache, wanted: Restore, manifest: RootManifest) -> None:
         """Import under an epoch above all epochs of this job and of the savepoint's line.
 
         Output sorts by epoch, so the output of this job follows that of the savepoint's job.
@@ -223,9 +213,7 @@ class JobRestore:
         else:
             self._commit(state, manifests, wanted, self.imported)
 
-    def _commit(
-        self, state: LeaderState, manifests: ManifestCache, wanted: Restore, imported: Imported
-    ) -> None:
+    def _commit(self, state: LeaderState, manifests: ManifestCache, wanted: Restore, imported: Imported) -> None:
         """Commit the imported files as a new epoch that has no output."""
         assert self.manifest is not None, "a savepoint is read and checked before it is imported"
         at = state.latest
@@ -251,12 +239,7 @@ class JobRestore:
         assert state.plan is not None
         why = refusal(root, state.plan, wanted.drop_state, wanted.path)
         newest = root.job_uid == state.latest.job_uid and root.epoch >= state.latest.max_epoch
-        if (
-            why is None
-            and state.latest.max_epoch > 0
-            and not newest
-            and not wanted.allow_output_replay
-        ):
+        if why is None and state.latest.max_epoch > 0 and not newest and not wanted.allow_output_replay:
             why = (
                 f"StateError: epoch {root.epoch} is older than the newest committed one, "
                 f"{state.latest.max_epoch}: output since then would be repeated; "

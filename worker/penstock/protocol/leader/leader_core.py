@@ -209,9 +209,7 @@ class LeaderCore:
         settings = self.settings
         at = cas.latest
         retrier = CommandRetrier(at.job_uid, at.term, self.me.ordinal, settings.resend_interval_s)
-        registry = WorkerRegistry(
-            settings.heartbeat_timeout_s, self.context.sign(), settings.lease_renew_deadline_s
-        )
+        registry = WorkerRegistry(settings.heartbeat_timeout_s, self.context.sign(), settings.lease_renew_deadline_s)
         for lost in at.lost:
             life = registry.life(lost.ordinal, lost.incarnation)
             life.pod = lost.pod

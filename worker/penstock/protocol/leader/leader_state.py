@@ -235,9 +235,7 @@ class LeaderState:
     def _has_published(self, member: Member) -> bool:
         status = self.life(member).status
         return (
-            self.confirmed(member)
-            and status.attempt == self.latest.attempt
-            and status.published >= self.latest.epoch
+            self.confirmed(member) and status.attempt == self.latest.attempt and status.published >= self.latest.epoch
         )
 
     def published_through(self) -> Epoch:
@@ -288,9 +286,7 @@ class LeaderState:
             asked = [r.id for r in self.desired.requests[:ANSWERS_MAX]]
             known = tuple(a for a in known if a.request in asked)
         answered = [a.request for a in known]
-        fresh = tuple(
-            replace(a, text=clip(a.text, TEXT_BYTES_MAX)) for a in new if a.request not in answered
-        )
+        fresh = tuple(replace(a, text=clip(a.text, TEXT_BYTES_MAX)) for a in new if a.request not in answered)
         return (known + fresh)[-ANSWERS_MAX:]
 
     def stage_sources(self) -> list[StageIndex]:

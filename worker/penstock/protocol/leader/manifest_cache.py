@@ -71,9 +71,7 @@ class ManifestCache:
         assert isinstance(value, MembersFile), f"{ref.name} is no members file"
         return value
 
-    def write(
-        self, context: StepContext, name: BlobName, value: RootManifest | MembersFile
-    ) -> None:
+    def write(self, context: StepContext, name: BlobName, value: RootManifest | MembersFile) -> None:
         """Store a file; it appears in ``written`` or in ``failed``."""
         self.writing[name] = value
         context.do(WriteBlob(name, value))

@@ -73,9 +73,7 @@ class Recovery:
             return
         if state.cas.busy:  # the next attempt is based on decided swaps only
             return
-        if state.plan is None or not state.context.due_or_wake(
-            max(state.not_before, self.retry_at)
-        ):
+        if state.plan is None or not state.context.due_or_wake(max(state.not_before, self.retry_at)):
             return
         if not _root_known(state, manifests):
             return
@@ -97,9 +95,7 @@ class Recovery:
             found = [life for life in lives if life is not None]
             if found and len(found) == count:
                 return found
-        state.log_once(
-            "waiting", f"for=workers wanted={state.target()} committed={state.latest.workers}"
-        )
+        state.log_once("waiting", f"for=workers wanted={state.target()} committed={state.latest.workers}")
         _log_other_plans(state)
         return None
 
@@ -169,9 +165,7 @@ class Recovery:
         self.name = state.context.file_name(state.term, state.latest.epoch, MEMBERS_SUFFIX)
         manifests.write(state.context, self.name, self.file)
 
-    def _admit(
-        self, state: LeaderState, manifests: ManifestCache, name: BlobName, file: MembersFile
-    ) -> None:
+    def _admit(self, state: LeaderState, manifests: ManifestCache, name: BlobName, file: MembersFile) -> None:
         """Swap attempt + 1 once its members file is stored. No member is reset before the swap."""
         at = state.latest
         if at.members is not None and at.members.name == name:
@@ -261,9 +255,7 @@ def record_losses(state: LeaderState) -> None:
     gone = [
         life
         for life in sorted(state.registry.lives.values(), key=lambda x: x.seen.at)
-        if life.lost is not None
-        and life.ordinal < wanted
-        and _candidate(state, life.ordinal) is None
+        if life.lost is not None and life.ordinal < wanted and _candidate(state, life.ordinal) is None
     ]
     newest = {life.ordinal: Lost(life.ordinal, life.incarnation, life.pod) for life in gone}
     kept = [x for x in at.lost if x.ordinal not in newest or x == newest[x.ordinal]]
@@ -324,9 +316,7 @@ def _candidate(state: LeaderState, ordinal: int) -> WorkerIncarnation | None:
     if state.plan is None:
         return None
     members = None if state.file is None else [m.incarnation for m in state.members()]
-    return state.registry.candidate(
-        state.context, Ordinal(ordinal), state.plan.fingerprint, members
-    )
+    return state.registry.candidate(state.context, Ordinal(ordinal), state.plan.fingerprint, members)
 
 
 def _alive(state: LeaderState, member: Member) -> bool:
@@ -388,15 +378,11 @@ def _reset_command(state: LeaderState) -> Reset:
     return Reset(at.attempt, at.epoch, at.root, assignment, state.core(), state.file.splits)
 
 
-def _share(
-    members: tuple[Member, ...], me: Member, handles: list[SinkHandle]
-) -> tuple[SinkHandle, ...]:
+def _share(members: tuple[Member, ...], me: Member, handles: list[SinkHandle]) -> tuple[SinkHandle, ...]:
     """Choose the handles that ``me`` publishes: its own, and a share of those of lost workers."""
     by_ordinal = {m.ordinal: i for i, m in enumerate(members)}
     mine = members.index(me)
-    return tuple(
-        h for h in handles if by_ordinal.get(h.task.worker, h.task.worker % len(members)) == mine
-    )
+    return tuple(h for h in handles if by_ordinal.get(h.task.worker, h.task.worker % len(members)) == mine)
 
 
 def _stalled(state: LeaderState) -> str | None:

@@ -137,9 +137,7 @@ class RescaleCoordinator:
         self.since = state.context.now
         state.context.log(f"event=rescale stage={stage} version={state.latest.version}")
 
-    def reconcile(
-        self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
-    ) -> None:
+    def reconcile(self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator) -> None:
         """Go one step on; called while the attempt runs without a fault."""
         match self.stage:
             case RescalePhase.IDLE:
@@ -161,9 +159,7 @@ class RescaleCoordinator:
 
     # --- IDLE ------------------------------------------------------------------------------------
 
-    def _look(
-        self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
-    ) -> None:
+    def _look(self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator) -> None:
         """Finish a rescale of an earlier term, else begin one when another number is wanted."""
         if state.proposing():
             cancel = RescaleCancel(CancelCause.LEADER_GONE, "its leader is gone")
@@ -182,9 +178,7 @@ class RescaleCoordinator:
 
     def _stray(self, state: LeaderState) -> bool:
         """Cancel a version that a late Prepare proposed to a member; True while a member has one."""
-        strays = [
-            m for m in state.admitted() if state.life(m).status.prepared > state.latest.version
-        ]
+        strays = [m for m in state.admitted() if state.life(m).status.prepared > state.latest.version]
         for member in strays:
             version = state.life(member).status.prepared
             state.ensure(member, CancelRescale(state.latest.attempt, version), version)
@@ -238,9 +232,7 @@ class RescaleCoordinator:
 
     # --- ADMITTING, PREPARING, BARRIER ------------------------------------------------------------
 
-    def _admit(
-        self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator
-    ) -> None:
+    def _admit(self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator) -> None:
         """One swap admits the joiners, pins what they pre-load, and uses up the version."""
         assert self.name is not None
         assert self.file is not None
@@ -285,9 +277,7 @@ class RescaleCoordinator:
         if not waiting and checkpoints.in_flight is None and state.published():
             self._start_barrier(state, checkpoints, proposed)
 
-    def _start_barrier(
-        self, state: LeaderState, checkpoints: CheckpointCoordinator, proposed: Assignment
-    ) -> None:
+    def _start_barrier(self, state: LeaderState, checkpoints: CheckpointCoordinator, proposed: Assignment) -> None:
         table = state.assignment()
         assert table is not None
         in_flight = InFlightCheckpoint(
@@ -315,9 +305,7 @@ class RescaleCoordinator:
             if lost is not None:
                 self._call_off(state, checkpoints, lost)
 
-    def _unpreparable(
-        self, state: LeaderState, workers: int, waiting: list[Member]
-    ) -> RescaleCancel | None:
+    def _unpreparable(self, state: LeaderState, workers: int, waiting: list[Member]) -> RescaleCancel | None:
         """Return why the preparation cannot or need not go on, None when it goes on.
 
         The deadline counts only while a member is not prepared. After that the rescale waits for
@@ -342,9 +330,7 @@ class RescaleCoordinator:
 
     # --- CANCELLING, WITHDRAWING ------------------------------------------------------------------
 
-    def _call_off(
-        self, state: LeaderState, checkpoints: CheckpointCoordinator, cancel: RescaleCancel
-    ) -> None:
+    def _call_off(self, state: LeaderState, checkpoints: CheckpointCoordinator, cancel: RescaleCancel) -> None:
         if checkpoints.in_flight is not None and checkpoints.in_flight.kind is BarrierKind.RESCALE:
             checkpoints.abort(state, cancel.text)
         self.undone = cancel
@@ -384,9 +370,7 @@ class RescaleCoordinator:
         first, longest = state.settings.backoff_first_s, state.settings.backoff_max_s
         wait_s = min(first * 2.0 ** min(self.failures - 1, 30), longest)
         self.not_before = state.context.now + wait_s
-        state.context.log(
-            f"event=rescale-undone cause={undone.cause} reason={undone.text!r} retry_s={wait_s:g}"
-        )
+        state.context.log(f"event=rescale-undone cause={undone.cause} reason={undone.text!r} retry_s={wait_s:g}")
         self.drop()
 
     # --- RESUMING, TRIMMING -----------------------------------------------------------------------

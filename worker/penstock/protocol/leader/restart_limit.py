@@ -144,9 +144,7 @@ class RestartLimit:
         if before is not None and state.context.now - before < state.settings.restart_window_s:
             self._count(state, life.ordinal, life.incarnation, life.lost or "")
 
-    def _count(
-        self, state: LeaderState, ordinal: Ordinal, incarnation: Incarnation, reason: str
-    ) -> None:
+    def _count(self, state: LeaderState, ordinal: Ordinal, incarnation: Incarnation, reason: str) -> None:
         now = state.context.now
         oldest = now - state.settings.restart_window_s
         young = [at for at in self.times if at > oldest]
@@ -158,9 +156,7 @@ class RestartLimit:
         death = Death(ordinal, incarnation, state.latest.attempt, self.total, count, kept)
         self.newest = (*self.newest, death)[-DEATHS_KEPT_MAX:]
         state.put_off(count)
-        state.context.log(
-            f"event=death worker={ordinal} count={count} attempts={limit} reason={reason!r}"
-        )
+        state.context.log(f"event=death worker={ordinal} count={count} attempts={limit} reason={reason!r}")
 
     def _forget(self, run: str) -> None:
         """Clear the count: a new run has begun, or a window had no death."""

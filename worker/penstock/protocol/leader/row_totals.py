@@ -11,9 +11,7 @@ from penstock.contract.manifest import RootManifest, StepRows, TaskManifest
 from penstock.contract.plan import PhysicalPlan
 
 
-def total_rows(
-    before: RootManifest | None, plan: PhysicalPlan, tasks: Sequence[TaskManifest]
-) -> tuple[StepRows, ...]:
+def total_rows(before: RootManifest | None, plan: PhysicalPlan, tasks: Sequence[TaskManifest]) -> tuple[StepRows, ...]:
     """Count the rows of every source, then of every sink, in the order of the plan.
 
     ``before`` is the checkpoint before this one, and ``tasks`` are the manifests of this one. A

@@ -100,9 +100,7 @@ def load(state: LeaderState, manifests: ManifestCache) -> bool:
     if at.root is not None:
         state.root = manifests.root(state.context, at.root)
         if at.root.name in manifests.damaged and not _goes_elsewhere(state):
-            state.failure = (
-                f"checkpoint {at.epoch} cannot be read: {manifests.damaged[at.root.name]}"
-            )
+            state.failure = f"checkpoint {at.epoch} cannot be read: {manifests.damaged[at.root.name]}"
             return False
         if state.root is None and at.root.name not in manifests.damaged:
             return False

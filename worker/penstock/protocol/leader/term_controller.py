@@ -208,9 +208,7 @@ class TermController:
             return
         checkpoints.reconcile(state, self.manifests)
         rescale.reconcile(state, self.manifests, checkpoints)
-        if checkpoints.in_flight is not None and (
-            checkpoints.hasty or is_waited_for(state) or rescale.waits(state)
-        ):
+        if checkpoints.in_flight is not None and (checkpoints.hasty or is_waited_for(state) or rescale.waits(state)):
             checkpoints.expedite(state)
         checkpoints.decide_for(state)
         if not state.published():  # no epoch starts before the one before it is published
@@ -235,8 +233,7 @@ class TermController:
         state.failures += 1
         state.put_off(state.failures)
         state.context.log(
-            f"event=rollback attempt={state.latest.attempt} cause={decision.cause}"
-            f" reason={decision.text!r}"
+            f"event=rollback attempt={state.latest.attempt} cause={decision.cause} reason={decision.text!r}"
         )
         self._drop()
         state.enter(LeaderPhase.GATHERING)
@@ -297,9 +294,5 @@ def _announce(state: LeaderState) -> None:
         if life.lost is None and (silent or life.term < state.term):
             state.ensure(member, state.announcement(), state.term)
     for life in state.registry.lives.values():  # a lost one, too: it takes Shutdown only after it
-        if (
-            life.heartbeat is not None
-            and life.term < state.term
-            and state.registry.recent(state.context, life)
-        ):
+        if life.heartbeat is not None and life.term < state.term and state.registry.recent(state.context, life):
             state.ensure(member_of(life), state.announcement(), state.term)

@@ -85,9 +85,7 @@ class UserRequests:
 
     copies: dict[str, Copying] = field(default_factory=dict)
 
-    def reconcile(
-        self, state: LeaderState, checkpoints: CheckpointCoordinator, settled: bool
-    ) -> None:
+    def reconcile(self, state: LeaderState, checkpoints: CheckpointCoordinator, settled: bool) -> None:
         """Start the next epoch that is requested or due; called when an epoch may start.
 
         The final epoch starts only when no rescale is under way (``settled``).
@@ -111,9 +109,7 @@ class UserRequests:
         elif state.context.due_or_wake(checkpoints.next_at):
             _start(state, checkpoints, BarrierKind.CHECKPOINT)
 
-    def _savepoint(
-        self, state: LeaderState, checkpoints: CheckpointCoordinator, asked: Request
-    ) -> None:
+    def _savepoint(self, state: LeaderState, checkpoints: CheckpointCoordinator, asked: Request) -> None:
         under_way = [r for r in state.latest.retained if r.savepoint is not None]
         if len(under_way) >= SAVEPOINTS_UNDER_WAY_MAX:
             _answer(state, asked, f"{len(under_way)} savepoints are being copied already")
@@ -219,9 +215,7 @@ def _start(
     assert table is not None
     deadline = state.context.now + state.settings.checkpoint_timeout_s
     number = checkpoints.number(state)
-    checkpoints.start(
-        state, InFlightCheckpoint(number, kind, table, table.tasks(), deadline, requests, keep)
-    )
+    checkpoints.start(state, InFlightCheckpoint(number, kind, table, table.tasks(), deadline, requests, keep))
 
 
 def _answer(state: LeaderState, asked: Request, text: str) -> None:

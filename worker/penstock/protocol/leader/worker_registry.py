@@ -164,9 +164,7 @@ class WorkerRegistry:
     def prune(self, context: StepContext, keep: list[Incarnation]) -> None:
         """Forget incarnations that are lost and silent, except ``keep``. This bounds the registry."""
         self.lives = {
-            i: life
-            for i, life in self.lives.items()
-            if not life.lost or i in keep or self.recent(context, life)
+            i: life for i, life in self.lives.items() if not life.lost or i in keep or self.recent(context, life)
         }
 
 

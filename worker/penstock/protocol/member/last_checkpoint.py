@@ -76,9 +76,7 @@ class LastCheckpointWait:
             return context.due_or_wake(self.committed_at + DRAIN_PUBLISH_S)
         if view.broken and not view.undecided:
             return True  # the attempt goes back to the committed epoch: no new epoch is kept
-        if view.unread_since is not None and context.due_or_wake(
-            view.unread_since + DRAIN_UNREAD_S
-        ):
+        if view.unread_since is not None and context.due_or_wake(view.unread_since + DRAIN_UNREAD_S):
             return True
         if view.undecided and not view.broken:
             return False  # the leader commits the epoch or reports that it is aborted

@@ -349,9 +349,7 @@ class MemberCore:
         died = self.hello.incarnation if self.hello is not None else Incarnation("")
         if not died and self.lost is not None:
             died = self.lost.incarnation  # its successor died before its first message
-        self.lost = EngineLost(
-            self.ordinal, died, reason, gone.fatal, self.pod, cause, gone.incarnation
-        )
+        self.lost = EngineLost(self.ordinal, died, reason, gone.fatal, self.pod, cause, gone.incarnation)
         self.ended = None
         self.deaths_unasked += cause is Cause.DIED
         self._enter(EnginePhase.OFF)
@@ -402,9 +400,7 @@ class MemberCore:
             return
         if self.engine is EnginePhase.UP:
             timeout_s = self.settings.engine_silence_timeout_s
-            if self.context.due_or_wake(
-                self.context.silent_at(self.engine_seen, timeout_s, timeout_s)
-            ):
+            if self.context.due_or_wake(self.context.silent_at(self.engine_seen, timeout_s, timeout_s)):
                 self._end(f"silent for {timeout_s:g} s", Cause.DIED)
         failed = self.lost is not None and self.lost.fatal
         may_start = self.engine is EnginePhase.OFF and self.closed is False and not failed

@@ -74,9 +74,7 @@ class PendingReports:
     splits: Splits | None = None
     wanted: CheckpointWanted | None = None
 
-    def keep(
-        self, report: TaskAck | EpochFailed | PublishFailed | Splits | CheckpointWanted
-    ) -> None:
+    def keep(self, report: TaskAck | EpochFailed | PublishFailed | Splits | CheckpointWanted) -> None:
         """Remember a report until it is decided."""
         match report:
             case TaskAck():

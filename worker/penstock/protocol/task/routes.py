@@ -34,9 +34,7 @@ class Routes:
         return tuple(seen)
 
 
-def routes(
-    plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, new: Assignment | None
-) -> Routes:
+def routes(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, new: Assignment | None) -> Routes:
     """Build the routes of ``sender`` over ``edge``; ``new`` is None outside a rescale."""
     before = _receivers(plan, edge, sender, old)
     if new is None:
@@ -54,9 +52,7 @@ def routes(
     )
 
 
-def _receivers(
-    plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, assignment: Assignment
-) -> Receivers:
+def _receivers(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, assignment: Assignment) -> Receivers:
     stage = assignment.stages[edge.receiver]
     channels = [ChannelId(edge.index, sender, task) for task in stage.tasks]
     match edge.partitioning:

@@ -228,9 +228,7 @@ class TaskCore:
 
     def _barrier(self, channel: ChannelId, barrier: Barrier) -> list[ev.Action]:
         """Align. The sources of this worker may begin at once: a barrier in band can come first."""
-        actions: list[ev.Action] = (
-            [ev.RelayBarrier(barrier)] if self.state.aligner.begins(barrier) else []
-        )
+        actions: list[ev.Action] = [ev.RelayBarrier(barrier)] if self.state.aligner.begins(barrier) else []
         cut = self.state.aligner.barrier(channel, barrier)
         return actions + self._cut(cut) if cut else actions
 

@@ -133,9 +133,7 @@ class TaskState:
         self.aligner = BarrierAligner(inputs)
         watermark = watermark_of(root, setup.plan, self.task) if root else None
         self.splits = self._make_splits(watermark)
-        self.time: WatermarkMerge[Any] = (
-            self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
-        )
+        self.time: WatermarkMerge[Any] = self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
 
     @property
     def routing(self) -> tuple[Assignment, Assignment | None]:
@@ -211,17 +209,13 @@ class TaskState:
         kept = self.proposed.splits_of(self.task)
         return tuple(s for s in self.assignment.splits_of(self.task) if s not in kept)
 
-    def channels(
-        self, assignment: Assignment
-    ) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
+    def channels(self, assignment: Assignment) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
         """Return the task's input and output channels under a table."""
         channels = channels_of(self.setup.plan, assignment)
         inputs = tuple(c for c in channels if c.receiver == self.task)
         return inputs, tuple(c for c in channels if c.sender == self.task)
 
-    def stored_splits(
-        self, root: RootManifest | None, names: tuple[SplitId, ...]
-    ) -> tuple[SplitState, ...]:
+    def stored_splits(self, root: RootManifest | None, names: tuple[SplitId, ...]) -> tuple[SplitState, ...]:
         """Return the states of splits in a checkpoint, or their first ones."""
         plan, source = self.setup.plan, self.stage.source
         if root is not None and source not in sources_to_list(root, plan):

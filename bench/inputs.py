@@ -1,4 +1,4 @@
-"""The words of a comparison on disk, the same for every engine: the block, lines, Parquet."""
+"""Writes the input of a comparison to disk, the same words for every engine: the block, lines, Parquet."""
 
 import json
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ from bench import texts
 if TYPE_CHECKING:
     from bench.scenario import Scenario
 
-CHANGING_SEED = 1  # with the seed of the other words, one in 26 of them would be a changing word
+CHANGING_SEED = 1  # not the other words' seed: with that, 1 in 26 changing words would equal one of them
 PACKETS_PER_CALL = 10  # the slow stage sleeps once for this many packets
 
 

@@ -53,7 +53,7 @@ def changing_spec(scenario: Scenario) -> WordsSpec:
 
 
 def _counts(spec: WordsSpec) -> Integers:
-    """Count each word in all splits, by its index."""
+    """Return how often each word occurs in all splits, by the index of the word."""
     block, rows = WordBlock(spec), spec.rows or 0
     counts = np.zeros(spec.keys, np.int64)
     for split in range(spec.splits):

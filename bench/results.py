@@ -136,7 +136,7 @@ def _quiet(samples: Samples) -> Figures:
 
 
 def _late_checkpoints(samples: Samples) -> Figures:
-    """Return the median of the last three checkpoints before the end."""
+    """Return the median duration and size of the three checkpoints before the last one."""
     last = samples.epochs()[-4:-1]
     if not last:
         return {}

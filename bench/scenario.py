@@ -113,7 +113,7 @@ class Scenario:
 
     @property
     def splits(self) -> int:
-        """Number of splits: one per worker unless the file says otherwise; a relay has one."""
+        """Number of splits: as the file says, or else one per worker; relay, backpressure and rows have one."""
         if self.source_splits is not None:
             return self.source_splits
         return 1 if self.kind in {"relay", "backpressure", "rows"} else self.workers

@@ -34,7 +34,7 @@ class Ratio:
 
     @property
     def differs(self) -> bool:
-        """Return whether 1 is outside the interval. This happens once in twenty times for equal things."""
+        """Return whether 1 is outside the interval. For two equal programs this happens one time in twenty."""
         return not self.low <= 1.0 <= self.high
 
     def verdict(self) -> str:

@@ -105,7 +105,7 @@ def read_words_per_s(scenario: "Scenario", seconds: float) -> float:
 
 
 def expected(scenario: "Scenario") -> dict[str, int]:
-    """Return the words of the text and the sum of their running counts, modulo 2^64."""
+    """Return the number of words in the text, and the sum of their running counts modulo 2^64."""
     found: Counter[str] = Counter()
     for file in folder_of(scenario).glob("*.parquet"):
         values, times = pc.value_counts(_words_of(file)).flatten()

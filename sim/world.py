@@ -326,7 +326,7 @@ class World:
     # --- What the supervisor sees
 
     def latest(self) -> Latest:
-        """Return the job's object as it is."""
+        """Return the committed object of the job."""
         stored = self.service.objects[LATEST].data
         assert isinstance(stored, Latest)
         return stored

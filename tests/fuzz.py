@@ -109,10 +109,10 @@ def from_a_peer(message: bytes, _: Path, like: pa.RecordBatch = ROWS) -> pa.Reco
 
 
 def plain_from_a_peer(message: bytes, _: Path) -> pa.RecordBatch:
-    """Read a batch as Flight does: the server gets what Arrow has decoded, and knows its schema.
+    """Read a batch as the Flight server does: Arrow decodes it, and its schema must be a known one.
 
-    Arrow asks for what a compressed buffer claims to have, up to 4 GiB, before it looks at its
-    bytes. It touches nothing of that; only a worker of the same job comes so far.
+    Arrow allocates the size that a compressed buffer claims, up to 4 GiB, before it looks at the bytes. It
+    does not touch that memory. Only a worker of the same job can send such a buffer.
     """
     try:
         pool = pa.system_memory_pool()

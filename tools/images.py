@@ -15,7 +15,7 @@ NOT_OURS = frozenset({".venv", ".e2e", ".git", "build"})
 
 
 def complaints(path: str, text: str) -> list[str]:
-    """Return a line for each image that is named by something else."""
+    """Return a line for each image that is named without a digest and is no stage of the same file."""
     defaults: dict[str, str] = {}
     stages: set[str] = set()
     found = []
@@ -39,7 +39,7 @@ def complaints(path: str, text: str) -> list[str]:
 
 
 def _instructions(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers, continued ones joined, comments left out."""
+    """Return the lines with their numbers. Continued lines are joined, and comments are left out."""
     found: list[tuple[int, str]] = []
     open_line = False
     for number, raw in enumerate(text.splitlines(), 1):

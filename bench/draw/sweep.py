@@ -7,7 +7,7 @@ from typing import Any
 from bench.draw.style import COLOURS, figure, legend, logarithmic, save, tidy, title
 
 Run = Mapping[str, Any]
-WIDE = 10  # figures that differ by a larger factor get a logarithmic axis
+WIDE = 10  # values that differ by a larger factor get a logarithmic axis
 Fields = dict[str, str]
 LABELS = {
     "payload": "bytes of a word",

@@ -185,7 +185,7 @@ class OutputJudge:
         self.check_order(visible)
 
     def check_order(self, visible: dict[str, object]) -> None:
-        """O: by file name and then by row, counts of a key rise by one, offsets of a split rise."""
+        """Check O in order of files and rows: counts of a key rise by one, and its offsets in a split rise."""
         if self._job.name == "window" or self.replay:
             return
         counts: dict[object, int] = {}

@@ -84,7 +84,7 @@ class Host(Protocol):
         ...
 
     def latest(self) -> Latest:
-        """Return the job's object as it is."""
+        """Return the committed object of the job."""
         ...
 
 
@@ -92,7 +92,7 @@ class Machine(Protocol):
     """What the supervisor may do with the workers of the job."""
 
     def latest(self) -> Latest:
-        """Return the job's object as it is."""
+        """Return the committed object of the job."""
         ...
 
     def write_desired(self, desired: Desired) -> None:
@@ -178,7 +178,7 @@ class Doomed(Protocol):
         ...
 
     def latest(self) -> Latest:
-        """Return the job's object as it is."""
+        """Return the committed object of the job."""
         ...
 
     def died(self, name: str) -> None:

@@ -68,7 +68,7 @@ class FakeApi:
             self._remove(key)
 
     def apply(self, manifest: Object, *, uid: str, version: str = "") -> None:
-        """Server-side apply, simplified: labels, annotations, owners, spec and data are ours.
+        """Apply an object, simplified: labels and annotations are merged; owners, spec and data are replaced.
 
         The object must have this ``uid``. With an empty one it must not exist, else this raises
         ConflictError.

@@ -13,7 +13,7 @@ def written(
     authority: Object | None,
     now: float,
 ) -> Object:
-    """Return the Secret that a step writes, with the key of its workers and a summary."""
+    """Return the Secret that a step writes: the workers' key, and a summary of the certificates."""
     if isinstance(step, WriteAuthority):
         return _authority(step, mounted, authority, now)
     assert authority is not None, "it is written first"

@@ -192,7 +192,7 @@ class Pusher:
             return IngestAnswer.FINISHED if self._is_noted(folder) else IngestAnswer.RETRY
 
     def _is_noted(self, folder: Path) -> bool:
-        """Return whether the ended job has left a file that says that it has this partition.
+        """Return whether the job has ended and left the note that it committed the whole partition.
 
         Valid only after this sender has sent its end. By then the worker that took the rows has
         removed the files of earlier jobs.

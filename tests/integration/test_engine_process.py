@@ -99,7 +99,7 @@ def test_a_killed_engine_is_mourned_after_its_last_word(tmp_path: Path) -> None:
 
 
 class Hung:
-    """A process that says nothing until it is killed; nobody has to wait for it."""
+    """An engine that sends nothing and ends only when it is killed. A wait with a timeout fails at once."""
 
     pid = 1
     memory = ""

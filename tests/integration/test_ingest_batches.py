@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 
 class Sender:
-    """One stream, by hand."""
+    """The sender of one stream. The test makes each of its messages."""
 
     def __init__(self, client: Any) -> None:
         descriptor = fl.FlightDescriptor.for_command(codec.encode(Hello(WIRE_VERSION, 0, 1, 1)))

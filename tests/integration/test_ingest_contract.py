@@ -51,7 +51,7 @@ class Pushed:
 
 
 def push(push: Push, done: "queue.Queue[str]") -> None:
-    """Push on a thread that holds nobody back, should the check fail."""
+    """Push on a daemon thread, so that the tests can end when the check fails."""
     threading.Thread(target=lambda: done.put(Pusher(push).run().answer), daemon=True).start()
 
 

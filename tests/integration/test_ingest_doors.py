@@ -137,7 +137,7 @@ def a_link(folder: Path) -> None:
 
 
 def with_a_strangers_socket(folder: Path) -> None:
-    """Prepare what is left where others could enter once: chmod 700 does not take it away."""
+    """Put a socket of another user into a private folder. It is from before chmod 700, which does not remove it."""
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as planted:
         planted.bind(str(folder / f"evil{SOCKET_SUFFIX}"))
@@ -245,7 +245,7 @@ def test_without_certificates_in_a_cluster_a_sender_has_to_say_so(tmp_path: Path
     reader.close()
 
 
-# --- Numbers and silence ----------------------------------------------------------------------
+# --- Bad numbers, and too many streams --------------------------------------------------------
 
 
 def greeted(folder: Path, hello: Hello) -> bytes:

@@ -1,6 +1,7 @@
-"""Every aggregate over every accepted type is right, or an error with step, column and record.
+"""Every aggregate over every accepted type is right, or raises an error with step, column and record.
 
-Against whole numbers of Python without bounds, fractions, and floats added in the order of rows.
+The expected values are computed with integers of Python, which have no bounds, with fractions, and with
+floats that are added in the order of rows.
 """
 
 import itertools

@@ -106,7 +106,7 @@ def spelled(state: Any) -> str:
 
 
 class Life:
-    """A step over state in memory, which can go on from the files of its last cut."""
+    """A step whose state is in memory. After a crash it continues from the files of its last commit."""
 
     def __init__(self, changes: list[Any], *, catches: bool) -> None:
         def step(record: dict[str, Any], state: Any) -> list[dict[str, Any]]:

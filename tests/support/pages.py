@@ -26,7 +26,7 @@ WITHIN_S = 120.0
 
 
 class Block(NamedTuple):
-    """A fence: its language, its title ("" without one), its text, and the line that it begins at."""
+    """A fenced block: its language, its title ("" without one), its text, and the line where it begins."""
 
     language: str
     title: str

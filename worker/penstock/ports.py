@@ -319,7 +319,7 @@ class SinkPublisher(Protocol):
         ...
 
     def discard(self, handle: "SinkHandle") -> None:
-        """Drop prepared output that will never be committed. Only a reset does so; idempotent."""
+        """Drop prepared output that will never be committed. Called only when the attempt is reset; idempotent."""
         ...
 
     def forget(self, handle: "SinkHandle") -> None:

@@ -63,7 +63,7 @@ def refused(old: Plain, new: Plain) -> list[str]:
 
 
 def values_of(spec: Plain, wanted: Change) -> dict[str, Plain]:
-    """Return the values of the fields with one kind of change, by path, without defaults.
+    """Return the values of all fields whose change does what ``wanted`` says, by path, without defaults.
 
     A value is read by its row: 60s is 60.0.
     """

@@ -50,7 +50,7 @@ def selector_text(job: str) -> str:
 
 
 def authority_name(secret: str) -> str:
-    """Name the Secret with the authorities' keys that sign what ``secret`` holds; never mounted."""
+    """Name the Secret with the keys of the authorities that sign the certificates in ``secret``. No pod mounts it."""
     return f"{secret}-ca"
 
 
@@ -80,7 +80,7 @@ def config_name(job: str, digest: str) -> str:
 
 
 def archive_name(job: str, uid: str) -> str:
-    """Name the archive of the -latest of an earlier job of the same name."""
+    """Name the ConfigMap that archives the ``-latest`` of an earlier job of the same name."""
     return f"{job}-ckpt-archive-{uid[:13]}"
 
 

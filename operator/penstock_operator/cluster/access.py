@@ -30,7 +30,7 @@ class Access:
     token_file: Path | None = None
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of a request, with the present token if there is one."""
+        """Return the headers of a request. A token file is read each time, because its token is replaced."""
         token = self.token if self.token_file is None else self.token_file.read_text().strip()
         return request_headers(token)
 

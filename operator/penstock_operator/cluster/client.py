@@ -163,7 +163,7 @@ class Client:
         return await self._ask("PUT", "update", kind, kind.path(namespace, name), body, query=query)
 
     async def replace_status(self, kind: Kind, body: Object) -> Object:
-        """Write the status over the ``resourceVersion`` of ``body``. The spec is ignored."""
+        """Replace the status of the object if it still has the ``resourceVersion`` of ``body``. The spec is ignored."""
         metadata = object_at(body, "metadata")
         path = kind.path(text_at(metadata, "namespace"), text_at(metadata, "name"), "status")
         query = {"fieldManager": FIELD_MANAGER}

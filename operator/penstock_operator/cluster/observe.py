@@ -72,7 +72,7 @@ class Observer:
         await self._read(key, kind, name, {})
 
     def refused(self, key: JobKey, what: str, error: ApiError) -> Refusal:
-        """Remember a refused write. For the same object the first refusal's time stays."""
+        """Remember a refused write. A further refusal for the same object keeps the time of the first one."""
         known = self.refusals.get(key)
         since = known.since if known is not None and known.what == what else _wall_s()
         text = f"{error.code} {error.reason}: {error.message}"
@@ -159,7 +159,7 @@ class Observer:
             else:
                 objects["Secret", beside] = known[beside]
         found = {n: objects["Secret", n] for n in every if ("Secret", n) in objects}
-        # Foreign ones are in self.foreign until they are gone.
+        # Foreign Secrets are not kept here: self.foreign has them until they are gone.
         self.trust[key] = (uid, {n: o for n, o in found.items() if job_of(o) == uid})
 
     async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:

@@ -56,5 +56,5 @@ class Renewals:
         return None
 
     def forget(self) -> None:
-        """Forget all pieces, because events may have been missed: each Lease is parsed again."""
+        """Forget all pieces, so that each Lease is parsed again. Called when events may have been missed."""
         self.pieces.clear()

@@ -61,7 +61,7 @@ class SparkWatches:
             await asyncio.sleep(ASKED_EVERY_S)
 
     async def _watch(self, kind: Kind, known: asyncio.Event) -> None:
-        """Watch a kind until it is not served any more. Queues the jobs that want a replay."""
+        """Watch a kind while it is served. Queue the jobs that want a replay when that begins and when it ends."""
         LOG.info("watching", extra={"kind": f"{kind.plural}.{kind.group}"})
         watches = self.watches(kind)
         running = [asyncio.create_task(each.run_while_served()) for each in watches]

@@ -446,7 +446,7 @@ def _delete_beyond_retention(
 
 
 def may_exceed_retention(job: JobView, snapshots: int) -> bool:
-    """Say whether there may be snapshots to delete. Then their users have to be known."""
+    """Return whether retention may delete snapshots. Then the caller must know which jobs restore from them."""
     spec = job.spec.get("snapshots") if isinstance(job.spec, dict) else None
     return isinstance(spec, dict) and snapshots > 1
 
@@ -477,7 +477,7 @@ def _is_disposed(
     if not spec.dispose_on_delete or not _was_begun(view) or seen.purges.get(name):
         return True
     if seen.namespace_ends:
-        return True  # no Job can be created in it, and the claim is deleted with it
+        return True  # a namespace that ends takes no new Job, and its claim is deleted with it
     due = (view.deleting_since or seen.now) + spec.deadline_s
     if target is None or seen.now >= due:
         _tell_files_left(view, builder)
@@ -534,7 +534,7 @@ def _judge_orphan(seen: Observed, view: SnapshotView, builder: DecisionBuilder) 
 
 
 def _orphan_status(seen: Observed, what: tuple[SnapshotView, SnapshotSpec], builder: DecisionBuilder) -> SnapshotStatus:
-    """Wait for the job until the deadline: both may be applied together, in either order."""
+    """Wait until the deadline for the StreamJob: a user may apply the snapshot before its job."""
     view, spec = what
     started = view.status.started or stamp(seen.now)
     left = seconds(started) + spec.deadline_s - seen.now

@@ -22,7 +22,7 @@ class Disturbance:
 
 
 def disturb(job: RunningJob, say: Say) -> list[Disturbance]:
-    """Kill a worker, kill the leader, rescale 2 -> 3 -> 2; a few epochs of peace in between.
+    """Kill a worker, kill the leader, rescale 2 -> 3 -> 2; let a few epochs pass before each.
 
     Raises DemoError when the job ends too early or is not well in time.
     """

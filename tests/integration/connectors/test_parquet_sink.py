@@ -370,7 +370,7 @@ def test_a_line_of_jobs_writes_one_folder_in_order(tmp_path: Path) -> None:
     with life(tmp_path, "job-2", ("job-1", 40)) as second:
         write(second, 42, "newer")
     with life(tmp_path, "job-2") as again, life(tmp_path, "job-2", ("job-1", 40)) as late:
-        write(again, 43, "newer still")  # a worker that never published, and knows less
+        write(again, 43, "newer still")  # ``again`` has published nothing, and does not know the parent
         write(late, 44, "and another")
     with life(tmp_path, "job-3", ("job-2", 44)) as third:
         write(third, 46, "newest")

@@ -74,7 +74,7 @@ class Server:
         )
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait for its end, at most this long. True if it ended."""
+        """Wait at most this long for the process to end. Return whether it has ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -146,7 +146,7 @@ class ApiServer:
         self._etcd.stop()
 
     def _first_start(self) -> Server:
-        """Start on a free port; try another one if it was taken meanwhile."""
+        """Start on a free port. If another process has taken the port meanwhile, try another port."""
         for attempt in range(PORT_ATTEMPTS):
             self.port = _free_port()
             self._make_certificates()

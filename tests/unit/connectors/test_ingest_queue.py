@@ -13,7 +13,7 @@ MOST = limits.INGEST_QUEUE_BYTES_MAX // limits.INGEST_CHARGE_BYTES_MIN
 
 
 class Hub:
-    """A worker's end of all streams, of which nothing is asked here."""
+    """Stands in for the ingest hub of a worker. These tests check nothing of it."""
 
     def __init__(self) -> None:
         self.want_checkpoint: Callable[[], None] = self.announce

@@ -1,4 +1,4 @@
-"""The logical graph and its JSON are one value, exactly; units read what Go writes."""
+"""A logical graph is the same after a way through JSON; the parsers of units read what Go writes."""
 
 import pytest
 

@@ -38,7 +38,7 @@ class Reader:
 
 
 class Paced(Reader):
-    """Knows how long it will have nothing."""
+    """A reader that knows how long it will have no rows."""
 
     def __init__(self, split: str, script: list[int], wait_s: float) -> None:
         super().__init__(split, script)

@@ -106,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Say nothing: the test does."""
+        """Do not print a line for each request, as the base class does."""
 
 
 def version_of(plain: Object) -> object:

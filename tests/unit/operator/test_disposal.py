@@ -1,4 +1,4 @@
-"""StreamSnapshots whose files are removed with them, and those without a job."""
+"""StreamSnapshots that are deleted together with their files, and StreamSnapshots whose job does not exist."""
 
 from penstock.base.values import replace
 from penstock.contract.schema import Plain

@@ -1,4 +1,4 @@
-"""When certificates are renewed, signed again, and begun again: decisions, with a clock."""
+"""When a certificate is signed again, when an authority is replaced, and what is done when one is lost."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A job that has changed since its checkpoint: what it takes over, and what is refused by name."""
+"""A job that has changed since its checkpoint: what it takes over, and which steps the refusals name."""
 
 from collections.abc import Callable
 

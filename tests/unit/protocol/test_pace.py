@@ -39,7 +39,7 @@ def channels(count: int, high: int = 8 * MIB) -> list[ReceiveChannel]:
 
 
 def busy(receivers: list[ReceiveChannel]) -> None:
-    """Let a row wait in each."""
+    """Let a row wait in each channel."""
     for channel in receivers:
         channel.credit()
         channel.on_element(channel.arrived + 1, ROW_BYTES)

@@ -219,7 +219,7 @@ def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A job that has finished. ``changes`` says what is not as it was then, one a line."""
+    """A job that has finished. ``changes`` has one line for each thing that has changed since then."""
 
     job: str
     before: Before

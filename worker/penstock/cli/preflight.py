@@ -134,7 +134,7 @@ MISFIT = CHANGE + "stored state does not fit"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A job as it would run now; ``changes`` say what of its state is not taken over."""
+    """A job as it would run now. ``changes`` has one line for each state of its checkpoint that is not taken over."""
 
     record: JobRecord
     changes: tuple[str, ...] = ()

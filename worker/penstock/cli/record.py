@@ -36,7 +36,7 @@ class Digest(Message, tag="Digest"):
 
 
 class Place(Message, tag="Place"):
-    """A path that a step reads or writes, absolute; ``stage`` is that of a source's splits."""
+    """The absolute path that a step reads or writes. For a source, ``stage`` is the stage that reads its splits."""
 
     step: str
     kind: str
@@ -45,7 +45,7 @@ class Place(Message, tag="Place"):
 
 
 class JobRecord(Message, tag="JobRecord"):
-    """``steps`` and ``code`` say what was computed, ``inputs`` and ``outputs`` where.
+    """What a job computes (``steps``, ``code``), and the paths that it reads and writes (``inputs``, ``outputs``).
 
     ``finished_us`` is when the job finished, wall time in microseconds; None: it has not.
     ``published`` counts the output files of each sink at the end of the newest run, of epochs up

@@ -22,7 +22,7 @@ class Hub(Protocol):
         ...
 
     def unfinished(self, partition: int, offset: int) -> None:
-        """Raise StateError for a partition whose sender was already dismissed."""
+        """Remove the note of an earlier job. Raises StateError if this job has already dismissed the sender."""
         ...
 
     def finished(self, partition: int, offset: int) -> None:
@@ -109,7 +109,7 @@ class PartitionQueue:
             return self._says[stream].pop(0)
 
     def push(self, stream: int, offset: int, batch: pa.RecordBatch) -> core.Reply:
-        """Wait for room, queue rows, return the answer. Raises PeerError on a contradiction."""
+        """Wait for room, queue rows, return the answer. Raises PeerError when the sender contradicts itself."""
         with self._changed:
             while self._bytes >= limits.INGEST_QUEUE_BYTES_MAX and self._core.stream == stream:
                 self._changed.wait(limits.INGEST_WAIT_S)

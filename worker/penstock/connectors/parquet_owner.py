@@ -38,7 +38,7 @@ PUBLISHED = "PUBLISHED"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The content of OWNER.json. ``after`` is the savepoint of the job that had the folder before."""
+    """The content of OWNER.json. ``after``: the owner began from this savepoint of the owner before it."""
 
     owner: JobUid
     after: Origin | None = None

@@ -40,7 +40,7 @@ class Leader(Message, tag="Leader"):
 
 
 class Member(Message, tag="Member"):
-    """One worker of an attempt: its engine's life and the addresses of keeper and engine.
+    """One worker of an attempt: the incarnation of its engine, and the addresses of keeper and engine.
 
     ``pod`` is the uid of the pod that it runs in, empty on one machine.
     """

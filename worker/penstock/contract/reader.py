@@ -107,7 +107,7 @@ class Reader:
         for name in plain:
             if name not in rows:
                 self.complain(_join(path, str(name)), unknown("field", str(name), rows))
-        if len(self.problems) == before:  # a misspelt alternative is one problem, not two
+        if len(self.problems) == before:  # a misspelt name is not also reported as a missing field
             self._check_one_of(row, plain, path)
         values = {f.target: self._member(f, plain, path) for f in row.fields}
         if len(self.problems) > before or row.make is None:

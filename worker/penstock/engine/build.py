@@ -240,7 +240,7 @@ class JobParts:
 
 
 def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) -> None:
-    """Refuse more splits than fit into a message to the leader; ``names`` are of source steps.
+    """Refuse more splits than fit into a message to the leader. ``names`` has the source step of each stage.
 
     Raises ConfigError naming the source with the most splits.
     """

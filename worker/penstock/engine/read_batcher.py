@@ -130,6 +130,6 @@ class ReadBatcher:
         first = reads[0]
         schema = first.batch.schema
         batches = [conform(read.batch, schema) for read in reads]
-        # Readers often return one block of rows piece by piece: then nothing is copied.
+        # The reads are often adjacent pieces of one block of rows. Then they are joined without a copy.
         joined = whole(batches) if self._large else None
         return Read(pa.concat_batches(batches) if joined is None else joined, first.offset)

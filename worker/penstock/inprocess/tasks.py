@@ -255,7 +255,7 @@ class InProcessTasks:
         assert all(s.loop.marks.finished for s in self._tasks.values()), "all streams end"
 
     def close(self) -> None:
-        """Let go of everything but what was counted; idempotent."""
+        """Release everything but the counts; idempotent."""
         self._before = self.counts()
         self._drop()
         self.job.close()
@@ -316,11 +316,11 @@ class InProcessTasks:
         return self._outputs[channel]
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Bring nothing near: it is."""
+        """Call ``done`` between two turns: the files need no reading in advance."""
         self._scheduler.deferred.append(done)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
-        """Do it between two turns."""
+        """Do the work between two turns of tasks."""
         self._scheduler.deferred.append(work)
 
     def spread(self, barrier: Barrier) -> None:

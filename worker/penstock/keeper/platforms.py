@@ -84,7 +84,7 @@ class KeeperView:
 
 
 class Platform(Protocol):
-    """See the module. ``drain_s``: time for a last checkpoint before the end; 0: none."""
+    """What differs for a keeper. ``drain_s``: time for a last checkpoint before the end; 0: no such checkpoint."""
 
     metadata: MetaStore
     lease: LeaseStore

@@ -17,7 +17,7 @@ from penstock.protocol.control_events import ImportFailed
 
 
 def look(root: str, path: str) -> str:
-    """Return what is wrong, after its reason; empty when nothing is."""
+    """Return why the folder cannot be used, as a reason code and a text. Empty when it can be used."""
     real, above = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     if not os.path.lexists(path):
         return f"{pod.PATH_NOT_FOUND}: {path}: there is no such folder"

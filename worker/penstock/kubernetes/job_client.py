@@ -1,7 +1,8 @@
-"""A job in a cluster, asked as the one on this machine is: by its objects, with a user's rights.
+"""The client of a job in a cluster. It reads and writes the job's objects, with the rights of the user.
 
-Nothing here speaks to a worker: a StreamJob is scaled by its scale subresource, a savepoint is an
-object, and where the job stands is what the operator and the leader have written down.
+It has the methods of the client of a job on this machine, but it does not talk to a worker. A StreamJob is
+scaled by its scale subresource, a savepoint is an object, and the status of the job is what the operator and
+the leader have written.
 """
 
 import threading

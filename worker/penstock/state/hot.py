@@ -270,7 +270,7 @@ class HotTable:
             self._counters[hash_table.GENERATION] = generation
         hash_table.settle(self._table, COMMITTED)
 
-    # --- What a table with a colder one below needs ------------------------------------------
+    # --- What a tiered table needs of its hot table ------------------------------------------
 
     def found(self, keys: Keys) -> Int32s:
         """Return the row of each of n keys, -1 where there is none; marks no row as changed."""
@@ -320,7 +320,7 @@ class HotTable:
     # --- Growth -----------------------------------------------------------------------------
 
     def reserve_rows(self, count: int, key_bytes: int) -> None:
-        """Make room for ``count`` new keys of ``key_bytes`` together."""
+        """Make room for ``count`` new keys that have ``key_bytes`` bytes in total."""
         if self.high_row + count > self._rows_free:  # false for most batches
             self._grow_slots(count)
             if self.high_row + count > self._capacity:

@@ -47,7 +47,7 @@ class TieredTable:
     # --- The handle that steps use ----------------------------------------------------------
 
     def rows(self, keys: Keys) -> Int32s:
-        """Find or make the row of each of n keys, also on disk, and mark the rows as changed."""
+        """Return the row of each of n keys, loaded from disk or made if needed, and mark the rows as changed."""
         self._evict()
         if self._cold is not None:
             missing = self.hot.missing(keys)

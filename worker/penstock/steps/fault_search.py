@@ -131,7 +131,7 @@ class CallCost:
 
     @property
     def needs_times(self) -> bool:
-        """Whether bad rows have come. Then the caller should measure calls for :meth:`took`."""
+        """Whether a bad row has been found. From then on, the caller should measure calls for :meth:`took`."""
         return self._gap is not None
 
     def most(self, rows: int) -> int:

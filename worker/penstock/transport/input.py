@@ -225,7 +225,7 @@ class TaskInput:
     def _take_across(
         self, first: InputChannel, taken: list[Any], joins: Callable[[ChannelId], bool]
     ) -> list[InputChannel]:
-        """Add batches of other channels to those taken; return these channels."""
+        """Add batches of other channels to ``taken``. Return the channels that these batches came from."""
         others: list[InputChannel] = []
         edge = first.channel.edge
         if self._bytes_left <= 0 or not self._rows_left or not self._is_plain(edge, taken[0]):

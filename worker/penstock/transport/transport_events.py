@@ -34,7 +34,7 @@ class StreamRefused:
 
 @dataclass(frozen=True, slots=True)
 class OrphansExceeded:
-    """Too many detached threads are left, which this process cannot end: restart the engine."""
+    """Too many threads of ended attempts are left. The process cannot end them: restart the engine."""
 
     count: int
 

@@ -165,7 +165,7 @@ def test_an_object_of_another_is_left_alone_whatever_its_kind(start: Start, kube
     operator.until(told_once)
     for job, theirs in JOBS.items():
         kubectl("delete", theirs.kind.lower(), theirs.named(job), "--wait=false")
-        if theirs.kind == "PersistentVolumeClaim":  # the API server holds it until no pod has it
+        if theirs.kind == "PersistentVolumeClaim":  # its finalizer stays while a pod uses it
             free = '{"metadata": {"finalizers": null}}'
             kubectl("patch", "pvc", theirs.named(job), "--type=merge", "-p", free)
 

@@ -24,7 +24,7 @@ def choose_victims(table: Any, changed_too: int, hand: Any, rows: Any) -> Any:
         elif status & LIVE != 0 and (changed_too != 0 or status & LISTED == 0):
             rows[found] = row
             found += 1
-            records[row].status |= SEEN  # chosen once, should the hand come round again
+            records[row].status |= SEEN  # so that a second round does not choose the row again
             if found == rows.size:
                 break
     return found

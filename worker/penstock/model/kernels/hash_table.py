@@ -34,7 +34,8 @@ from penstock.model.kernels.xxhash import is_valid
 
 # Items of the array of counters.
 ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, WHOLE, KEPT, COUNTERS = range(12)
-# Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the clock's hand.
+# Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the search for cold rows last
+# passed the row (``kernels.clock``).
 # QUEUED: in the queue of rows that come due (``kernels.due``).
 LIVE, DELETED, LISTED, SEEN, QUEUED = 1, 2, 4, 8, 16
 _IN_USE = LIVE | LISTED | SEEN
@@ -140,7 +141,7 @@ def _keep(row: Any, records: Any, kept: Any, counters: Any) -> None:
 
 @helper
 def _claim_row(a: Any, b: Any, records: Any, counters: Any, hashed: Any) -> Any:
-    """Take a free row and a slot for it, or return NO_ROW when the slots' tail is full."""
+    """Take a free row and a slot for it. Return NO_ROW when the spare slots at the end are full."""
     row = counters[FREE]
     fresh = row == NO_ROW
     if fresh:

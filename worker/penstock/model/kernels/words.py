@@ -28,7 +28,7 @@ COPY_SLACK = 8  # bytes that a copy by eights may write behind its end
 
 @kernel(INT, TEXT, OUT_I32)
 def count_words(lines: Any, counts: Any) -> Any:
-    """Write the words of every row (length n) and return their sum."""
+    """Write the number of words of every row (length n) and return the sum of these numbers."""
     offsets, data, validity, bit = lines
     total = 0
     for i in range(counts.size):

@@ -164,7 +164,7 @@ class CheckpointCoordinator:
             self.abort(state, f"task {failed.task}: {failed.reason}")
 
     def on_publish_failed(self, state: LeaderState, failed: PublishFailed) -> None:
-        """Log that output cannot be made visible. When it never can, the job fails."""
+        """Log that output cannot be made visible. If a retry cannot help, the job fails."""
         if failed.attempt != state.latest.attempt or failed.epoch != state.latest.epoch:
             return
         state.log_once("publish-failed", f"epoch={failed.epoch} reason={failed.reason!r}")

@@ -92,7 +92,7 @@ class RescaleBuffer:
         return channel not in self._closed
 
     def begin(self, version: Version, outputs: Iterable[ChannelId]) -> None:
-        """Close every output of the next version whose receiver has not announced it."""
+        """Close every output of the next version whose receiver has not announced that version."""
         self._enter(BufferPhase.UNDECIDED)
         self._version = version
         self._limit = self._bytes_max

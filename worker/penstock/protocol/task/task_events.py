@@ -91,7 +91,7 @@ class ElementReceived:
 
 @hot_dataclass
 class InputIdle:
-    """There is no input, or the flush interval has passed: waiting marks may be sent."""
+    """There is no input, or the flush interval has passed. Marks that wait may be sent."""
 
 
 @hot_dataclass

@@ -1,11 +1,12 @@
-"""A job that is run again: what its runs before left, and whether anything is to be done.
+"""Decides what ``penstock run`` does with a job that has run before.
 
-A job that has finished runs no more. Its ``penstock run`` says so, and checks whether the job would
-come out differently now: other code or steps, other input, output that is gone. Such a change is an
-error, because a user who changes something and runs the job again wants it computed.
+A finished job does not run again. ``penstock run`` reports that it has finished, and checks whether
+its result would differ now: because of other code or steps, other input, or missing output files.
+Such a change is an error, because a user who changes something and runs the job again expects a new
+result.
 
-A job that has not finished goes on, with its code and steps of now. Output that is gone is an error
-there as well: the files are not written again.
+An unfinished job continues from its newest checkpoint, with its present code and steps. Missing
+output files are an error here too, because the job would not write them again.
 """
 
 import time
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """``latest`` and ``root`` are the truth of the runs before, ``record`` what ran then.
+    """The state that earlier runs left.
 
-    ``committed_at`` is when the newest checkpoint was written, as its file says.
+    - ``latest``, ``root``: the committed object and the root manifest that it names.
+    - ``record``: the code, steps and files of the newest run; None: it was not recorded.
+    - ``committed_at``: the time at which the file of the newest checkpoint was written.
     """
 
     latest: Latest
@@ -52,7 +55,7 @@ class Before:
     committed_at: datetime | None
 
     def since(self) -> str:
-        """Say when the newest checkpoint was committed, or the job finished."""
+        """Return when the job finished, or else when the newest checkpoint was committed; empty: unknown."""
         at = self.committed_at
         if self.record is not None and self.record.finished_us is not None:
             at = datetime.fromtimestamp(self.record.finished_us / 1e6).astimezone()
@@ -61,7 +64,7 @@ class Before:
 
 @contextmanager
 def held(directory: Path, job: str, namespace: str) -> Iterator[JobFolder]:
-    """Hold a job's folder, so that no process runs the job. Raises BusyError when one does."""
+    """Lock a job's folder, so that no process can run the job. Raises BusyError when one runs it."""
     folder = JobFolder.make(directory, job, namespace)
     lock = DirectoryLock(folder.root, f"job {job!r}")
     try:
@@ -71,9 +74,9 @@ def held(directory: Path, job: str, namespace: str) -> Iterator[JobFolder]:
 
 
 def read_before(folder: JobFolder) -> Before | None:
-    """Read what is left of earlier runs; None when there was none, or nothing can be read.
+    """Read the state of earlier runs; None when there is none, or when another version wrote it.
 
-    Raises StateError when the metadata is damaged. ``folder`` is held.
+    The caller holds ``folder``. Raises StateError when the metadata is damaged.
     """
     if not folder.database.exists():
         return None
@@ -82,7 +85,7 @@ def read_before(folder: JobFolder) -> Before | None:
         found = SqliteMetaStore(database).get(latest_name(folder.job))
         latest = None if found is None else decode_latest(found.data)
     except PeerError:
-        return None  # of another version: a run says so
+        return None  # another version of Penstock wrote it: the run itself reports this
     finally:
         database.close()
     if latest is None:
@@ -117,9 +120,11 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What ``penstock run`` was asked for; ``restore`` is what to begin from.
+    """The options of ``penstock run``.
 
-    ``incomplete``: output that is gone is known of.
+    - ``restore``: the state to begin from; None: the newest checkpoint.
+    - ``fresh``: remove the state and the output of earlier runs first.
+    - ``incomplete``: the user accepts that output files are missing.
     """
 
     job: "JobFile"
@@ -131,7 +136,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A job that is to run: what is kept of it, and what is to be said of its runs before."""
+    """A job that may run: its record, and notes for the user about its earlier runs."""
 
     record: JobRecord
     notes: tuple[str, ...]
@@ -139,10 +144,10 @@ class Ready:
 
 
 def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready":
-    """Judge a job by its runs before; with ``fresh`` forget them.
+    """Decide whether a job may run after its earlier runs. With ``fresh``, remove them.
 
-    ``check`` describes the job as it would run now, or raises ConfigError. Raises BusyError
-    when the job runs already, StateError when its metadata is damaged, or its output is gone.
+    ``check`` returns the record of the job as it would run now, or raises ConfigError. Raises
+    BusyError when the job runs already, StateError when its metadata is damaged or output is missing.
     """
     name, root = asked.job.job.name, asked.directory.absolute()
     if not (root / name).is_dir():
@@ -174,14 +179,14 @@ def look_back(asked: Asked, check: Callable[[], JobRecord]) -> "Finished | Ready
 
 
 def _is_newest(before: Before, restore: "Restore | None") -> bool:
-    """Say whether a job goes on from its newest checkpoint: then all its output has to be there."""
+    """Return whether the job continues from its newest checkpoint. Then all its output must exist."""
     if restore is None or is_done(restore, before.latest.restored):
         return True
     return restore.path is None and restore.epoch is None and not restore.empty
 
 
 def _gone_output(before: Before, now: JobRecord) -> Iterator[str]:
-    """Say of each sink which of its output is gone; of one that writes elsewhere now: nothing."""
+    """Yield a text for each sink with missing output. A sink that now has another folder is skipped."""
     uid, then = before.latest.job_uid, before.record
     for place in now.outputs:
         moved = then is not None and place not in then.outputs
@@ -191,7 +196,7 @@ def _gone_output(before: Before, now: JobRecord) -> Iterator[str]:
 
 
 def _carried(before: Before, now: JobRecord, incomplete: bool) -> JobRecord:
-    """Return the record of this run with the files that are known of until it has ended."""
+    """Return the record of this run, with the output files that the earlier record counts."""
     if incomplete or before.record is None:
         return _as_it_is(now, before.latest)
     same = {place.step for place in now.outputs if place in before.record.outputs}
@@ -200,18 +205,18 @@ def _carried(before: Before, now: JobRecord, incomplete: bool) -> JobRecord:
 
 
 def _as_it_is(record: JobRecord, latest: "Latest") -> JobRecord:
-    """Return a record that misses no output that is gone now."""
+    """Return the record with the output files that exist now, so files missing now are accepted."""
     return counted(record, latest.job_uid, latest.published_through)
 
 
 def as_ended(record: JobRecord, ended: JobStatus) -> JobRecord:
-    """Return the record of a run that is over: when the job finished, and its output files."""
+    """Return the record of a run that has ended, with the time of its finish and its output files."""
     known = counted(record, ended.uid, ended.published_through)
     return known.finished(ended.time_us) if ended.state is JobState.FINISHED else known
 
 
 def has_finished(before: Before | None, restore: "Restore | None") -> TypeGuard[Before]:
-    """Say whether nothing is to be run: the job has finished and no restore was asked for."""
+    """Return whether the job has finished and no new restore is requested. Then it does not run."""
     if before is None or not before.latest.finished:
         return False
     return restore is None or is_done(restore, before.latest.restored)
@@ -226,7 +231,7 @@ class Finished:
     changes: tuple[str, ...]
 
     def status(self) -> JobStatus:
-        """Return where the job stands, for programs."""
+        """Return the status of the job, for programs."""
         latest = self.before.latest
         return JobStatus(
             self.job,
@@ -242,7 +247,7 @@ class Finished:
         )
 
     def lines(self) -> list[str]:
-        """Say that it has finished, since when, and why nothing runs."""
+        """Return the lines for the user: when the job finished, the changes since, and the remedies."""
         epoch = self.before.latest.epoch
         return [
             f"{self.job}: Finished on {self.before.since()} (epoch {epoch}): all its input was read"
@@ -253,10 +258,10 @@ class Finished:
 
 
 def changes_of(before: Before, check: Callable[[], JobRecord], incomplete: bool = False) -> tuple[str, ...]:
-    """List what is not as it was when the job finished. Blocking: looks at every file.
+    """List the differences since the job finished. Blocking: it looks at every input and output file.
 
-    ``check`` describes the job as it would run, or raises ConfigError. ``incomplete``: output that
-    is gone is known of.
+    ``check`` returns the record of the job as it would run now, or raises ConfigError.
+    ``incomplete``: the user accepts that output files are missing.
     """
     now = _described(check)
     record = before.record
@@ -278,7 +283,7 @@ def _described(check: Callable[[], JobRecord]) -> JobRecord | ConfigError:
 
 
 def code_changes(before: JobRecord, now: JobRecord) -> list[str]:
-    """Say which steps and which files of user code are not what ran before, and the parameters."""
+    """List the steps and the files of user code that have changed, and whether parameters have."""
     found = [
         f"{what} changed: {text}"
         for what, old, new in (
@@ -333,7 +338,7 @@ def _splits(before: Before, place: Place) -> "list[SplitState]":
 
 
 def _changed_file(path: Path, split: "SplitState") -> str:
-    from penstock.connectors import parquet_files  # noqa: PLC0415  Arrow, for a job that is over
+    from penstock.connectors import parquet_files  # noqa: PLC0415  loads Arrow, which only this check needs
 
     identity = parquet_files.parse_identity(split.spec)
     file = path if path.is_file() else path / identity.file
@@ -347,7 +352,7 @@ def _changed_file(path: Path, split: "SplitState") -> str:
 
 
 def goes_on(before: Before | None, now: JobRecord, restore: "Restore | None") -> tuple[str, ...]:
-    """Say what a job that has not finished goes on from, how its last run ended, what changed."""
+    """Return notes about an unfinished job: where it continues, how its last run ended, what changed."""
     if before is None or not before.latest.run:
         return ()
     latest = before.latest

@@ -1,8 +1,8 @@
 """The receiving side of pushed rows on one worker: where it listens, and which streams it accepts.
 
 On one machine it listens at a Unix socket in the folder where it announces itself. It checks that
-only its own user may enter the folder. So no other user of the machine can push rows or listen in
-place of a worker. In a cluster it listens on a port, and both sides present certificates.
+only its own user may enter the folder. So no other user of the machine can push rows, or listen at
+the address of a worker. In a cluster it listens on a port, and both sides present certificates.
 """
 
 import threading
@@ -40,7 +40,7 @@ from penstock.model.ingest_messages import (
 )
 from penstock.protocol.channel import ingest_partition as core
 
-_SOCKET_PATH_BYTES_MAX = 100  # of 104 to 108, by system
+_SOCKET_PATH_BYTES_MAX = 100  # systems allow 104 to 108 bytes
 
 
 class IngestHub:
@@ -82,15 +82,15 @@ class IngestHub:
             announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
 
     def finished(self, partition: int, offset: int) -> None:
-        """Write a note, for a sender that loses its stream when the job ends."""
+        """Write a note that the partition has ended. A sender whose stream broke at the end reads it."""
         finished_note(self._folder, partition).write_text(str(offset))
 
     def unfinished(self, partition: int, offset: int) -> None:
-        """Remove the note of an earlier job, before any sender is let in.
+        """Remove the note of an earlier job before the partition accepts a sender.
 
-        A job that begins removes all notes. So a note for a partition that is past offset 0 was
-        written by this job: the partition has ended, and then the job was restored to an older
-        checkpoint. Raises StateError.
+        A partition begins at offset 0 in a new job, and its old note is removed then. So a note at a
+        later offset was written by this job: the partition had ended, and then the job was restored to
+        an older checkpoint. Its sender has left and will not send the rows again. Raises StateError.
         """
         note = finished_note(self._folder, partition)
         if offset > 0 and note.exists():
@@ -141,7 +141,7 @@ class IngestHub:
     def _replies(self, messages: Iterator[FlightData]) -> Iterator[IngestReply]:
         first = next(messages, None)
         if first is None:
-            return  # the sender is gone; it will reconnect and learn its offset
+            return  # the sender has left; when it connects again it learns its offset
         hello = decode_hello(bytes(first.command))
         if not 0 <= hello.partition < len(self._queues) == hello.partitions:
             raise PeerError(f"partition {hello.partition} of {hello.partitions} is not known")
@@ -174,7 +174,7 @@ class IngestHub:
         arrivals = Arrivals(self._schema)
         for message in messages:
             batch = arrivals.rows(message) if message.header else None
-            if batch is not None or not message.header:  # otherwise a schema or a dictionary
+            if batch is not None or not message.header:  # other messages carry a schema or a dictionary
                 yield decode_push(bytes(message.metadata)), batch
 
     def _reply(self, say: core.Reply, partition: int) -> IngestReply:

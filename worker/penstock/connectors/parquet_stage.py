@@ -45,7 +45,7 @@ class StagedCut:
 
 
 def parse_cut(text: str, staging: Path) -> StagedCut:
-    """Read what :meth:`StagedFile.as_json` wrote. Raises StateError on anything else.
+    """Read what :meth:`StagedCut.as_json` wrote. Raises StateError on anything else.
 
     A name with a path in it is refused: a handle must not reach outside the staging folder.
     """

@@ -5,7 +5,7 @@ What does not: any rule of the protocols (``penstock.protocol``), any format (``
 
     main thread       reads commands of the keeper, builds attempts        main.py, attempt.py
     one per task      inbox -> core -> steps -> router -> outputs          task_thread.py
-    storers           write snapshots and prepare output                   snapshot_writer.py
+    snapshot writer   writes snapshots and prepares output                 snapshot_writer.py
     publisher         makes committed output visible, retries              output_publisher.py
     status            sends the state of the engine repeatedly             status_reporter.py
 """

@@ -1,4 +1,8 @@
-"""Makes committed output visible, one handle after the other, and retries until it succeeds."""
+"""Makes committed output visible in one thread, one handle after the other.
+
+A failed publication is tried again when the error is a StorageError. Every other error is fatal: the
+job fails. Staged files are removed in the same thread, so in the order of the calls.
+"""
 
 import logging
 import queue
@@ -29,21 +33,24 @@ class PublishJob:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Handles whose staged files are removed: published before, or (``discard``) never committed."""
+    """Handles whose staged files are to be removed.
+
+    Their output is visible. With ``discard``, it will never be committed.
+    """
 
     handles: tuple[SinkHandle, ...]
     discard: bool
 
 
 class OutputPublisher:
-    """One thread for all sinks of an engine. It calls ``failed`` with (epoch, reason, fatal)."""
+    """The publisher of all sinks of an engine. It calls ``failed`` with (epoch, reason, fatal)."""
 
     def __init__(
         self,
         sinks: "Mapping[str, SinkPublisher]",
         failed: Callable[[Epoch, str, bool], None],
     ) -> None:
-        """Publish with the publisher of each handle's sink."""
+        """Start the thread. ``sinks`` has a publisher for each sink, by the name of the sink's step."""
         self._sinks = sinks
         self._failed = failed
         self._queue: queue.SimpleQueue[PublishJob | Staging | None] = queue.SimpleQueue()
@@ -52,15 +59,15 @@ class OutputPublisher:
         self._thread.start()
 
     def publish(self, job: PublishJob) -> None:
-        """Publish in the background, in the order of the calls."""
+        """Publish in the background, in the order of the calls. Does not block."""
         self._queue.put(job)
 
     def clear(self, staging: Staging) -> None:
-        """Remove staged files in the background."""
+        """Remove staged files in the background, after the work that was given before."""
         self._queue.put(staging)
 
     def close(self) -> None:
-        """End the thread. Output that it did not publish is published after the next start."""
+        """Ask the thread to end. The next attempt publishes committed output that is not visible yet."""
         self._stop.set()
         self._queue.put(None)
 
@@ -86,7 +93,7 @@ class OutputPublisher:
                 self._failed(epoch, f"sink {handle.sink!r}: {error}", False)
                 self._stop.wait(pause)
                 pause = min(2 * pause, RESTART_BACKOFF_MAX_S)
-            except Exception as error:  # retrying cannot help: the job fails and says why
+            except Exception as error:  # not a failure of storage, so another try cannot help: the job fails
                 log.exception("event=publish_failed sink=%s epoch=%d", handle.sink, epoch)
                 self._failed(epoch, f"sink {handle.sink!r}: {error}", True)
                 return False

@@ -1,4 +1,4 @@
-"""The tasks of a job in one thread: built, checkpointed, begun again and ended.
+"""Runs the tasks of a job in one thread: starts them, takes checkpoints, restarts and ends them.
 
 ::
 
@@ -6,8 +6,8 @@
       ^                                   |
       +──────────── restart <─────────────+   from the newest checkpoint, as after a death
 
-It stands where the worker and the leader of a cluster stand. The tasks, their channels, state,
-snapshots and sinks are those of an engine.
+This module replaces the worker and the leader of a cluster. The tasks, their channels, state,
+snapshots and sinks are the classes of the engine.
 """
 
 import tempfile
@@ -80,7 +80,7 @@ Counts = Counter[tuple[str, str]]
 
 
 class Stored(NamedTuple):
-    """A checkpoint: the job's id, the root manifest, and how often what was counted until then."""
+    """A checkpoint: the job's id, the files, the root manifest, and the counts up to its epoch."""
 
     uid: JobUid
     blobs: MemoryBlobStore
@@ -90,12 +90,12 @@ class Stored(NamedTuple):
 
 
 class InProcessTasks:
-    """See the module. A :class:`penstock.engine.task_runtime.TaskRuntime` for its tasks."""
+    """All tasks of one job. For them it is the :class:`penstock.engine.task_runtime.TaskRuntime`."""
 
     def __init__(self, job: CompiledJob, workers: int, clock: Clock, stored: Stored | None = None) -> None:
-        """Make ready to :meth:`start`, from a checkpoint if one is given.
+        """Prepare the job, from the checkpoint ``stored`` if it is given. :meth:`start` builds the tasks.
 
-        Raises ConfigError when a connector is not there.
+        Raises ConfigError when a connector cannot be opened.
         """
         self.clock = clock
         self._files = MemoryBlobStore() if stored is None else stored.blobs.copy()
@@ -114,7 +114,7 @@ class InProcessTasks:
         self._scheduler = TaskScheduler()
         self.snapshot_writer = SnapshotWriter(self.blobs, life, DeferredExecutor(self._scheduler.deferred))
         self._stored = stored
-        self._before: Counts = Counter()  # counted before this attempt
+        self._before: Counts = Counter()  # the counts at the start of this attempt
         self._epoch = NO_EPOCH if stored is None else stored.epoch
         self._attempt = Attempt(0)
         self._tasks: dict[TaskId, ScheduledTask] = {}
@@ -124,10 +124,10 @@ class InProcessTasks:
         self._root: RootManifest | None = None
         self._table: Assignment | None = None
 
-    # --- Life -----------------------------------------------------------------------------------
+    # --- Start, work and end --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Build the tasks from the newest checkpoint and let rows flow."""
+        """Build the tasks from the newest checkpoint, publish its output, and start them."""
         self._attempt = Attempt(self._attempt + 1)
         ref = None if self._stored is None else self._stored.root
         self._before = Counter() if self._stored is None else self._stored.counts
@@ -175,28 +175,28 @@ class InProcessTasks:
         return ScheduledTask(TaskLoop(parts, self, wakeup), parts, wakeup)
 
     def restart(self) -> None:
-        """Let everything that is not in a checkpoint be lost, and start again."""
+        """Drop the tasks with all work after the newest checkpoint, and start from that checkpoint."""
         self.restarts += 1
         self._drop()
         self.start()
 
     def work(self) -> bool:
-        """Do one thing. Return False if nothing is left to do; the next call asks the sources again."""
+        """Run one piece of work. Return False if there was none; the next call asks the sources again."""
         if self._scheduler.run_one():
             return True
         if not all(task.loop.room() for task in self._tasks.values()):
-            time.sleep(POLL_S)  # the thread of a sink writes to a disk
+            time.sleep(POLL_S)  # a sink is full until its own thread has written rows to disk
             return True
         self._scheduler.ask_sources()
         return False
 
     def settle(self) -> None:
-        """Read and process all that there is to read now."""
+        """Read and process all rows that the sources have now."""
         while self.work():
             pass
 
     def rest(self) -> None:
-        """Wait until a source may have rows: for sources that go by the time of the machine."""
+        """Sleep until a source may have rows. Some sources follow the clock of the machine."""
         sources = [s.parts.source for s in self._tasks.values() if s.parts.source is not None]
         time.sleep(min((source.rest_s() for source in sources), default=0.0))
 
@@ -206,7 +206,7 @@ class InProcessTasks:
         return all(task.loop.core.exhausted for task in self._tasks.values())
 
     def checkpoint(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> Stored:
-        """Cut, commit and publish; what was read before is in it, and nothing else.
+        """Take a checkpoint, commit it and publish its output. It has exactly the rows read before.
 
         Raises StorageError when a task cannot store its part or a sink cannot publish.
         """
@@ -248,7 +248,7 @@ class InProcessTasks:
         return self._stored
 
     def finish(self) -> None:
-        """Take the final checkpoint and end all streams; every source has been read to its end."""
+        """Take the final checkpoint and end all streams. Every source must be :attr:`exhausted`."""
         self.checkpoint(BarrierKind.FINAL)
         self._tell(ev.EndAll())
         self._scheduler.settle()
@@ -272,12 +272,12 @@ class InProcessTasks:
         for task in self._tasks.values():
             task.loop.inbox.put(event)
 
-    # --- What can be seen -----------------------------------------------------------------------
+    # --- Results --------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """Return what the steps have counted, by (step, name), since the job began.
+        """Return the counts of the steps since the job began, by (step, name of the count).
 
-        What is lost by a restart is not counted.
+        Work that a restart has undone is not counted.
         """
         counts = Counter(self._before)
         for task in self._tasks.values():
@@ -291,9 +291,9 @@ class InProcessTasks:
         return sum(sink.rows for task in self._tasks.values() for sink in task.parts.sinks.values())
 
     def state(self, step: str) -> tuple[pa.RecordBatch, ...]:
-        """Return what each task keeps for ``step``: its keys and what it has for them.
+        """Return the keys and values that each task keeps for ``step``.
 
-        Raises ConfigError for a step that keeps nothing, StateError where rows are on disk.
+        Raises ConfigError for a step without state, StateError when rows of the state are on disk.
         """
         found = [
             (each, task.parts.state)
@@ -330,15 +330,15 @@ class InProcessTasks:
                 task.loop.inbox.put(ev.Injected(barrier))
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
-        """Keep a task's part of the checkpoint."""
+        """Keep the manifest of one task until the checkpoint is committed."""
         self._acks[manifest.task] = manifest
 
     def epoch_failed(self, task: TaskId, term: Term, epoch: Epoch, reason: str) -> None:
-        """Raise StorageError: nobody is there to try again."""
+        """Raise StorageError. In an engine the leader would abort this epoch and start another one."""
         raise StorageError(f"checkpoint {epoch}: task {task}: {reason}")
 
     def publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]) -> None:
-        """Make output visible between two turns."""
+        """Make output visible between two turns of tasks, then call ``done``."""
 
         def publish() -> None:
             self._show(epoch, handles)
@@ -351,14 +351,14 @@ class InProcessTasks:
             self.job.publishers[handle.sink].publish(handle, epoch)
 
     def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
-        """Remove what is staged for output that is visible, or that will never be committed."""
+        """Remove staged files: of visible output, or with ``discard`` of output never to be committed."""
         for handle in handles:
             publisher = self.job.publishers[handle.sink]
             (publisher.discard if discard else publisher.forget)(handle)
 
     def changed(self) -> None:
-        """Need no word: who asks looks."""
+        """Do nothing. In an engine this reports a changed status; here the caller reads it when needed."""
 
     def broken(self, task: TaskId, error: BaseException) -> None:
-        """Raise what a turn would have raised."""
+        """Raise the error of a task in the caller's thread."""
         raise error

@@ -1,7 +1,8 @@
-"""What differs between a machine and a pod: stores, addresses, who starts engines, who gets reports.
+"""The platform of a keeper: stores, addresses, the start of engines and the receiver of reports.
 
-A keeper is the same in both. Its platform is given to it at its start. That of a machine is here,
-that of a pod in :mod:`penstock.keeper.pod_platform`.
+The keeper itself is the same on one machine and in a pod. It gets its platform when it starts. The
+platform of one machine is in this module. The platform of a pod is in
+:mod:`penstock.keeper.pod_platform`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,12 +28,14 @@ from penstock.ports import LeaseStore, MetaStore
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a keeper knows at one moment; read by other threads than its loop.
+    """A copy of the keeper's knowledge at one moment, for threads other than the keeper's loop.
 
-    - ``turned_at``: when the loop turned last, monotonic seconds.
-    - ``leader``: whom its member follows; ``leads``: what this keeper itself has decided, while it
-      leads: the object and what is wanted.
-    - ``running``: the engine runs the attempt that it was last given; ``wanted``: one should be up.
+    - ``turned_at``: the time of the loop's newest pass, in monotonic seconds.
+    - ``leader``: the leader that this worker follows.
+    - ``leads``: ``Latest`` and ``Desired`` as this keeper has them while it leads; None: another
+      keeper leads, or nobody.
+    - ``running``: the engine runs the attempt of its newest Reset.
+    - ``wanted``: this worker should have an engine.
     """
 
     turned_at: float
@@ -43,28 +46,28 @@ class Facts:
 
 
 class Announcing(Protocol):
-    """Tells others which engine runs here."""
+    """Reports the state of this worker to other processes."""
 
     @property
     def handlers(self) -> Mapping[Method[Any, Any], Handler]:
-        """Return what the keeper's own server answers for it."""
+        """Return the handlers of calls that the keeper's server has to answer for this reporter."""
         ...
 
     def start(self) -> None:
-        """Begin; once."""
+        """Begin to report. Called once."""
         ...
 
     def wake(self) -> None:
-        """Announce as soon as possible."""
+        """Report as soon as possible."""
         ...
 
     def final_report(self) -> None:
-        """Announce once more, now: the process is about to end."""
+        """Report once more before this call returns, because the process is about to end."""
         ...
 
 
 class Served(Protocol):
-    """Pages that are served over HTTP."""
+    """A running HTTP server with pages."""
 
     address: str
 
@@ -75,7 +78,7 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeeperView:
-    """What other threads may ask a keeper; ``life`` is the incarnation of its process."""
+    """What other threads may use of a keeper. ``life`` is the incarnation of the keeper's process."""
 
     life: str
     inbox: KeeperInbox
@@ -99,17 +102,17 @@ class Platform(Protocol):
         ...
 
     def reporter(self, view: KeeperView) -> Announcing:
-        """Return what reports this keeper to others."""
+        """Return the reporter of this keeper."""
         ...
 
     def pages(self, view: KeeperView) -> Served:
-        """Serve metrics, and in a pod its probes."""
+        """Serve the page of metrics, and in a pod the probes."""
         ...
 
     def watch(self, changed: Callable[[Collection[str]], None]) -> None:
-        """Have ``changed`` called, from any thread, with names of stored objects.
+        """Arrange calls of ``changed`` with the names of stored objects that may have changed.
 
-        These objects may have changed. The call may come late, twice or never.
+        A call may come from any thread. It may come late, twice or never.
         """
         ...
 
@@ -118,9 +121,9 @@ class LocalPlatform:
     """The platform of one machine: its supervisor serves the stores over gRPC."""
 
     def __init__(self, launch: KeeperLaunch, spawn: Spawn | None = None) -> None:
-        """Connect to the supervisor that ``launch`` names; ``spawn`` starts engines otherwise."""
+        """Connect to the supervisor that ``launch`` names. ``spawn`` replaces the usual start of engines."""
         self._launch = launch
-        # Calls to the supervisor that must not wait for each other have clients of their own.
+        # Calls to the supervisor that must not wait for each other use different clients.
         clients = (self.dial(launch.supervisor) for _ in range(4))
         metadata, lease, self._watched, self._supervisor = clients
         self.metadata: MetaStore = RemoteMetaStore(metadata)
@@ -130,14 +133,14 @@ class LocalPlatform:
         started: Spawn = spawn_by(launch.forks) if launch.forks else LocalChild
         self.spawn = spawn or started
         self.pod = ""
-        self.drain_s = 0.0  # the supervisor's own stop takes one checkpoint for all
+        self.drain_s = 0.0  # the supervisor takes one checkpoint for the whole job when it stops
 
     def dial(self, address: str) -> Client:
         """Return a client of another process of this run."""
         return Client(address, self._launch.token)
 
     def reporter(self, view: KeeperView) -> Announcing:
-        """Report to the supervisor; a keeper without one ends."""
+        """Report to the supervisor. The keeper ends when it cannot reach the supervisor."""
         return SupervisorReporter(self._supervisor, view.inbox, view.report)
 
     def pages(self, view: KeeperView) -> Served:
@@ -145,5 +148,5 @@ class LocalPlatform:
         return Exporter(registry_of(self._launch.job, view.report))
 
     def watch(self, changed: Callable[[Collection[str]], None]) -> None:
-        """Let the supervisor tell it, which has the objects."""
+        """Get the names of changed objects from the supervisor, which stores the objects."""
         watch_changes(self._watched, changed)

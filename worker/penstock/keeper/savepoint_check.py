@@ -1,9 +1,14 @@
 """``python -m penstock.keeper.savepoint_check ROOT PATH``: can a job begin from the savepoint at ``PATH``?
 
-Exits 0 when it can. Else it prints one line, ``REASON: what is wrong``, and exits with
-``pod.LOOK_REFUSED``: the folder is not there (``PathNotFound``), leads out of ``ROOT`` by a link
-(``PathOutside``), or is no savepoint that can be read (``PathUnreadable``). A restore reads the
-same: index and manifest; the files of the state are hashed when they are loaded.
+Exits 0 when it can. Otherwise it prints ``REASON: what is wrong`` to standard error, without a
+newline at the end, and exits with ``pod.LOOK_REFUSED``. The reasons:
+
+- ``PathNotFound``: the folder does not exist.
+- ``PathOutside``: a link leads out of ``ROOT``.
+- ``PathUnreadable``: the folder is not a savepoint that can be read.
+
+A restore reads the same files first: index and manifest. The files of the state are not checked
+here; their hashes are checked when the state is loaded.
 """
 
 import os
@@ -30,7 +35,7 @@ def look(root: str, path: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Look; returns the exit status."""
+    """Check the savepoint and return the exit status."""
     problem = look(*arguments)
     print(problem, file=sys.stderr, end="")
     return pod.LOOK_REFUSED if problem else 0

@@ -4,8 +4,11 @@
     0x21  link      replies and credits of all channels of two workers, back to the sender
     0x11  reply     accepted or refused, with the reason; on the link
 
-The wire version follows directly after the kind, so that every later version can read it and
-report a mismatch. A held stream gets no reply until it is accepted or refused.
+The wire version follows directly after the kind. So every later version can read it and report a
+mismatch.
+
+A receiver may hold a stream of a higher attempt until the receiver has reset itself to that attempt.
+Then it accepts or refuses the stream. A held stream gets no reply before that.
 """
 
 from dataclasses import dataclass
@@ -37,7 +40,7 @@ _LENGTH = Struct("<H")
 
 
 class AdmissionVerdict(IntEnum):
-    """The decision on a stream. The numbers are used on the wire; HELD is never sent."""
+    """The decision of a receiver on a stream. The numbers are those on the wire; HELD is never sent."""
 
     REFUSED = 0
     ACCEPTED = 1
@@ -46,7 +49,7 @@ class AdmissionVerdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChannelHello:
-    """Opens the stream of one channel. ``schema`` is the SHA-256 of the edge's Arrow schema."""
+    """The handshake of one channel's stream. ``schema`` is the SHA-256 of the edge's Arrow schema."""
 
     job_uid: JobUid
     attempt: Attempt
@@ -62,13 +65,13 @@ class ChannelHello:
 
     @property
     def receiver(self) -> Ordinal:
-        """The worker that the stream is meant for."""
+        """The worker that receives the stream."""
         return self.channel.receiver.worker
 
 
 @dataclass(frozen=True, slots=True)
 class LinkHello:
-    """Opens the stream that carries replies and credits from ``receiver`` back to ``sender``."""
+    """The handshake of the stream that carries replies and credits from ``receiver`` to ``sender``."""
 
     job_uid: JobUid
     attempt: Attempt
@@ -83,7 +86,7 @@ Hello = ChannelHello | LinkHello
 
 @dataclass(frozen=True, slots=True)
 class HandshakeReply:
-    """The receiver's verdict on a stream; ``channel`` is None for the link itself."""
+    """The receiver's reply to a handshake. ``channel`` is None when the reply is about the link."""
 
     verdict: AdmissionVerdict
     channel: ChannelId | None = None
@@ -132,7 +135,7 @@ def decode_hello(message: bytes) -> Hello:
 
 
 def encode_reply(reply: HandshakeReply) -> bytes:
-    """Encode the answer to a handshake. A long reason is cut."""
+    """Encode the reply to a handshake. A reason longer than ``TEXT_BYTES_MAX`` is shortened."""
     assert reply.verdict != AdmissionVerdict.HELD, "a held stream gets no reply"
     body = bytes((REPLY, reply.verdict, reply.channel is not None))
     if reply.channel is not None:
@@ -141,7 +144,7 @@ def encode_reply(reply: HandshakeReply) -> bytes:
 
 
 def decode_reply(message: bytes) -> HandshakeReply:
-    """Read the answer to a handshake. Raises PeerError on anything else."""
+    """Read the reply to a handshake. Raises PeerError on anything else."""
     body = unseal(message)
     if len(body) < 3 or body[0] != REPLY or body[1] > AdmissionVerdict.ACCEPTED or body[2] > 1:
         raise PeerError(f"not a reply: {len(body)} bytes of kind 0x{body[0]:02x}")

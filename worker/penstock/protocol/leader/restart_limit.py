@@ -1,21 +1,23 @@
-"""The limit of restarts: which deaths of engines count, and when they fail the job.
+"""The limit of restarts: it counts deaths of engines and decides when they fail the job.
 
-A record that kills an engine kills the next engine, too. So deaths are counted, as in Flink's
-restart strategies. After ``attempts`` restarts within ``window_s`` the next death fails the job.
-:class:`Cause` says what counts:
+A record that kills an engine kills the next engine, too. So a leader counts deaths, as Flink's
+failure-rate restart strategy does. When ``attempts`` restarts happened within ``window_s``, the next
+death fails the job. The :class:`Cause` of a loss decides how it counts:
 
 ::
 
-    an admitted engine died unasked           one death per attempt, however many engines died
-    engines die before they are admitted      one death per round, however many die in a round
-    a member is gone for an unknown reason    one death from the second time at one ordinal on
+    admitted engines died                     one death for each attempt, however many engines died
+    engines died before their admission       one death for each round, however many died in it
+    a member was lost for an unknown cause    the second loss at the same ordinal, and each later one
     the end was ordered                       none (drained, not ready, retired)
     a stream broke, storage failed, restore   none
 
-A commit clears nothing: other splits go on while one record kills again and again. A window
-without a death clears the count, and so does a new run. The count is a part of ``Latest``, so it
-outlives leaders. Ages are measured by the leader's own clock, and a new leader takes the deaths
-that it inherits as deaths of this moment.
+A *round* begins when one ordinal has lost more engines than any ordinal before, in this attempt.
+
+A commit does not clear the count: other splits may make progress while one record kills each
+engine that reads it. A time of ``window_s`` without a death clears the count, and so does a new run.
+The count is a part of ``Latest``, so it outlives leaders. A leader measures times by its own clock.
+So a new leader treats inherited deaths as if they had happened now.
 """
 
 from dataclasses import dataclass, field
@@ -44,13 +46,13 @@ WHAT_TO_DO = (
 class RestartLimit:
     """The count of deaths.
 
-    - ``times``: when the deaths of the window were, oldest first, by the leader's clock.
+    - ``times``: the times of the deaths within the last ``window_s``, oldest first.
     - ``total``: the number of all deaths in this ``run``.
-    - ``judged``: the newest attempt whose end was examined; ``counted``: the newest one that a death
-      ended.
-    - ``unknown``: when each ordinal was last lost for an unknown reason.
-    - ``early``: the engines that died after ``attempt`` and before they were admitted, in
-      ``rounds`` of one death each.
+    - ``judged``: the newest attempt whose losses are decided: they counted as a death or not.
+      ``counted``: the newest attempt in which a death was counted.
+    - ``unknown``: for each ordinal, the time of its newest loss for an unknown cause.
+    - ``early``: for each ordinal, the engines that died before their admission since ``attempt``
+      began. ``rounds``: how many deaths were counted for them.
     """
 
     run: str = ""
@@ -67,7 +69,7 @@ class RestartLimit:
 
     @classmethod
     def inherited(cls, context: StepContext, deaths: Deaths) -> "RestartLimit":
-        """Continue the count that the object has."""
+        """Continue the count that ``Latest`` has."""
         return cls(
             run=deaths.run,
             times=[context.now] * deaths.count,
@@ -82,18 +84,18 @@ class RestartLimit:
     # --- Reports -------------------------------------------------------------------------
 
     def on_report(self, state: LeaderState, lost: EngineLost) -> None:
-        """Count engines that die before they are admitted: one death for each round."""
+        """Count engines that die before they are admitted: one death for each round; see the module."""
         at = state.latest
         if lost.cause is not Cause.DIED or state.phase is not LeaderPhase.GATHERING:
             return
-        if at.attempt > 0 and lost.ordinal >= at.workers:  # a joiner: the others go on
+        if at.attempt > 0 and lost.ordinal >= at.workers:  # a joiner: the attempt continues without it
             return
         known = [death.incarnation for death in self.newest]
         admitted = [m.incarnation for m in state.members()]
         if lost.died in ("", *known, *admitted):
             return
         died = self.early.setdefault(lost.ordinal, [])
-        if lost.died in died:  # a report is repeated until another engine lives
+        if lost.died in died:  # the keeper repeats its report until another engine lives
             return
         died.append(lost.died)
         if len(died) > self.rounds:
@@ -103,7 +105,7 @@ class RestartLimit:
     # --- Reconcile --------------------------------------------------------------------------------
 
     def reconcile(self, state: LeaderState) -> str | None:
-        """Look at the members of the attempt; return why the job has to fail, if it has to."""
+        """Count the losses of this attempt. Return why the job has to fail, or None."""
         if state.desired is not None and state.desired.run != self.run:
             if self.run:
                 self.judged = self.counted = state.latest.attempt
@@ -119,7 +121,7 @@ class RestartLimit:
         return self._exhausted(state, self.newest[-1])
 
     def _judge(self, state: LeaderState) -> None:
-        """Decide once per attempt whether a death ended it."""
+        """Count at most one death for this attempt. A loss of unknown cause is weighed once."""
         if state.file is None or state.file.attempt != state.latest.attempt:
             return  # its members are not known yet
         attempt = state.latest.attempt
@@ -138,7 +140,7 @@ class RestartLimit:
                 return
 
     def _weigh(self, state: LeaderState, life: WorkerIncarnation) -> None:
-        """Count a loss of unknown cause, from the second time on at one ordinal."""
+        """Count a loss of unknown cause if the same ordinal had another one within the window."""
         before = self.unknown.get(life.ordinal)
         self.unknown[life.ordinal] = state.context.now
         if before is not None and state.context.now - before < state.settings.restart_window_s:
@@ -159,7 +161,7 @@ class RestartLimit:
         state.context.log(f"event=death worker={ordinal} count={count} attempts={limit} reason={reason!r}")
 
     def _forget(self, run: str) -> None:
-        """Clear the count: a new run has begun, or a window had no death."""
+        """Clear the count: a new run has begun, or ``window_s`` have passed without a death."""
         if run != self.run:
             self.total = 0
         self.run = run
@@ -168,7 +170,7 @@ class RestartLimit:
     # --- The record --------------------------------------------------------------------------
 
     def deaths(self, state: LeaderState) -> Deaths:
-        """Return the record for the object; it is empty while nothing was counted in this run."""
+        """Return the count as ``Latest`` stores it; empty while this run has no loss to remember."""
         if not self.total and not self.unknown:
             return Deaths()
         return Deaths(

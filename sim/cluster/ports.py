@@ -1,4 +1,9 @@
-"""The ports of the simulated processes to the cluster around them."""
+"""The Protocols that simulated processes, the supervisor and the fault injector use.
+
+The simulated cluster implements them. Each class name says who uses it or what it stands for:
+:class:`Cluster` for an engine, :class:`Host` for a keeper, :class:`Machine` for the supervisor,
+:class:`Wishes` and :class:`Doomed` for the fault injector, and :class:`Shell` for a task.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -28,7 +33,7 @@ from sim.workload import SimJob
 
 
 class Cluster(Protocol):
-    """The cluster as one process uses it. Each effect may fail, or end the caller by SimCrash."""
+    """The cluster as an engine uses it. Each effect may fail, or end the caller by SimCrash."""
 
     kernel: SimKernel
     network: Network
@@ -50,12 +55,12 @@ class Cluster(Protocol):
         ...
 
     def available(self, split: SplitId) -> int:
-        """Return how many records of a split exist by now."""
+        """Return how many records of a split exist at the present simulated time."""
         ...
 
 
 class Host(Protocol):
-    """The host of a keeper: its network, its engine, its stores."""
+    """The environment of a keeper: network, engine, stores."""
 
     kernel: SimKernel
     network: Network
@@ -72,7 +77,7 @@ class Host(Protocol):
         ...
 
     def to_engine(self, keeper: str, incarnation: Incarnation, term: Term, command: Command) -> None:
-        """Pass a command to the keeper's engine, in order. It is dropped when the engine is gone."""
+        """Pass a command to the keeper's engine, in order. It is dropped when the engine has ended."""
         ...
 
     def start_engine(self, ordinal: Ordinal) -> None:
@@ -80,7 +85,7 @@ class Host(Protocol):
         ...
 
     def end_engine(self, ordinal: Ordinal, incarnation: Incarnation) -> None:
-        """End that life of the keeper's engine. An engine without a name yet is ended in any life."""
+        """End the keeper's engine if it has this incarnation, or has not sent its incarnation yet."""
         ...
 
     def latest(self) -> Latest:
@@ -89,30 +94,30 @@ class Host(Protocol):
 
 
 class Machine(Protocol):
-    """What the supervisor may do with the workers of the job."""
+    """The workers of a job as the supervisor uses them."""
 
     def latest(self) -> Latest:
         """Return the committed object of the job."""
         ...
 
     def write_desired(self, desired: Desired) -> None:
-        """Write what is wanted."""
+        """Write the object ``Desired`` of the job."""
         ...
 
     def ordinals(self) -> list[Ordinal]:
-        """List the workers that are known."""
+        """List the ordinals of the workers that exist."""
         ...
 
     def worker_known(self, ordinal: Ordinal) -> bool:
-        """Return whether a worker is there, running or about to be restarted."""
+        """Return whether a worker exists: it runs, or it will be restarted."""
         ...
 
     def worker_runs(self, ordinal: Ordinal) -> bool:
-        """Return whether a worker's keeper lives."""
+        """Return whether a worker's keeper runs."""
         ...
 
     def engine_life(self, ordinal: Ordinal) -> Incarnation | None:
-        """Return the newest engine that a worker's keeper has started."""
+        """Return the incarnation of the newest engine that a worker's keeper has started."""
         ...
 
     def start_worker(self, ordinal: Ordinal) -> None:
@@ -124,19 +129,23 @@ class Machine(Protocol):
         ...
 
     def remove_worker(self, ordinal: Ordinal) -> None:
-        """Kill a worker for good."""
+        """Kill a worker's keeper and engine; no restart follows."""
         ...
 
 
 class Lives(Protocol):
-    """The newest processes of one worker."""
+    """The names of one worker's newest processes."""
 
     keeper: str
     engine: str
 
 
 class Wishes(Protocol):
-    """The receiver of the user's requests."""
+    """The supervisor as the receiver of the user's requests.
+
+    ``impossible``: the ordinal of a worker that cannot be restarted. ``away_until``: for each ordinal,
+    the time before which no keeper starts.
+    """
 
     impossible: int | None
     away_until: dict[Ordinal, int]
@@ -145,7 +154,7 @@ class Wishes(Protocol):
         """Request that the job begins without state."""
 
     def drop_state(self, steps: tuple[str, ...]) -> None:
-        """Request once that the state of some steps is given up."""
+        """Request once that the job drops the state of some steps."""
 
     def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
         """Start a stopped job again."""
@@ -156,7 +165,7 @@ class Wishes(Protocol):
         ...
 
     def ask(self, kind: str, argument: str | None) -> None:
-        """Ask for something once."""
+        """Request a checkpoint, a savepoint or a stop, once."""
         ...
 
 
@@ -182,7 +191,7 @@ class Doomed(Protocol):
         ...
 
     def died(self, name: str) -> None:
-        """Make a process end."""
+        """Handle the death of the process ``name``."""
         ...
 
     def lose_object(self) -> None:
@@ -194,12 +203,12 @@ class Doomed(Protocol):
         ...
 
     def change_job(self, name: str) -> None:
-        """Let engines that start from now on compile another plan of the same job."""
+        """Make engines that start after this call compile another plan of the same job."""
         ...
 
 
 class Shell(Protocol):
-    """What a task needs of its engine."""
+    """The engine as a task uses it."""
 
     exchange: SimExchange
     job: SimJob
@@ -208,7 +217,7 @@ class Shell(Protocol):
 
     @property
     def attempt(self) -> Attempt:
-        """Return the attempt of the tasks here."""
+        """Return the attempt to which the engine's tasks belong."""
         ...
 
     def call(self, op: Op, token: object) -> None:
@@ -228,11 +237,11 @@ class Shell(Protocol):
         ...
 
     def damaged(self, reason: str) -> None:
-        """Give the attempt up: stored data is gone or altered."""
+        """Report the attempt as broken, because stored data is missing or changed."""
         ...
 
     def meet(self, split: SplitId, offset: int) -> None:
-        """Process a record. Some records kill the process a little later."""
+        """Note that a record is processed. Some records kill the process shortly afterwards."""
         ...
 
     def available(self, split: SplitId) -> int:

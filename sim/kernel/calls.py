@@ -1,4 +1,8 @@
-"""The calls of a process to the stores, and their replies."""
+"""The calls of simulated processes to the stores, and the replies.
+
+The stores are the metadata store (``-latest`` and others, the Lease) and the shared directory. A call
+carries one operation. Its process gets one :class:`Reply` with the token of the call.
+"""
 
 from dataclasses import dataclass
 
@@ -9,14 +13,14 @@ from sim.kernel.faults import Verdict
 
 @dataclass(frozen=True, slots=True)
 class MetaGet:
-    """Read one object."""
+    """Read one object of the metadata store."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class MetaSwap:
-    """Write one object if it still has ``version``. None: the object must not exist yet."""
+    """Write one object if its version is still ``version``. None: the object must not exist yet."""
 
     name: str
     data: object
@@ -30,7 +34,7 @@ class ReadLease:
 
 @dataclass(frozen=True, slots=True)
 class WriteLease:
-    """Write the lease if it still has ``version``."""
+    """Write the lease if its version is still ``version``. ``holder`` None frees the lease."""
 
     holder: str | None
     version: str
@@ -38,7 +42,7 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Create a file exclusively and make it durable."""
+    """Create a file, which must not exist yet, and make it durable. A crash can leave it torn."""
 
     name: BlobName
     content: object
@@ -46,21 +50,21 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Read a file and check it against its reference."""
+    """Read a file and check its content against the hash in ``ref``."""
 
     ref: BlobRef
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Read a file by its name alone."""
+    """Read a file by its name, without a check of its content."""
 
     name: BlobName
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFile:
-    """Create a file of a fixed name exclusively. It appears whole and durable, or not at all."""
+    """Create a file with a fixed name, which must not exist yet. It appears whole and durable, or not at all."""
 
     name: BlobName
     content: object
@@ -68,21 +72,21 @@ class LinkFile:
 
 @dataclass(frozen=True, slots=True)
 class ListFiles:
-    """List the names of the job's directory, or those that begin with ``under``."""
+    """List the names of files in the job's directory that begin with ``under``."""
 
     under: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFiles:
-    """Remove files; a missing file is no error."""
+    """Remove one file. A missing file is no error."""
 
     name: BlobName
 
 
 @dataclass(frozen=True, slots=True)
 class PublishFile:
-    """Link staged output to its visible name."""
+    """Make the staged output visible under the name ``target``."""
 
     staged: str
     target: str
@@ -91,14 +95,14 @@ class PublishFile:
 
 @dataclass(frozen=True, slots=True)
 class Unstage:
-    """Remove staged output."""
+    """Remove one staged file."""
 
     staged: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Remove the files that older attempts have staged for a sink, when its writers open."""
+    """Remove the files that attempts older than ``attempt`` have staged for a sink."""
 
     sink: str
     attempt: int
@@ -106,7 +110,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class ClaimOutput:
-    """Take the output folder for a job, which may have begun from a savepoint."""
+    """Make a job the owner of the output folder. ``origin``: the savepoint that it began from."""
 
     job: JobUid
     origin: Origin | None
@@ -123,7 +127,11 @@ ROOT_FILE = BlobName("ROOT")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request under way to a service. ``verdict`` was drawn when it was sent."""
+    """A call on its way to a store.
+
+    ``client`` and ``life`` identify the process that called. ``verdict`` is the fate of the call. It was
+    drawn when the call was sent.
+    """
 
     client: str
     life: int
@@ -134,9 +142,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The outcome of a call. A refused claim has its reason as ``error``.
+    """The outcome of a call.
 
-    ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``.
+    ``error`` is empty, ``conflict``, ``failed``, ``unknown``, ``missing`` or ``damaged``. The error of a
+    refused :class:`ClaimOutput` is the text of the reason.
     """
 
     token: object
@@ -147,13 +156,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An effect that happens although its caller has given it up."""
+    """A call that takes effect after its caller has stopped waiting for the reply."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The second half of a write. Until then the file exists and is torn."""
+    """The end of a write. Between its start and its end, the file exists and is torn."""
 
     call: Call

@@ -1,7 +1,8 @@
-"""The events from outside: kills, pauses, cuts, outages, and the requests of the user.
+"""The events from outside: kills, pauses, broken networks, outages, and requests of the user.
 
-A plan is drawn from the fault stream before the run starts, so it can be printed and repeated.
-Every fault ends by itself before the safety phase does. Nothing fails in the liveness phase after it.
+The plan of a run is drawn from the fault stream before the run starts. So it can be printed and
+repeated. A run has two phases. Faults happen only in the safety phase, and each fault ends within
+it. In the liveness phase nothing fails, and the job has to make progress.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class CutNetwork:
-    """Links between two hosts carry nothing, in one direction or in both."""
+    """The network between two hosts carries no message, in one direction or in both."""
 
     source: str
     target: str
@@ -102,7 +103,7 @@ class BeginEmpty:
 class BeginElsewhere:
     """The user begins another job from a savepoint, into the same output folder.
 
-    The job before has no worker any more, stopped or not.
+    The workers of the first job end, even if that job was not stopped.
     """
 
     savepoint: str
@@ -112,7 +113,7 @@ class BeginElsewhere:
 class ChangeJob:
     """The user rolls out another plan of the job. The workers are replaced one by one.
 
-    With ``drop``, the steps whose state is given up, all go before anything is wanted of the next.
+    With ``drop`` (the steps whose state is dropped), all workers end before the new plan starts.
     """
 
     job: str
@@ -136,8 +137,10 @@ class LoseWorker:
 class Terminate:
     """SIGTERM to a keeper, which may take part in a last checkpoint for ``grace_us``.
 
-    ``ordinal`` None means the leader's; no keeper starts there again for ``away_us``. ``soon``: it
-    must end before that is over. ``last``: only after that checkpoint.
+    ``ordinal`` None means the leader's. No keeper starts there again for ``away_us``.
+
+    ``soon``: the run fails if the keeper waits until its grace is over. ``last``: the run fails if the
+    keeper leaves before that checkpoint is committed.
     """
 
     ordinal: int | None
@@ -177,7 +180,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An aimed event: it comes when a state has been counted ``nth`` times."""
+    """An aimed event: it happens ``delay_us`` after the state ``what`` occurs for the ``nth`` time."""
 
     what: str
     nth: int
@@ -185,7 +188,7 @@ class Moment:
     delay_us: int = 0
 
 
-# Between these and the next step of the protocol lies what the rules are for.
+# Faults right after these states test the rules best.
 CRITICAL = (
     "committed a checkpoint",
     "committed a final",
@@ -203,9 +206,10 @@ CRITICAL = (
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The number of faults in a random run, and the end of its safety phase.
+    """The bounds for the number of faults in a random run, and the end of its safety phase.
 
-    ``faults`` come at random times, ``moments`` are aimed at critical ones, ``breaks`` hit streams.
+    ``faults`` come at random times, ``moments`` at states of :data:`CRITICAL`, and ``breaks`` break
+    streams.
     """
 
     faults: tuple[int, int] = (0, 5)
@@ -217,7 +221,7 @@ class Profile:
 
 
 def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ...]:
-    """Draw the faults of one run, in order of time. All end within the safety phase."""
+    """Draw the faults of one run. All end within the safety phase. Broken streams are listed last."""
     breaks = [
         Timed(draw.randrange(profile.safety_us), BreakStream(draw.randrange(1 << 16)))
         for _ in range(draw.randint(*profile.breaks))
@@ -229,7 +233,7 @@ def draw_faults(draw: Random, profile: Profile, workers: int) -> tuple[Timed, ..
 
 
 def draw_moments(draw: Random, profile: Profile, workers: int) -> tuple[Moment, ...]:
-    """Draw the aimed faults of one run. Most come at that instant, some shortly after it."""
+    """Draw the aimed faults of one run. Half come exactly at the state, half within a second."""
     drawn = []
     for _ in range(draw.randint(*profile.moments)):
         what, nth = draw.choice(CRITICAL), draw.choice((1, 1, 1, 2, 2, 3, 4))
@@ -240,7 +244,7 @@ def draw_moments(draw: Random, profile: Profile, workers: int) -> tuple[Moment, 
 
 
 def _draw_one(draw: Random, profile: Profile, workers: int, left_us: int) -> Happening:
-    whom = draw.choice((None, *range(workers)))  # None: the leader, whoever that is by then
+    whom = draw.choice((None, *range(workers)))  # None: the worker that leads at the time of the fault
     match draw.randrange(8):
         case 0:
             return KillKeeper(whom)

@@ -1,4 +1,11 @@
-"""Mutants of the rules of streams, time, cuts and files."""
+"""Mutants of the rules of streams, time, snapshots and files.
+
+Each mutant has a name, the rule that it breaks (``rules.RULES``), the changed line, and the scenario
+and the seed with which a simulation notices it.
+
+The mutant of ``sim.cluster.task_table`` changes the model of the simulator and not the engine,
+because the engine's table is not in the simulation.
+"""
 
 from sim.mutants.rules import Mutant, line
 

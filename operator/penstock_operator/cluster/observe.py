@@ -31,12 +31,13 @@ SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 
 @dataclass(slots=True)
 class Observer:
-    """Reads jobs. It remembers what no watch reports.
+    """Reads the objects of jobs. It remembers facts that no watch reports.
 
     - ``trust``: summaries of the job's Secrets, with the job's uid. Secrets are not watched.
     - ``troubles``: when the events of a StatefulSet without its pods were read, and the result.
     - ``refusals``: the writes that were refused at the last try.
     - ``versions``: the cache of views.
+    - ``ending``: for each namespace, when it was read, and whether it was being deleted.
     - ``spark``: the kinds of SparkApplication that the server serves; ``handlers.spark_watches``
       keeps them current.
     """
@@ -81,7 +82,7 @@ class Observer:
         return found
 
     def forget(self, key: JobKey) -> None:
-        """Forget a job that is gone."""
+        """Forget a job whose StreamJob no longer exists."""
         self.trust.pop(key, None)
         self.troubles.pop(key, None)
         self.refusals.pop(key, None)
@@ -90,9 +91,9 @@ class Observer:
     async def look_closely(self, key: JobKey, *, refresh: bool) -> Observed | None:
         """Read live: the job, StatefulSet (and its pods), ``-desired``, ``-latest``, ``-status``.
 
-        This order matters. An operator that wants more workers writes the StatefulSet before
-        ``-desired``, and a leader commits them only after that. So a ``-latest`` that is read last
-        is as new as both.
+        This order matters. An operator that adds workers writes the StatefulSet first and then
+        ``-desired``. The leader commits the new number last. So ``-latest``, which is read after
+        them, cannot be older than the StatefulSet and ``-desired`` that were read.
         """
         job = await self._job(key)
         if job is None:
@@ -108,7 +109,7 @@ class Observer:
         return await self._assemble(key, job, objects, refresh=refresh)
 
     async def _job(self, key: JobKey) -> Object | None:
-        """Read the job: the watch may not have reported yet that it is gone."""
+        """Read the job live, because the watch may not have reported its deletion yet."""
         known = self.store.job(key)
         if known is None:
             return None
@@ -124,7 +125,7 @@ class Observer:
     async def look_at_orphans(self, key: JobKey) -> Observed | None:
         """Observe the StreamSnapshots of a StreamJob that does not exist; None when it exists."""
         if key.name and await self.client.get(kinds.STREAM_JOB, key.namespace, key.name):
-            return None  # the watch has not reported it yet
+            return None  # it exists, but the watch has not reported it yet
         job = JobView(key.name, key.namespace, "", 0, None, StreamJobStatus())
         moment = ObservationContext(_wall_s())
         return build_observation(job, self.store.objects(key).values(), moment, self.versions)
@@ -163,7 +164,7 @@ class Observer:
         self.trust[key] = (uid, {n: o for n, o in found.items() if job_of(o) == uid})
 
     async def _pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
-        """List the pods live if the StatefulSet has no replicas: a start needs to know of all."""
+        """List the pods live if the StatefulSet has no replicas: a start has to see every old pod."""
         found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         if whole_at(found, "spec", "replicas") > 0:
             return
@@ -176,7 +177,7 @@ class Observer:
                 objects["Pod", text_at(found, "metadata", "name")] = found
 
     async def _snapshots(self, key: JobKey, objects: dict[Place, Object]) -> None:
-        """List the StreamSnapshots if one of a request is unknown: it may be new, or gone."""
+        """List StreamSnapshots live if a request names an unknown one: it may be new, or deleted."""
         desired = objects.get(("ConfigMap", pod.desired_name(key.name)))
         view = None if desired is None else self.versions.view(views.desired_view, desired)
         asked = set() if view is None else requested_snapshot_uids(view.value)
@@ -199,7 +200,7 @@ class Observer:
             return []
 
     async def _look_for_pods(self, key: JobKey, objects: dict[Place, Object]) -> None:
-        """Find out why the StatefulSet has too few pods, every few seconds while it has."""
+        """While the StatefulSet has too few pods, read the reason every few seconds."""
         found = objects.get(("StatefulSet", pod.workers_name(key.name)))
         missing = whole_at(found, "spec", "replicas") - whole_at(found, "status", "replicas")
         if found is None or missing <= 0:
@@ -243,7 +244,7 @@ class Observer:
         return build_observation(self.versions.view(views.job_view, job), listed, moment, self.versions)
 
     def _restored_from(self, key: JobKey, job: Plain, listed: list[Plain]) -> frozenset[str]:
-        """Return what jobs of the namespace restore from, if retention may delete something."""
+        """Return the snapshots that jobs of the namespace restore from, if retention may delete any."""
         known = sum(text_at(plain, "kind") in SNAPSHOTS for plain in listed)
         if not may_exceed_retention(self.versions.view(views.job_view, job), known):
             return frozenset()
@@ -251,14 +252,14 @@ class Observer:
         return views.restores_of(filter(None, map(self.store.job, near)))
 
     async def _ends(self, namespace: str) -> bool:
-        """Say whether the namespace is being deleted. Asked only while a deletion waits for us."""
+        """Return whether the namespace is being deleted. Called only while a deletion waits for us."""
         asked, known = self.ending.get(namespace, (-NAMESPACE_ASKED_EVERY_S, False))
         now = time.monotonic()
         if now - asked >= NAMESPACE_ASKED_EVERY_S:
             try:
                 found = await self.client.get(kinds.NAMESPACE, "", namespace)
             except ApiError as error:
-                if error.code != 403:  # without the right, deletions end by their deadline
+                if error.code != 403:  # the operator may not read namespaces: deletions then end by their deadline
                     raise
                 found = None
             known = bool(text_at(found, "metadata", "deletionTimestamp"))
@@ -272,7 +273,7 @@ def _spark_of(replay: Plain) -> Kind:
 
 
 def _holds(job: Plain, listed: list[Plain]) -> bool:
-    """Say whether the job or a snapshot is being deleted and waits for our finalizer."""
+    """Return whether the job or a snapshot is being deleted and waits for our finalizer."""
     ours = (p for p in (job, *listed) if text_at(p, "kind") in {"StreamJob", *SNAPSHOTS})
     return any(views.deleting_since(p) is not None and names.FINALIZER in views.finalizers(p) for p in ours)
 

@@ -1,16 +1,18 @@
 """Watches the kinds that workers write many times a minute: ConfigMaps and Leases.
 
-It also watches SparkApplications, whose definitions may come later (``spark_watches``).
+It also watches SparkApplications, because their definitions may be installed later
+(``spark_watches``).
 
 ::
 
     list, page by page ──> watch from its version ──> broken: watch from the newest version seen
              ^──────────── the version is too old ────────────┘
 
-Kopf watches all other kinds. It needs a task for each object and some 0.4 ms for each event
-(docs/decisions/052): with a hundred events a second that is most of 5 % of a core. Here all events
-that have arrived are handled together, in turns. Most of them renew a Lease and are not even parsed
-(``renewals``). Most of the others only change the store.
+Kopf watches all other kinds. Kopf needs a task for each object and 0.25 ms for each event
+(docs/decisions/053). With two hundred events a second that is 5 % of a core, which is all that the
+operator may use. This module works in turns: a turn handles all events that arrived since the turn
+before. Most events renew a Lease; they are recognised without parsing them (``renewals``). Most
+other events only change the store, and no job has to be reconciled.
 """
 
 import asyncio
@@ -31,19 +33,22 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
-TURN_S = 0.5  # between two turns, whose events are handled together
-FULL_TURN_BYTES = 64 * 1024  # after a turn of this size there is no pause, because more waits
+TURN_S = 0.5  # pause between two turns; the next turn handles all events that arrive in it
+FULL_TURN_BYTES = 64 * 1024  # a turn with so many bytes is followed by no pause, because more events wait
 ABSENT = 404
 GONE = 410
 
 
 class TooOldError(Exception):
-    """The server no longer knows the version from which to watch."""
+    """The server no longer has the version from which this watch would continue."""
 
 
 @dataclass(slots=True)
 class RecordWatch:
-    """The watch of one kind in one namespace (empty: all). ``listed``: after the first list."""
+    """The watch of one kind in one namespace (empty: all namespaces).
+
+    ``listed`` is set after the first list. ``version`` is the newest version seen; empty: list first.
+    """
 
     client: Client
     store: Store
@@ -65,7 +70,7 @@ class RecordWatch:
                 await self._wait_after(error)
 
     async def run_while_served(self) -> None:
-        """Watch until the server no longer knows the kind; then it has no objects."""
+        """Watch until the server no longer knows the kind. Then remove its objects from the store."""
         while True:
             try:
                 await self._go_on()
@@ -100,7 +105,7 @@ class RecordWatch:
     async def _list(self) -> None:
         objects, version = await self.client.list_all(self.kind, self.namespace, pod.LABEL_JOB)
         self._compare(objects, version)
-        self.renewals.forget()  # nobody has shown what became of each Lease meanwhile
+        self.renewals.forget()  # events of Leases may have been missed before the list
         self.version = str(version)
         self.listed.set()
 
@@ -109,7 +114,7 @@ class RecordWatch:
             self.queue.add(key)
 
     async def _watch(self) -> None:
-        """Take events until the server ends the watch, as it does from time to time."""
+        """Handle events, turn by turn, until the server ends the watch, as it does from time to time."""
         turns = self.client.watch(self.kind, self.namespace, pod.LABEL_JOB, self.version)
         async for lines in turns:
             self.failures = 0
@@ -121,7 +126,7 @@ class RecordWatch:
                 await asyncio.sleep(TURN_S)
 
     def _renew(self, renewal: Renewal) -> bool:
-        """Note a new version. False when the store does not know that Lease (any more)."""
+        """Store the new version of a Lease. Return False when the store does not have that Lease."""
         self.version = renewal.version
         spot = (renewal.namespace, (kinds.LEASE.kind, renewal.name))
         return self.store.renew(spot, renewal.uid, int(renewal.version))

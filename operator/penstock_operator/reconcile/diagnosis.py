@@ -1,4 +1,4 @@
-"""What is wrong with a job: the first cause that a person can act on, with a reason and a text."""
+"""Finds why a job is stalled: the first cause that a person can remove, with a reason and a text."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ TERMINATIONS = {
     pod.JOB_INVALID: Reason.JOB_INVALID,
     pod.CRASHED: Reason.CRASH_LOOP,
 }
-# What the text of a failed or waiting leader contains, and the reason that this means.
+# If the failure that the leader wrote contains the words, this is the reason. The first match counts.
 FAILURES = (
     (OUT_OF_MEMORY, Reason.ENGINE_OUT_OF_MEMORY),
     (RESTARTS_EXHAUSTED, Reason.CRASH_LOOP),
@@ -64,30 +64,34 @@ FAILURES = (
     (DOES_NOT_LOAD, Reason.JOB_INVALID),
     ("ConfigError", Reason.JOB_INVALID),
 )
-# What the text of a refused pod contains, and the reason that this means.
+# If the message about a refused pod contains the words, this is the reason.
 POD_REFUSALS = (
     ("error looking up service account", Reason.SERVICE_ACCOUNT_MISSING),
     ("exceeded quota", Reason.QUOTA_EXCEEDED),
     ("failed quota", Reason.QUOTA_EXCEEDED),
 )
 CRASHES = 3  # deaths of engines within the window of spec.restart
-MEMORY_CRASHES = 2  # the same for out-of-memory kills: a third one would follow
-OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's word for a container
-PATIENCE_S = 60.0  # a healthy pod may be pending for so long
-REFUSAL_PATIENCE_S = 5.0  # a write that may succeed later is tried about four times in this time
-CRASHED_LATELY_S = 600.0  # a container that has run for longer since its crash is healthy
+MEMORY_CRASHES = 2  # the same for out-of-memory kills, which repeat until the limit is raised
+OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's reason for a container that was killed
+PATIENCE_S = 60.0  # a healthy pod may be pending up to this time
+REFUSAL_PATIENCE_S = 5.0  # a refusal that may pass is reported only after this time: about four tries
+CRASHED_LATELY_S = 600.0  # a container counts as healthy when its last crash is older than this
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A reason of the condition Stalled, and what to do about it."""
+    """The reason of the condition Stalled, and a message that says what to do."""
 
     reason: Reason
     message: str
 
 
 def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Problem | None:
-    """Return the first cause; None when nothing is wrong. Causes that a user can fix come first."""
+    """Return the first cause that applies, None when no cause does. The order of the checks is fixed.
+
+    A failure of the job comes first, then missing objects and refused writes, then pods, then deaths
+    of engines, then full volumes, and last the leader's own text about a stall.
+    """
     if latest is not None and latest.failure is not None:
         return _failed(latest.failure)
     if target is not None and seen.claim is None and _needs_claim(target):
@@ -143,7 +147,7 @@ def _no_pods(text: str) -> Problem:
 
 
 def _full(seen: Observed, latest: Latest) -> str:
-    """Return the report of a full volume; empty when there is none."""
+    """Return the leader's text about a full volume; empty when it reports none."""
     told = None if seen.running is None or latest.closed() else seen.running.failure
     texts = [text for text in (told, latest.stalled) if text]
     return next((text for text in texts if _says_no_room(text)), "")
@@ -154,7 +158,7 @@ def _says_no_room(text: str) -> bool:
 
 
 def _crashes(deaths: Deaths) -> bool:
-    """Say whether engines die repeatedly. Recovery handles one or two deaths without a word."""
+    """Return whether engines die repeatedly. One or two deaths are left to recovery, unreported."""
     enough = MEMORY_CRASHES if _by_memory(deaths.newest[-1]) else CRASHES
     return deaths.count >= min(enough, deaths.attempts)
 
@@ -173,7 +177,7 @@ def _crash_loop(deaths: Deaths, last: Death) -> Problem:
 
 
 def crash_text(deaths: Deaths, last: Death) -> str:
-    """Say how often engines died, how many restarts are allowed, and why the newest one died."""
+    """Return a text: how often engines died, how many restarts are allowed, why the newest one died."""
     window = span_text(deaths.window_s)
     return (
         f"engines died {deaths.count} times within {window}, and after {deaths.attempts} restarts "
@@ -232,7 +236,7 @@ def _container_problem(found: PodView, container: ContainerView, now: float) -> 
 
 
 def _out_of_memory(place: str, container: ContainerView) -> Problem:
-    """Name the limit to raise: spec.resources is for the engine, not for the keeper."""
+    """Name the memory limit to raise. ``spec.resources`` is for the engine and not for the keeper."""
     engine = container.name == pod.ENGINE_CONTAINER
     reason = Reason.ENGINE_OUT_OF_MEMORY if engine else Reason.CRASH_LOOP
     field = "spec.resources.limits.memory" if engine else "its limit in spec.podTemplate"
@@ -288,7 +292,7 @@ def last_savepoint_problem(seen: Observed, target: Target | None) -> Problem | N
 
 
 def given_up_problem(seen: Observed, accepted: Accepted) -> Problem | None:
-    """Return again why the newest spec was given up: it stays so until the spec changes."""
+    """Return the old reason again: a spec that was given up stays so until the spec changes."""
     if accepted.given_up is None:
         return None
     stalled = seen.job.status.condition(ConditionType.STALLED)
@@ -296,7 +300,7 @@ def given_up_problem(seen: Observed, accepted: Accepted) -> Problem | None:
 
 
 def upgrade_given_up(seen: Observed, accepted: Accepted, latest: Latest | None, lifecycle: Lifecycle) -> Problem | None:
-    """Return why an upgrade is given up now: it got no savepoint, or did not become stable."""
+    """Return why this reconcile gives up an upgrade: no savepoint, or not stable in time."""
     pending, target = seen.job.status.pending, accepted.target
     if pending is None or target is None or latest is None:
         return None
@@ -314,7 +318,7 @@ def upgrade_given_up(seen: Observed, accepted: Accepted, latest: Latest | None, 
 
 
 def upgrade_overdue(seen: Observed, lifecycle: Lifecycle) -> Problem | None:
-    """Return that an upgrade takes too long; only needed when nothing else explains it."""
+    """Return that an upgrade takes too long. The caller asks when no other cause was found."""
     pending = seen.job.status.pending
     if pending is None or lifecycle.phase is JobPhase.STOP:
         return None

@@ -1,6 +1,8 @@
-"""The replay of a job: a SparkApplication, created when the workers run, shown in the status.
+"""The replay of a job: a SparkApplication that pushes rows into the running job.
 
-A changed ``spec.replay`` is a new SparkApplication under a new name.
+The operator creates it when the workers can receive rows, and shows its state in the status. When
+``spec.replay`` changes, the operator creates another SparkApplication under a new name and deletes
+the old one.
 """
 
 from penstock.base.values import replace
@@ -36,13 +38,13 @@ FAILED = frozenset(
         "ExecutorsStartTimedOut",
     }
 )
-PENDING = "Pending"  # not created yet, or not handled by the Spark operator yet
-MESSAGE_CHARS_MAX = 1000  # messages of Spark can have a hundred lines
+PENDING = "Pending"  # not created yet, or the Spark operator has not reported a state yet
+MESSAGE_CHARS_MAX = 1000  # Spark's messages can have a hundred lines
 RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
 
 
 def replay_problem(seen: Observed, accepted: Accepted) -> Problem | None:
-    """Return why the replay failed; None when it did not fail or is not wanted."""
+    """Return why the replay failed; None when it did not fail, or ``spec.replay`` is empty."""
     target = accepted.target
     if target is None or target.spec.replay is None or not _is_wanted(seen.spark, target):
         return None
@@ -58,7 +60,7 @@ def replay_problem(seen: Observed, accepted: Accepted) -> Problem | None:
 
 
 def check_replay_available(seen: Observed, accepted: Accepted) -> Accepted:
-    """Say in Accepted when the cluster has no Spark operator: the job runs, its replay does not."""
+    """Return ``accepted`` with a reason when the cluster lacks the Spark operator. The job still runs."""
     target = accepted.target
     if target is None or target.spec.replay is None or accepted.reason is not Reason.VALID:
         return accepted
@@ -74,7 +76,7 @@ def check_replay_available(seen: Observed, accepted: Accepted) -> Accepted:
 
 
 def reconcile_replay(inputs: ConditionInputs, status: StreamJobStatus, builder: DecisionBuilder) -> StreamJobStatus:
-    """Create the SparkApplication of ``spec.replay``, and put its state into the status."""
+    """Create the SparkApplication of ``spec.replay`` if it is missing, and return its state in the status."""
     seen, target = inputs.seen, inputs.accepted.target
     wanted = None if target is None else target.spec.replay
     _remove_others(seen, target if wanted is not None else None, builder)
@@ -96,10 +98,10 @@ def reconcile_replay(inputs: ConditionInputs, status: StreamJobStatus, builder: 
 
 
 def _rows(inputs: ConditionInputs, target: Target, name: str) -> int:
-    """Count the rows that the job has received from the replay.
+    """Return how many rows the job has received from the replay.
 
-    Each attempt counts from 0 again, but the shown figure never falls. The kinds of a Python job's
-    steps are not known here; its first step is the source.
+    The steps of the job count from 0 in each attempt. The shown number never falls. The
+    operator does not know the kinds of a Python job's steps. It takes the first step as the source.
     """
     before = inputs.seen.job.status.spark_application
     least = 0 if before is None or before.name != name else before.rows
@@ -109,7 +111,7 @@ def _rows(inputs: ConditionInputs, target: Target, name: str) -> int:
 
 
 def _has_begun(inputs: ConditionInputs) -> bool:
-    """Say whether workers can receive rows: a sender that starts earlier would only wait."""
+    """Return whether workers can receive rows. A sender that starts before that would only wait."""
     return inputs.latest is not None and inputs.latest.attempt > 0 and not inputs.latest.closed()
 
 

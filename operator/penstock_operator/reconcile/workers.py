@@ -1,21 +1,26 @@
 """Controls the workers: the size of the StatefulSet, ``-desired``, and pods on lost nodes.
 
-Two operators may act at the same time after stale reads. These rules make a shrink safe:
+Two operators may act at the same time, one of them after stale reads. These rules make a shrink
+safe:
 
-- The StatefulSet and ``-desired`` are written only over the version that was read.
+- A write of the StatefulSet or of ``-desired`` names the version that was read.
 - ``-latest`` is read after both.
-- The number of workers in ``-desired`` changes only together with its **turn**, and only after the
-  StatefulSet got that turn. An operator that wants more workers therefore changes the version of
-  the StatefulSet, and the API server refuses the shrink of an operator that read it before.
+- The StatefulSet and ``-desired`` each hold a number, the **turn**. The number of workers in
+  ``-desired`` changes only together with its turn, and only after the StatefulSet got that turn.
+
+Example: operator A adds workers. A writes the StatefulSet first, with the next turn, and this
+changes the StatefulSet's ``resourceVersion``. Operator B has read the StatefulSet before and still
+wants fewer workers. B's write names the old version, so the API server refuses it.
 
 A scale to zero is always safe: the job continues from the committed checkpoint.
 
-A pod on a lost node stays in the API server until its toleration ends, and then until the node is
-back, and its successor cannot be created before. It is deleted when the leader has given the worker
-up, names the uid of this pod, and the keeper is silent. A process that still runs there is fenced.
+A pod on a lost node stays in the API server until its toleration ends, and then until the node
+comes back. The StatefulSet cannot create its successor before. The operator deletes such a pod when
+the leader has given the worker up, has named the uid of this pod, and the keeper is silent. A
+process that still runs in the pod is fenced.
 
-A pod that was scheduled to a node just lost never starts, and the leader never hears of it. It is
-recognised by its deletion, which no kubelet completes.
+A pod that was scheduled to a node just before the node was lost never starts, so the leader never
+hears from it. Such a pod shows that it is being deleted, but no kubelet completes the deletion.
 """
 
 from functools import lru_cache
@@ -43,7 +48,7 @@ from penstock_operator.resources.applied import content_hash, with_applied_hash
 from penstock_operator.resources.target import Target
 from penstock_operator.resources.workload import stateful_set
 
-STALE_S = 30.0  # what the leader said longer ago does not count
+STALE_S = 30.0  # a status of the leader that is older does not count
 OVERDUE_S = 15.0  # a live kubelet ends a pod within seconds after its grace period
 
 
@@ -54,7 +59,7 @@ def reconcile_workers(
     pending: Pending | None,
     builder: DecisionBuilder,
 ) -> None:
-    """Do what the phase asks for."""
+    """Add the writes of this phase to ``builder``."""
     latest = seen.latest.value if seen.latest is not None else None
     if latest is None or (seen.desired is None and phase is not JobPhase.TERMINATE):
         return
@@ -74,9 +79,10 @@ def reconcile_workers(
 
 
 def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: str) -> WriteDesired:
-    """Return the write that creates ``-desired``, for the first time or after somebody deleted it.
+    """Return the write that creates ``-desired``: for a new job, or after somebody deleted it.
 
-    After a deletion it repeats what is committed: it neither rescales nor reopens the job.
+    After a deletion it repeats the committed number of workers and the committed run. So it neither
+    rescales the job nor opens a closed job again.
     """
     current = seen.stateful_set
     run = latest.run or run_name(1, int(latest.epoch), target.digest)
@@ -113,7 +119,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
 
 
 def stateful_set_to_apply(target: Target, replicas: int, turn: int, line: int) -> tuple[Object, str]:
-    """Return the StatefulSet, and the hash of all that does not change with its size."""
+    """Return the StatefulSet, and the hash of its content without size, turn and trust line."""
     applied = _set_hash(target)
     return with_applied_hash(stateful_set(target, replicas, turn, line), applied), applied
 
@@ -155,7 +161,7 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         run=_run_to_reopen(now, latest, target),
     )
     workers = target.spec.replicas
-    if current.turn < now.turn:  # the StatefulSet was created again
+    if current.turn < now.turn:  # somebody deleted the StatefulSet, and it was created again
         builder.do(Scale(current.replicas, now.turn, current.version))
     elif now.turn < current.turn:  # the operator was interrupted between the two writes
         wanted = replace(wanted, workers=workers)
@@ -174,13 +180,13 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
 
 
 def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:
-    """Begin a new run when the job stopped for a suspension that the user then withdrew."""
+    """Return a new run when the job has stopped for a suspension that the user then withdrew."""
     stopped = latest.stopped and not latest.finished and latest.failure is None
     return _run_to_start(now, latest, target) if stopped else now.value.run
 
 
 def _wants_savepoint(seen: Observed, accepted: Accepted) -> bool:
-    """Say whether a stop takes a savepoint: an upgrade without state only publishes all output."""
+    """Return whether a stop takes a savepoint. An upgrade without state only publishes all output."""
     target = accepted.target
     if target is None or target.spec.suspend or seen.job.deleting_since is not None:
         return True
@@ -198,13 +204,13 @@ def _stop(now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *
 
 
 def _scale_up_to_committed(current: SetView | None, latest: Latest, builder: DecisionBuilder) -> None:
-    """Scale up to the workers that hold the state: without all of them no savepoint is possible."""
+    """Scale up to the committed number of workers. A savepoint needs all workers that hold state."""
     if current is not None and current.replicas < latest.workers:
         builder.do(Scale(latest.workers, current.turn, current.version))
 
 
 def set_is_current(seen: Observed, target: Target) -> bool:
-    """Say whether the StatefulSet was applied with the template that this operator makes."""
+    """Return whether the StatefulSet was applied with the template that this operator makes."""
     current = seen.stateful_set
     if current is None or current.digest != target.digest:
         return True  # the template of another spec only changes in a start

@@ -63,7 +63,9 @@ def committed(client: JobClient) -> int:
 def test_a_full_disk_aborts_the_epoch_and_nothing_else(tmp_path: Path) -> None:
     folders: Folders = make_lines(tmp_path, files=2, lines=15_000)
     checkpoints = folders.state / "wordcount" / "checkpoints"
-    checkpoints.mkdir(parents=True)
+    folders.state.mkdir(exist_ok=True)
+    checkpoints.parent.mkdir(mode=0o700)  # a job's folder that others may enter is refused
+    checkpoints.mkdir()
     needs_own_disk(checkpoints)
     with penstock_run(folders, rate=RATE, within=small_disk(checkpoints)) as command:
         wait_for_output(folders)

@@ -2,7 +2,9 @@
 
 - code execution from data: pickle and its relatives, yaml.load, numpy's allow_pickle;
 - swallowed errors: a handler of every exception whose body does nothing;
-- unreliable tests: sleeping, and patching our own code.
+- unreliable tests: sleeping, and patching our own code;
+- an engine that ends its process by ``os._exit``: the simulation must see it, so it is
+  ``penstock.base.threads.end_process``.
 
 Ruff bans some of these too, but a ``noqa`` comment silences ruff. Nothing silences this check.
 """
@@ -16,6 +18,9 @@ from tools.sources import python_files
 
 BANNED_MODULES = frozenset({"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve"})
 BANNED_CALLS = frozenset({"yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"})
+# Packages that the simulation runs as they are. An import contract keeps their other originals away.
+SIMULATED = tuple(f"worker/penstock/{name}/" for name in ("connectors", "engine", "state", "steps", "transport"))
+BANNED_IN_SIMULATED = frozenset({"os._exit"})
 BANNED_IN_TESTS = frozenset({"time.sleep", "mock.patch", "unittest.mock.patch"})
 # A user's script in a job file is code by intent: this one function may run it.
 EXEC_ALLOWED = frozenset({"worker/penstock/graph/entrypoint.py"})
@@ -51,6 +56,8 @@ def _judge_call(node: ast.Call, path: str) -> Iterator[tuple[int, str]]:
         yield node.lineno, f"{name} runs code from data"
     if path.startswith("tests/") and name in BANNED_IN_TESTS:
         yield node.lineno, f"{name} in a test: wait for the event, or use a fake"
+    if path.startswith(SIMULATED) and name in BANNED_IN_SIMULATED:
+        yield node.lineno, f"{name} in the engine: take penstock.base.threads.end_process"
     for keyword in node.keywords:
         if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False":
             yield node.lineno, "allow_pickle runs code from data"

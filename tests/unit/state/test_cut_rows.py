@@ -186,7 +186,7 @@ def test_a_writer_rests_between_blocks_for_the_time_of_a_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(blocks, "time", clock)
+    monkeypatch.setattr(blocks, "monotonic", clock.monotonic)
     for took in blocks.at_half_speed([0.05, 0.01, 5.0, 0.02], clock):
         clock.now += took
     assert clock.rested == [0.05, 0.01, blocks.REST_MAX_S], "and not before the first"

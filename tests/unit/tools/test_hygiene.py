@@ -46,6 +46,11 @@ def test_only_the_entrypoint_runs_a_script() -> None:
     assert hygiene.complaints("worker/a.py", "exec(code)") == ["worker/a.py:1: exec runs code from data"]
 
 
+def test_an_engine_ends_its_process_where_the_simulation_sees_it() -> None:
+    assert len(hygiene.complaints("worker/penstock/engine/a.py", "os._exit(1)")) == 1
+    assert hygiene.complaints("worker/penstock/keeper/a.py", "os._exit(1)") == []
+
+
 def test_the_exit_status_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spark").mkdir()
     (tmp_path / "spark" / "a.py").write_text("import json\n")

@@ -9,7 +9,6 @@ machine's monotonic clock, which all processes share.
 """
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StorageError
+from penstock.base.threads import monotonic
 from penstock.connectors.parquet_publish import visible_name
 from penstock.connectors.published import REPORT_OWNER, SUFFIXES
 from penstock.contract.codec import parsed
@@ -125,11 +125,11 @@ class DiscardWriter:
             return
         age = bucket(latency_ns)
         self._add(f"{LATENCY_PREFIX}{age}", 1)
-        self._add(f"{LATENCY_AT_PREFIX}{int(time.monotonic())}.{age}", 1)
+        self._add(f"{LATENCY_AT_PREFIX}{int(monotonic())}.{age}", 1)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Count and drop."""
-        now = time.monotonic()
+        now = monotonic()
         if self._first_at is None:
             self._first_at = now
         self._totals["rows"] += batch.num_rows
@@ -140,7 +140,7 @@ class DiscardWriter:
 
     def _age(self) -> float:
         """Return the seconds since the first rows; 0 before."""
-        return 0.0 if self._first_at is None else time.monotonic() - self._first_at
+        return 0.0 if self._first_at is None else monotonic() - self._first_at
 
     def seal(self, epoch: Epoch, name: str) -> "DiscardPending":
         """Cut the totals so far."""

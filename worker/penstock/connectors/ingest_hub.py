@@ -5,8 +5,6 @@ only its own user may enter the folder. So no other user of the machine can push
 the address of a worker. In a cluster it listens on a port, and both sides present certificates.
 """
 
-import threading
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pyarrow as pa
 from penstock.base import limits
 from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError
+from penstock.base.threads import Lock, uuid4
 from penstock.connectors.announce import (
     SOCKET_SUFFIX,
     Announcement,
@@ -62,11 +61,11 @@ class IngestHub:
         self._shown = folder
         self._private = None if place.host else PrivateFolder(folder.absolute(), make=True)
         self._folder = folder if self._private is None else self._private.path
-        self._life = uuid.uuid4().hex
+        self._life = uuid4().hex
         self._schema = schema
         self._queues = [PartitionQueue(index, self) for index in range(partitions)]
         self._streams = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.want_checkpoint = want_checkpoint
         self.address = self._listen(place)
         self.announce()

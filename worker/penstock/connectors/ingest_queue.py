@@ -1,6 +1,5 @@
 """The queue of one pushed partition, between the handlers of streams and the task."""
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -8,6 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.base import limits
+from penstock.base.threads import Condition
 from penstock.connectors.bounded import head
 from penstock.protocol.channel import ingest_partition as core
 
@@ -38,7 +38,7 @@ class PartitionQueue:
         self.index = index
         self._hub = hub
         self._core = core.IngestPartition()
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._rows: deque[tuple[int, pa.RecordBatch]] = deque()
         self._bytes = 0
         self._says: dict[int, list[core.Reply]] = {}

@@ -6,9 +6,7 @@ Messages stay bytes until :mod:`penstock.connectors.arrivals` has checked their 
 ordinary clients of Arrow Flight.
 """
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,6 +14,7 @@ import grpc
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
+from penstock.base.threads import Future, Thread, ThreadPoolExecutor, Timer
 from penstock.connectors.flight_data import EXCHANGE, SERVICE, FlightData, decode, encode_metadata
 from penstock.contract.trust import Credentials
 
@@ -100,7 +99,7 @@ def _messages(requests: Iterator[bytes], context: grpc.ServicerContext) -> Itera
 @contextmanager
 def _time_limit(seconds: float, context: grpc.ServicerContext) -> Iterator[None]:
     """Cancel the stream when the ``with`` block takes longer."""
-    timer = threading.Timer(seconds, context.cancel)
+    timer = Timer(seconds, context.cancel)
     timer.daemon = True
     timer.start()
     try:
@@ -127,5 +126,5 @@ class _DaemonThreads(ThreadPoolExecutor):
             except BaseException as error:  # gRPC reads any error from the future
                 future.set_exception(error)
 
-        threading.Thread(target=run, name="ingest", daemon=True).start()
+        Thread(target=run, name="ingest", daemon=True).start()
         return future

@@ -17,12 +17,12 @@ late write does no harm.
 import json
 import os
 import shutil
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.threads import uuid4
 from penstock.connectors.parquet_stage import STAGED_SUFFIX, remove_all
 from penstock.connectors.published import OWNER, STAGING, SUFFIXES
 from penstock.contract.codec import parsed
@@ -189,7 +189,7 @@ class OutputFolder:
 
     def _write(self, record: Record) -> None:
         """Replace OWNER.json durably and atomically."""
-        temporary = self._all / f"{OWNER}.{uuid.uuid4().hex}"
+        temporary = self._all / f"{OWNER}.{uuid4().hex}"
         with temporary.open("w") as file:
             file.write(json.dumps(record.as_plain()))
             file.flush()

@@ -10,10 +10,7 @@ committed epoch, so the rows of a key stay in order even when the key moves to a
 """
 
 import re
-import threading
-import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +18,7 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StorageError
+from penstock.base.threads import Lock, ThreadPoolExecutor, uuid4
 from penstock.connectors.parquet_owner import OutputFolder
 from penstock.connectors.parquet_publish import ParquetPublisher
 from penstock.connectors.parquet_stage import (
@@ -89,7 +87,7 @@ class ParquetSink:
 
     def writer(self, task: TaskId, attempt: Attempt) -> "ParquetSinkWriter":
         """Make the writer of one task for one attempt."""
-        life = uuid.uuid4().hex[:12]  # a task may be made twice in one attempt: names must differ
+        life = uuid4().hex[:12]  # a task may be made twice in one attempt: names must differ
         place = f"{task.stage:03d}.{task.worker:04d}.{task.slot:04d}"
         prefix = self._output.staging / f"{attempt:08d}-{self._step}-{place}-{life}"
 
@@ -125,7 +123,7 @@ class Part:
         self._batches = tuple(batches)
         self._freed = freed
         self._check = check
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._staged: Staged | None = None
         self._dropped = False
         self.size = sum(b.nbytes for b in batches)
@@ -193,7 +191,7 @@ class ParquetSinkWriter:
         self._parts: list[Part] = []
         self._made = 0
         self._cuts = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._held_bytes = 0
         self._unfinished: ParquetPending | None = None
 

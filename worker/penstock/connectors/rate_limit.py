@@ -1,11 +1,11 @@
 """A rate for sources: rows fall due by the clock, and rows not sent in time stay owed (open loop)."""
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 
 from penstock.base.limits import PACE_READ_ROWS, PACE_REST_MAX_S, PACE_WAIT_MAX_S, PACE_WAIT_S
+from penstock.base.threads import monotonic
 
 _NAP_S = PACE_WAIT_S / 4  # the shortest wait for rows
 _NOW_S = 1e-6  # rows are due now; 0 would mean that the time is unknown
@@ -20,7 +20,7 @@ class RateLimit:
     def __init__(
         self,
         rate: int | None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Begin now. ``rate`` is in rows/s; None means as fast as possible."""
         self._rate = rate

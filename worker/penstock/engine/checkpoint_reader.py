@@ -1,13 +1,12 @@
 """Reads checkpoints: root manifests, and files that are read before they are needed."""
 
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PeerError, PenstockError, StateError
 from penstock.base.limits import PREPARE_TIMEOUT_S
+from penstock.base.threads import Event, ThreadPoolExecutor
 from penstock.contract.codec import decode
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile
 from penstock.contract.plan import PhysicalPlan
@@ -56,7 +55,7 @@ class Preloader:
     memory. A failure does no harm here, because the adoption reads again and reports the error.
     """
 
-    def __init__(self, blobs: "BlobStore", warmed: threading.Event) -> None:
+    def __init__(self, blobs: "BlobStore", warmed: Event) -> None:
         """Read from ``blobs``, one file at a time; also wait until the kernels are ``warmed``."""
         self._blobs = blobs
         self._warmed = warmed

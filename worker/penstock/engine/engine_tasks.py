@@ -1,12 +1,11 @@
 """The tasks of one engine as threads: made, told, ended, as the engine's core says."""
 
 import logging
-import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.base.limits import HELD_BYTES_MAX, RESET_DEADLINE_S
+from penstock.base.threads import end_process, monotonic
 from penstock.contract.ids import Attempt, Epoch, Ordinal, TaskId
 from penstock.engine.build import JobParts
 from penstock.engine.task_inbox import Stop
@@ -93,12 +92,12 @@ class EngineTasks:
     def _end(self, threads: list[TaskThread], order: ev.ResetTo | Stop) -> None:
         for thread in threads:
             thread.inbox.put(order)
-        deadline = time.monotonic() + RESET_DEADLINE_S
+        deadline = monotonic() + RESET_DEADLINE_S
         for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline - monotonic()))
             if thread.is_alive():
                 log.critical("event=task_stuck task=%s deadline_s=%g", thread.task, RESET_DEADLINE_S)
-                os._exit(EXIT_STUCK)
+                end_process(EXIT_STUCK)
             del self.threads[thread.task]
 
     def _thread(self, task: TaskId, order: em.MakeTasks, attempt: Attempt) -> TaskThread:

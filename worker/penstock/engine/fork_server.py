@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
+from penstock.base.threads import end_process
 from penstock.base.values import replace
 from penstock.cluster.forks import remove_socket
 from penstock.cluster.host import Began, Begin, Ended
@@ -139,7 +140,7 @@ class ForkServer:
         except BaseException:  # as the interpreter would: told, and the status of it
             traceback.print_exc()
         finally:
-            os._exit(EXIT_UNCAUGHT)
+            end_process(EXIT_UNCAUGHT)
 
     def _leave_to_parent(self, keeper: DescriptorLink) -> None:
         # These sockets must end with the server: a keeper waits for the end of its connection.

@@ -5,12 +5,11 @@ often.
 """
 
 import logging
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.base.limits import INPUT_LOOK_INTERVAL_S, INPUT_LOOK_SHARE
+from penstock.base.threads import Event, Lock, Thread, monotonic
 from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex
 from penstock.contract.inputs import InputSeen, passed_text, unread_text
@@ -53,14 +52,14 @@ class InputWatch:
         self._watched = watched
         self._known: Mapping[StageIndex, frozenset[SplitId]] | None = None
         self._said: dict[str, tuple[str, str]] = {}
-        self._wanted = threading.Event()
+        self._wanted = Event()
         self._over = False
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def start(self) -> None:
         """Check at an interval from now on; without an input to check there is no thread."""
         if self._watched:
-            threading.Thread(target=self._run, name="input-watch", daemon=True).start()
+            Thread(target=self._run, name="input-watch", daemon=True).start()
 
     def begin(self, known: Mapping[StageIndex, frozenset[SplitId]]) -> None:
         """Compare with the splits of a new attempt from now on, and check soon."""
@@ -77,12 +76,12 @@ class InputWatch:
 
         A folder that cannot be listed keeps its last result: reading it will report the error.
         """
-        began = time.monotonic()
+        began = monotonic()
         with self._lock:
             old = {seen.step: seen for seen in self.seen}
             found = [self._look_at(watched, old) for watched in self._watched]
             self.seen = tuple(seen for seen in found if seen is not None)
-        return time.monotonic() - began
+        return monotonic() - began
 
     def _look_at(self, watched: WatchedInput, old: Mapping[str, InputSeen]) -> InputSeen | None:
         known = None if self._known is None else self._known.get(watched.stage, frozenset())

@@ -8,16 +8,15 @@ import faulthandler
 import gc
 import io
 import logging
-import os
 import shutil
 import signal
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from penstock.base.errors import PenstockError
+from penstock.base.threads import Event, Thread, end_process
 from penstock.contract.codec import decode
 from penstock.contract.control_messages import EngineHello, EngineReport, Shutdown
 from penstock.contract.launch import EngineLaunch, EnginePlace
@@ -72,7 +71,7 @@ def run(launch: EngineLaunch) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # A normal exit would wait for threads that are blocked in foreign calls.
-    os._exit(status)
+    end_process(status)
 
 
 def _set_up(launch: EngineLaunch) -> None:
@@ -196,7 +195,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
         with suppress(LinkClosed):  # the main loop notices, and ends
             link.send(report)
 
-    warmed = threading.Event()
+    warmed = Event()
     worker = Worker(
         launch.ordinal,
         launch.incarnation,
@@ -216,7 +215,7 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
     gc.freeze()
     gc.enable()
     say(EngineHello(launch.ordinal, launch.incarnation, worker.address, job.plan))
-    threading.Thread(target=warm_rest, args=(warmed,), name="warm", daemon=True).start()
+    Thread(target=warm_rest, args=(warmed,), name="warm", daemon=True).start()
     return worker
 
 

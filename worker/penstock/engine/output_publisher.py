@@ -5,14 +5,13 @@ job fails. Staged files are removed in the same thread, so in the order of the c
 """
 
 import logging
-import queue
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import StorageError
 from penstock.base.limits import RESTART_BACKOFF_FIRST_S, RESTART_BACKOFF_MAX_S
+from penstock.base.threads import Event, SimpleQueue, Thread
 from penstock.contract.ids import Epoch
 from penstock.contract.manifest import SinkHandle
 
@@ -53,9 +52,9 @@ class OutputPublisher:
         """Start the thread. ``sinks`` has a publisher for each sink, by the name of the sink's step."""
         self._sinks = sinks
         self._failed = failed
-        self._queue: queue.SimpleQueue[PublishJob | Staging | None] = queue.SimpleQueue()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+        self._queue: SimpleQueue[PublishJob | Staging | None] = SimpleQueue()
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
     def publish(self, job: PublishJob) -> None:

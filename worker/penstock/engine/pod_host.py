@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -22,6 +21,7 @@ from penstock.base.limits import (
     ENGINE_LAST_LINES_MAX,
     KEEPER_DIAL_INTERVAL_S,
 )
+from penstock.base.threads import Event, Thread
 from penstock.base.values import replace
 from penstock.cluster.host import (
     SOCKET_NAME,
@@ -50,7 +50,7 @@ LAST_LINES_CHARS_MAX = 32_000
 
 def main() -> int:
     """Serve one keeper after another until the pod ends. Gives the exit status."""
-    ending = threading.Event()
+    ending = Event()
 
     def end(_number: int, _frame: object) -> None:
         ending.set()
@@ -74,7 +74,7 @@ def empty(folder: Path) -> None:
             found.unlink(missing_ok=True)
 
 
-def serve(path: Path, ending: threading.Event, say: Say) -> None:
+def serve(path: Path, ending: Event, say: Say) -> None:
     """Dial the keeper at ``path``, do what it says, and again; until ``ending`` and it is gone."""
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -128,7 +128,7 @@ class PodHost:
         self._lives[life] = process
         self._tell(Began(life, process.pid))
         args = (order.launch, process, witness)
-        threading.Thread(target=self._follow, args=args, name=f"engine-{process.pid}").start()
+        Thread(target=self._follow, args=args, name=f"engine-{process.pid}").start()
 
     def _pass_on(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None, "started with a pipe"
@@ -138,7 +138,7 @@ class PodHost:
 
     def _follow(self, launch: EngineLaunch, process: "subprocess.Popen[bytes]", witness: MemoryWitness) -> None:
         words: collections.deque[str] = collections.deque(maxlen=ENGINE_LAST_LINES_MAX)
-        out = threading.Thread(target=self._pass_on, args=(process,), name=f"out-{process.pid}")
+        out = Thread(target=self._pass_on, args=(process,), name=f"out-{process.pid}")
         out.start()
         assert process.stderr is not None, "started with a pipe"
         with process.stderr as stream:

@@ -1,9 +1,8 @@
 """Counters of the engine's tasks for people. They are shown and exported; no decision uses them."""
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 
+from penstock.base.threads import Event, Thread, monotonic
 from penstock.contract.ids import Attempt, ChannelId, TaskId
 from penstock.contract.inputs import InputSeen
 from penstock.contract.plan import PhysicalPlan, StagePlan
@@ -24,7 +23,7 @@ class ProgressCounters:
         self._plan = plan
         self._sinks = tuple(SinkStatus(n, g) for n, g in guarantees.items())
         self._before: dict[TaskId, tuple[float, float]] = {}
-        self._at = time.monotonic()
+        self._at = monotonic()
 
     def draw(
         self,
@@ -34,7 +33,7 @@ class ProgressCounters:
         inputs: tuple[InputSeen, ...] = (),
     ) -> EngineProgress:
         """Return the present counters."""
-        now = time.monotonic()
+        now = monotonic()
         span, self._at = max(now - self._at, _FLOOR_S), now
         queued = _queued(stats)
         steps: list[StepStatus] = []
@@ -120,14 +119,14 @@ def _receiver(channel: ChannelId) -> TaskId:
     return channel.receiver
 
 
-class ProgressReporter(threading.Thread):
+class ProgressReporter(Thread):
     """Sends the counters once a second. It is a thread of its own: its failure stops no heartbeat."""
 
     def __init__(self, send: Callable[[], None]) -> None:
         """Call ``send`` until stopped."""
         super().__init__(name="progress", daemon=True)
         self._send = send
-        self._wanted = threading.Event()
+        self._wanted = Event()
         self._over = False
 
     def hurry(self) -> None:

@@ -15,7 +15,6 @@ the positions of the readers.
 """
 
 from collections.abc import Iterable
-from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from penstock.base.limits import (
     SOURCE_TURN_ROWS_MAX,
     SOURCE_TURN_S,
 )
+from penstock.base.threads import thread_time
 from penstock.ports import Read
 from penstock.transport.batches import conform, whole
 

@@ -7,11 +7,11 @@ time (the core ensures that); several tasks may store at the same time.
 import itertools
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import StorageError
+from penstock.base.threads import Executor
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, blob_name
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile
 from penstock.protocol.task.task_events import SnapshotParts, SnapshotStored, StoreFailed

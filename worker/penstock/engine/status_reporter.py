@@ -1,12 +1,12 @@
 """Sends the status of the engine to the keeper: at each change, and repeatedly as a heartbeat."""
 
-import threading
 from collections.abc import Callable
 
+from penstock.base.threads import Event, Thread
 from penstock.contract.control_messages import EngineStatus
 
 
-class StatusReporter(threading.Thread):
+class StatusReporter(Thread):
     """Sends the status when it has changed, and again after each interval without a change."""
 
     def __init__(
@@ -20,7 +20,7 @@ class StatusReporter(threading.Thread):
         self._draw = draw
         self._send = send
         self._interval_s = interval_s
-        self._changed = threading.Event()
+        self._changed = Event()
         self._over = False
 
     def changed(self) -> None:

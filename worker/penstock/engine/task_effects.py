@@ -4,11 +4,11 @@ Everything here runs on the task's thread. Only sending may wait. While it waits
 and to events that do not depend on the order of rows.
 """
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
+from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
 from penstock.engine.rescale_timings import RescaleTimings
 from penstock.engine.router import EdgeRouter
@@ -104,7 +104,7 @@ class TaskEffects:
     # --- Steps and their rows -----------------------------------------------------------------
 
     def _process(self, action: ev.ProcessRows) -> None:
-        since, self._waited_s = time.monotonic(), 0.0
+        since, self._waited_s = monotonic(), 0.0
         rows = action.data.rows
         self.progress.rows_in += rows
         slot, source = self._parts.in_flight, self._parts.source
@@ -117,7 +117,7 @@ class TaskEffects:
             finally:
                 slot.leave()
         self._flush()
-        now = time.monotonic()
+        now = monotonic()
         if source is None:
             if self.input is not None:
                 self.input.worked(action.data, now - since, self._waited_s, now)
@@ -192,12 +192,12 @@ class TaskEffects:
         if output.try_send(element, more=True):
             return
         self.wake_receivers()  # the receiver must empty the channel while this thread waits
-        since = time.monotonic()
+        since = monotonic()
         while not output.try_send(element):
             if self.copy_on():
                 self.progress.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
-        self._waited_s += time.monotonic() - since
+        self._waited_s += monotonic() - since
         self.core.step(ev.ReadBlocked(), 0.0)
 
     def _while_waiting(self) -> None:
@@ -222,7 +222,7 @@ class TaskEffects:
             self._send(ev.Send(channel, marker))
             return
         for sink in self._parts.sinks.values():
-            sink.mark(time.monotonic_ns() - marker.origin_ns)
+            sink.mark(monotonic_ns() - marker.origin_ns)
 
     # --- Checkpoints --------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class TaskEffects:
         )
         self.copy_on()
         if moves:
-            self.timings.cut(time.monotonic())
+            self.timings.cut(monotonic())
             windows = {c: o.window for c, o in self._outputs.items()}
             self.core.step(ev.Paced(windows), 0.0)
 
@@ -314,14 +314,14 @@ class TaskEffects:
         """Load the fetched state into the task."""
         if answer.error is not None:
             raise answer.error
-        parts, order, since = self._parts, answer.order, time.monotonic()
+        parts, order, since = self._parts, answer.order, monotonic()
         if parts.state is not None and answer.fetched is not None:
             parts.state.take(answer.fetched)
         if parts.source is not None:
             parts.source.open(order.splits)
         if parts.state is not None:
             parts.chain.on_groups_gained(order.share, order.emitted_us)
-        self.timings.load_s = time.monotonic() - since
+        self.timings.load_s = monotonic() - since
         self.step(ev.Loaded(order.version))
 
     def close_fetched(self) -> None:

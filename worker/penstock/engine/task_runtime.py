@@ -1,10 +1,10 @@
 """What the thread of a task works with: the worker around it, and the parts that it owns."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.base.threads import monotonic
 from penstock.cluster.in_flight import Slot
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
@@ -164,7 +164,7 @@ class TaskProgress:
     slept nor was blocked is the time it worked.
     """
 
-    born: float = field(default_factory=time.monotonic)
+    born: float = field(default_factory=monotonic)
     rows_in: int = 0
     rows_out: int = 0
     slept_s: float = 0.0
@@ -174,16 +174,16 @@ class TaskProgress:
 
     def sleep(self, wait: Callable[[float], object], rest_s: float) -> None:
         """Wait for work, at most ``rest_s``, and count the time."""
-        self.asleep_at = since = time.monotonic()
+        self.asleep_at = since = monotonic()
         wait(rest_s)
-        self.slept_s += time.monotonic() - since
+        self.slept_s += monotonic() - since
         self.asleep_at = None
 
     def block(self, wait: Callable[[], object]) -> None:
         """Wait for credit, and count the time."""
-        self.blocked_at = since = time.monotonic()
+        self.blocked_at = since = monotonic()
         wait()
-        self.blocked_s += time.monotonic() - since
+        self.blocked_s += monotonic() - since
         self.blocked_at = None
 
     def waited(self, now: float) -> tuple[float, float]:

@@ -7,12 +7,11 @@ Every wait sleeps on the task's one wakeup, which the inbox, arriving elements a
 their turns on one thread, with wakeups that never sleep.
 """
 
-import threading
-import time
 from collections.abc import Callable
 
 from penstock.base.errors import RowNotSentError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
+from penstock.base.threads import Thread, monotonic
 from penstock.contract.ids import ChannelId, Version
 from penstock.engine.source_reader import SourceReader
 from penstock.engine.task_effects import REST_S, ROWS, TaskEffects, TaskStopped
@@ -102,7 +101,7 @@ class TaskLoop:
         copied = self._effects.copy_on()
         drained = self._drained and not controlled and self._may_sleep()
         idle = copied and (drained or not worked)
-        now = time.monotonic()
+        now = monotonic()
         if now - self._idle_at >= OUTPUT_FLUSH_INTERVAL_S_DEFAULT or idle:
             if worked or not self._idle_reported:
                 self._idle_at = now
@@ -177,7 +176,7 @@ class TaskLoop:
             return False
         channel, element = received
         if type(element) is Barrier and element.kind is BarrierKind.RESCALE:
-            self._effects.timings.barrier(time.monotonic())
+            self._effects.timings.barrier(monotonic())
         self._effects.step(ev.ElementReceived(channel, element))
         self._drained = type(element) in ROWS and self._effects.input.empty
         return True
@@ -215,7 +214,7 @@ class TaskLoop:
                 self._effects.step(ev.PeerVersion(channel, output.receiver_version))
                 self._effects.wake_receivers()
         if self.core.state.buffer.phase is BufferPhase.NONE:
-            self._effects.timings.released(wanted, time.monotonic())
+            self._effects.timings.released(wanted, monotonic())
 
     def _routing_version(self) -> Version:
         old, new = self.core.state.routing
@@ -242,7 +241,7 @@ class TaskLoop:
             parts.in_flight.free()
 
 
-class TaskThread(threading.Thread):
+class TaskThread(Thread):
     """The thread of one task's loop."""
 
     def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:

@@ -9,12 +9,12 @@ code must see the user's rows only.
 import gc
 import itertools
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.base.threads import Event
 from penstock.connectors.event_time import STAMP_FIELD
 from penstock.contract.graph import MAIN, Source
 from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
@@ -44,7 +44,7 @@ def warm(job: CompiledJob, folder: Path, first: int) -> None:
             _stage(job, stage, folder / f"warm-{stage.plan.index}")
 
 
-def warm_rest(done: threading.Event) -> None:
+def warm_rest(done: Event) -> None:
     """Load the other kernels of the loaded modules, which a rescale or a restore needs.
 
     It runs while the first rows are processed. A cached kernel takes about 5 ms. A kernel that

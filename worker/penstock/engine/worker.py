@@ -5,10 +5,7 @@ repeated by the leader until their effect shows, so every one of them may come t
 """
 
 import logging
-import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from penstock.base.errors import (
     ConfigError,
@@ -16,6 +13,7 @@ from penstock.base.errors import (
     StateError,
     UserCodeError,
 )
+from penstock.base.threads import Event, ThreadPoolExecutor, end_process
 from penstock.base.user_code import named, user_traceback
 from penstock.contract import control_messages as c
 from penstock.contract.control_messages import STREAM_BROKE
@@ -63,7 +61,7 @@ class Worker:
         say: Callable[[c.EngineReport | EngineProgress], None],
         clock: Clock,
         heartbeat_interval_s: float,
-        warmed: threading.Event,
+        warmed: Event,
         endpoint: FlightEndpoint = LOOPBACK,
         ingest: IngestPlace = OF_ONE_USER,
     ) -> None:
@@ -116,7 +114,7 @@ class Worker:
             self._exchange.renew()
         except ConfigError as error:
             log.critical("event=address_lost reason=%s", error)
-            os._exit(EXIT_STUCK)
+            end_process(EXIT_STUCK)
 
     def _want_checkpoint(self) -> None:
         self._say(c.CheckpointWanted(self._core.attempt))
@@ -270,7 +268,7 @@ class Worker:
         if isinstance(event, OrphansExceeded):
             # Threads that nothing here can end: the process does, and its keeper starts another.
             log.critical("event=orphans count=%d", event.count)
-            os._exit(EXIT_STUCK)
+            end_process(EXIT_STUCK)
         if event.attempt != self._core.attempt or self._broken == event.attempt:
             return
         if self._core.has_left(event.peer):

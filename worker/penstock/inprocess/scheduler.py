@@ -7,10 +7,10 @@ room.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
+from penstock.base.threads import Executor, Future
 from penstock.engine.task_runtime import TaskParts, TaskProgress
 from penstock.engine.task_thread import TaskLoop
 from penstock.transport.wakeup import Wakeup

@@ -11,8 +11,6 @@ snapshots and sinks are the classes of the engine.
 """
 
 import tempfile
-import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import HELD_BYTES_MAX
 from penstock.base.suggest import unknown
+from penstock.base.threads import sleep, uuid4
 from penstock.contract.codec import encode
 from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import (
@@ -103,8 +102,8 @@ class InProcessTasks:
         self.restarts = 0
         self._plan = job.plan
         self._workers = workers
-        uid = JobUid(str(uuid.uuid4())) if stored is None else stored.uid
-        life = Incarnation(str(uuid.uuid4()))
+        uid = JobUid(str(uuid4())) if stored is None else stored.uid
+        life = Incarnation(str(uuid4()))
         self._scratch = tempfile.TemporaryDirectory(prefix="penstock-")
         try:
             self.job = JobParts(job, Identity(uid, Ordinal(0), life), Path(self._scratch.name))
@@ -185,7 +184,7 @@ class InProcessTasks:
         if self._scheduler.run_one():
             return True
         if not all(task.loop.room() for task in self._tasks.values()):
-            time.sleep(POLL_S)  # a sink is full until its own thread has written rows to disk
+            sleep(POLL_S)  # a sink is full until its own thread has written rows to disk
             return True
         self._scheduler.ask_sources()
         return False
@@ -198,7 +197,7 @@ class InProcessTasks:
     def rest(self) -> None:
         """Sleep until a source may have rows. Some sources follow the clock of the machine."""
         sources = [s.parts.source for s in self._tasks.values() if s.parts.source is not None]
-        time.sleep(min((source.rest_s() for source in sources), default=0.0))
+        sleep(min((source.rest_s() for source in sources), default=0.0))
 
     @property
     def exhausted(self) -> bool:

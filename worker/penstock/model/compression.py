@@ -10,8 +10,6 @@ write, and to wait for credit. If packing a sample takes longer than sending as 
 is made.
 """
 
-from time import thread_time
-
 import numpy as np
 import pyarrow as pa
 
@@ -29,6 +27,7 @@ from penstock.base.limits import (
     COMPRESSION_TRY_BYTES,
     COMPRESSION_TRY_SHARE,
 )
+from penstock.base.threads import thread_time
 from penstock.contract.settings import CompressionMode, CompressionSettings
 
 _BETTER = 1.05  # a trial must be this much faster: less is noise, or not worth the processor time

@@ -5,11 +5,11 @@ the same address: open streams continue at the old server, and new connections r
 """
 
 from collections.abc import Callable
-from threading import Event, Lock, Thread
 from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import LISTEN_PAUSE_S, LISTEN_TRIES
+from penstock.base.threads import Event, Lock, Thread
 
 
 class RenewableServer:

@@ -18,8 +18,6 @@ The metadata of each block has the schema of the state, which must equal the rea
 
 import json
 import struct
-import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import PeerError, StateError, StorageError
+from penstock.base.threads import Event, monotonic
 from penstock.contract.keygroups import Share
 from penstock.model import ipc
 from penstock.model.arrays import Bytes, fixed, pack_validity, text
@@ -82,7 +81,7 @@ def write_file(
     schema: StateSchema,
     max_key_groups: int,
     parts: Iterator[RowsCopy],
-    hurry: threading.Event,
+    hurry: Event,
 ) -> int:
     """Write copies of rows, at half speed until ``hurry`` is set; return the number of rows.
 
@@ -106,13 +105,13 @@ def write_file(
     return rows
 
 
-def at_half_speed(blocks: Iterable[Block], hurry: threading.Event) -> Iterator[Block]:
+def at_half_speed(blocks: Iterable[Block], hurry: Event) -> Iterator[Block]:
     """Before each block but the first, rest as long as the block before it took (REST_MAX_S)."""
     since: float | None = None
     for block in blocks:
         if since is not None:
-            hurry.wait(min(time.monotonic() - since, REST_MAX_S))
-        since = time.monotonic()
+            hurry.wait(min(monotonic() - since, REST_MAX_S))
+        since = monotonic()
         yield block
 
 

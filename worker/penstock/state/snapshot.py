@@ -6,7 +6,6 @@ written for an epoch that aborts are never listed: the next cut starts from the 
 """
 
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy as np
 
 from penstock.base.errors import StateError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
+from penstock.base.threads import Event
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
@@ -56,7 +56,7 @@ class StateSnapshot:
     changes: tuple[tuple[StateSchema, CutRows], ...]
     scratch: Path | None = None
     merges: bool = True
-    hurry: threading.Event = field(default_factory=threading.Event)
+    hurry: Event = field(default_factory=Event)
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
@@ -98,7 +98,7 @@ class SnapshotFiles:
         order: int,
         groups: Share,
         *,
-        hurry: threading.Event,
+        hurry: Event,
     ) -> StateFile:
         """Write one file and put it into the blob store."""
         path = self._new_path()
@@ -219,9 +219,9 @@ def _slabs(files: Files, groups: Share) -> list[Share]:
     return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
 
 
-def _no_rest() -> threading.Event:
+def _no_rest() -> Event:
     """Return an event that is set: a merge never rests, or it may not end before the next failure."""
-    hurry = threading.Event()
+    hurry = Event()
     hurry.set()
     return hurry
 

@@ -17,7 +17,6 @@ Penstock's own storage are the exception: they are never errors of a row.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from time import thread_time
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from penstock.base.limits import (
     USER_VALUE_CHARS_MAX,
     WRONG_GUESSES_MAX,
 )
+from penstock.base.threads import thread_time
 from penstock.base.user_code import named, shortened
 from penstock.base.values import replace
 from penstock.contract.graph import Call, OnError

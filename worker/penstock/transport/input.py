@@ -10,12 +10,12 @@ A task with slow steps takes rows in slices, and the credit of its channels foll
 
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
+from penstock.base.threads import Lock
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.model.elements import Control, Credit, Data, Element, EndOfStream
 from penstock.protocol.channel.flow_control import Owed, ReceiveChannel, cut

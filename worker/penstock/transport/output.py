@@ -5,12 +5,11 @@ task thread --try_send, put--> SendChannel --pump--> LocalOutput: the receiver's
 """
 
 from collections.abc import Callable
-from threading import Lock
-from time import monotonic
 
 import pyarrow as pa
 
 from penstock.base.limits import SENDS_PER_TURN_MAX
+from penstock.base.threads import Lock, monotonic
 from penstock.contract.ids import ChannelId, Version
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker
 from penstock.model.wire import DataHead, encode_control

@@ -7,9 +7,6 @@ end that only reads, and a client can cancel its read.
 """
 
 from collections.abc import Callable, Iterable
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
-from time import monotonic
 from typing import Any
 
 import pyarrow.flight as fl
@@ -20,6 +17,7 @@ from penstock.base.limits import (
     CREDITS_PER_MESSAGE_MAX,
     STREAM_CHECK_INTERVAL_S,
 )
+from penstock.base.threads import Empty, Lock, SimpleQueue, Thread, monotonic
 from penstock.contract.ids import ChannelId
 from penstock.contract.trust import Shown
 from penstock.model.elements import Credit

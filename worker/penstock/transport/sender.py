@@ -2,10 +2,8 @@
 
 import heapq
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Thread
-from time import monotonic
 
+from penstock.base.threads import Empty, SimpleQueue, Thread, monotonic
 from penstock.transport.output import RemoteOutput
 
 OnBroken = Callable[[RemoteOutput, BaseException], None]

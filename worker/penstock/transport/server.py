@@ -6,7 +6,6 @@ for the next message of its caller, and, while its stream is held, for the decis
 
 import socket
 from collections.abc import Callable, Collection, Mapping
-from threading import Condition, Lock
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.flight as fl
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.limits import HELD_STREAMS_MAX, STREAM_CHECK_INTERVAL_S
+from penstock.base.threads import Condition, Lock
 from penstock.base.values import replace
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
 from penstock.model.elements import Control, Data

@@ -1,11 +1,11 @@
 """The writing end of one channel's Flight stream. The reverse direction is unused: see ``link``."""
 
-from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from penstock.base.threads import perf_counter
 from penstock.base.values import replace
 from penstock.contract.settings import CompressionSettings
 from penstock.contract.trust import Shown

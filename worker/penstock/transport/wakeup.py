@@ -1,6 +1,6 @@
 """Where a task's thread sleeps: input, credit and orders all wake it through one flag."""
 
-from threading import Lock
+from penstock.base.threads import Lock
 
 
 class Wakeup:

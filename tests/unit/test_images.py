@@ -1,7 +1,9 @@
 """Images are made on what is named by digest: the files, and the command that builds them."""
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,39 @@ def test_nothing_is_built_on_an_image_that_may_change(tmp_path: Path, base: str)
 def test_an_image_by_digest_or_of_this_machine_is_built_on(tmp_path: Path, base: str) -> None:
     build(tmp_path, base)
     assert f"--build-arg BASE_IMAGE={base} " in (tmp_path / "asked").read_text()
+
+
+IMPORT_ALL = """
+import pkgutil, importlib, penstock, penstock_operator
+assert penstock.__file__.startswith({source!r}), penstock.__file__
+for found in pkgutil.walk_packages(penstock_operator.__path__, "penstock_operator."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+"""
+
+
+def test_the_operators_image_has_every_module_that_the_operator_imports(tmp_path: Path) -> None:
+    for line in (ROOT / "Dockerfile.operator").read_text().splitlines():
+        keyword, *words = line.split() or [""]
+        if keyword == "COPY" and words[-1].startswith("/source/penstock"):
+            copy(words[:-1], tmp_path / words[-1].removeprefix("/source/"))
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL.format(source=str(tmp_path))],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def copy(sources: list[str], target: Path) -> None:
+    """Copy as a Dockerfile does: the content of one folder, or files into a folder."""
+    for source in sources:
+        found = ROOT / source
+        if found.is_dir():
+            shutil.copytree(found, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy(found, target)

@@ -177,8 +177,8 @@ class EngineNode(TurnScheduler):
                 splits = tuple(SplitState(s, "", 0) for s in self.job.input)
                 listed = (msg.StageSplits(StageIndex(0), splits),)
                 self._report(msg.Splits(order.attempt, listed, self.job.plan.fingerprint))
-            case em.ClaimOutput(_, _, _, origin):
-                self.call(ClaimOutput(self.cluster.job_uid, origin), action)
+            case em.ClaimOutput():
+                self.call(ClaimOutput(self.cluster.job_uid, action.origin), action)
             case em.ReadManifest(_, ref, _):
                 self.call(Get(ref), action)
             case em.SweepStaging():

@@ -222,3 +222,19 @@ def test_a_joiner_says_that_an_epoch_is_published_before_it_adopts_the_version()
     engine(prepare(THREE))
     engine.reach(prepared=THREE.version, published=Epoch(3))
     assert engine.core.status().published == 3
+
+
+def test_a_worker_without_tasks_has_published_what_is_committed() -> None:
+    engine = running(1, next_assignment(PLAN, TWO, 1))
+    assert engine.tasks == {}
+    assert engine.core.status().published == 0
+    engine(c.Commit(Attempt(1), Epoch(3), Version(1)))
+    assert engine.core.status().published == 3
+
+
+def test_output_is_claimed_as_new_only_without_a_checkpoint() -> None:
+    fresh = em.ClaimOutput(reset(), None)
+    assert fresh.fresh
+    restored = em.ClaimOutput(replace(reset(), root=REF, epoch=Epoch(2)), None)
+    assert not restored.fresh
+    assert restored.origin is None

@@ -169,8 +169,8 @@ class Worker:
             case em.ListSplits(order):
                 first = self._job.first_splits(order.stages)
                 self._say(c.Splits(order.attempt, first, self._job.plan.fingerprint))
-            case em.ClaimOutput(order, root, fresh, origin):
-                self._job.claim(fresh=fresh, origin=origin)
+            case em.ClaimOutput(order, root):
+                self._job.claim(fresh=action.fresh, origin=action.origin)
                 self._do(em.OutputClaimed(order, root))
             case em.ReadManifest(order, ref, optional):
                 read = read_base if optional else read_root

@@ -81,6 +81,7 @@ class EngineCore:
     def _within(self, term: Term, order: c.Command, wall_us: int) -> list[em.Action]:
         match order:
             case c.Announce(epoch=epoch, version=version):
+                self.at.confirm(epoch)
                 return [em.TellTasks(ev.TermAnnounced(term, epoch, version))]
             case c.Publish(attempt, epoch, handles):
                 return [em.PublishFor(attempt, epoch, handles)]
@@ -93,6 +94,7 @@ class EngineCore:
             case c.Hurry(epoch=epoch):
                 return [em.TellTasks(ev.Hurried(epoch))]
             case c.Commit(epoch=epoch, version=version):
+                self.at.confirm(epoch)
                 return [em.TellTasks(ev.EpochCommitted(epoch, version))]
             case c.Abort(epoch=epoch):
                 return [em.TellTasks(ev.Aborted(term, epoch))]
@@ -116,7 +118,7 @@ class EngineCore:
             em.ResetStreams(order.attempt),
         ]
         if order.root is None:
-            return [*end, em.ClaimOutput(order, None, fresh=True, origin=None)]
+            return [*end, em.ClaimOutput(order, None)]
         return [*end, em.ReadManifest(order, order.root, optional=False)]
 
     def _build(self, order: c.Reset, root: RootManifest | None) -> list[em.Action]:
@@ -146,8 +148,7 @@ class EngineCore:
             return []
         match order:
             case c.Reset():
-                origin = None if root is None else root.origin
-                return [em.ClaimOutput(order, root, fresh=root is None, origin=origin)]
+                return [em.ClaimOutput(order, root)]
             case c.Prepare():
                 return self._propose(order, root)
             case c.Adopt():
@@ -173,7 +174,7 @@ class EngineCore:
             return [
                 em.EndTasks(ev.ResetTo(order.epoch)),
                 em.ResetStreams(order.attempt),
-                em.ClaimOutput(order, None, fresh=order.root is None, origin=None),
+                em.ClaimOutput(order, None),
             ]
         actions = self._cancel(self.at.proposed.version) if self.at.proposed is not None else []
         self.at.propose(order.assignment, order.members)
@@ -224,6 +225,7 @@ class EngineCore:
             at.assignment, at.proposed = at.proposed, None
         elif at.assignment is None or at.assignment.version != order.version:
             return []
+        at.confirm(order.epoch)
         if all(task.marks.resumed >= order.version for task in self._tasks()):
             return actions
         return [*actions, em.ReadManifest(order, order.root, optional=False)]

@@ -94,8 +94,16 @@ class ClaimOutput:
 
     order: Reset | Prepare
     root: RootManifest | None
-    fresh: bool
-    origin: Origin | None
+
+    @property
+    def fresh(self) -> bool:
+        """Return whether the job has no checkpoint yet."""
+        return self.order.root is None
+
+    @property
+    def origin(self) -> Origin | None:
+        """Return the savepoint from which the job has just started."""
+        return None if self.root is None else self.root.origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class EngineAttempt:
     - ``prepared``: the version that the tasks were told of; ``newest``: the highest version that was
       proposed here.
     - ``first``: the tasks of the reset; ``expected``: these and the tasks that join.
+    - ``committed``: the newest epoch that a leader has called committed here.
     - ``published_for``: the newest epoch of lost workers whose output was published here.
     """
 
@@ -68,8 +69,13 @@ class EngineAttempt:
     expected: frozenset[TaskId] = frozenset()
     running: bool = False
     settled: Version = Version(0)
+    committed: Epoch = Epoch(0)
     published_for: Epoch = Epoch(0)
     ending: bool = False
+
+    def confirm(self, epoch: Epoch) -> None:
+        """Note that an epoch is committed."""
+        self.committed = max(self.committed, epoch)
 
     def propose(self, table: Assignment, members: tuple[Member, ...]) -> None:
         """Note a proposed table and its members. Its version must not be proposed again."""
@@ -137,7 +143,8 @@ def _published(at: EngineAttempt, tasks: list[EngineTask]) -> Epoch:
 
     Joining tasks count. When the leader dies behind the swap that commits a rescale, the next
     leader asks the joiner, which is a member now, before any worker has adopted the version.
+    A worker without tasks has no output: all of it is visible as soon as the epoch is committed.
     """
-    lowest = min((t.marks.published for t in tasks), default=Epoch(0))
+    lowest = min((t.marks.published for t in tasks), default=at.committed)
     own = lowest if lowest > at.restored else Epoch(0)
     return max(own, at.published_for)

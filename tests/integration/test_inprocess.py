@@ -69,6 +69,12 @@ def test_a_job_object_runs_itself_with_sinks_of_the_kit() -> None:
     assert [r["n"] for r in job.run(workers=2)["out"]] != []
 
 
+def test_a_job_with_fewer_tasks_than_workers_ends() -> None:
+    job, out = ps.Job(), CollectSink()
+    job.source("numbers", ListSource([{"n": 1}, PAUSE, {"n": 2}]), parallelism=1).sink("out", out)
+    assert pairs(job.run(workers=3)["out"]) == [(1,), (2,)]
+
+
 def test_an_empty_result_has_its_columns() -> None:
     result = ps.run(words, FOLDERS, inputs={"lines": [{"line": ""}, EOF, *LINES]}, collect=True)
     assert result["output"] in ([], [{"word": "", "count": 1}])

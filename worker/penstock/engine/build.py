@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.base.limits import SPLITS_BYTES_MAX, SPLITS_MAX
+from penstock.base.limits import HELD_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.in_flight import InFlightPage, Slot
 from penstock.connectors.event_time import STAMP_FIELD
 from penstock.connectors.open_connectors import open_sink, open_source
@@ -38,7 +38,9 @@ from penstock.ports import (
 )
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
+from penstock.protocol.engine.engine_messages import MakeTasks
 from penstock.protocol.task.task_core import TaskCore
+from penstock.protocol.task.task_state import TaskSetup
 from penstock.transport.exchange import Identity
 
 if TYPE_CHECKING:
@@ -171,16 +173,18 @@ class JobParts:
             if found is not None and isinstance(found.source, ListedSource)
         )
 
-    def parts(self, core: TaskCore, attempt: Attempt, *, fresh: bool) -> TaskParts:
-        """Make everything that one task owns; ``fresh`` when the job has no checkpoint yet."""
-        stage = self._job.stages[core.state.task.stage]
+    def parts(self, task: TaskId, order: MakeTasks, attempt: Attempt) -> TaskParts:
+        """Make everything that one task of an order owns."""
+        core = self._core(task, order)
+        stage = self._job.stages[task.stage]
         edges = tuple(
             OutEdge(e.plan, e.keys, self._partitioner(e), [])
             for e in self._job.edges
             if e.plan.sender == stage.plan.index
         )
+        fresh = order.root is None and not order.joining  # the job has no checkpoint yet
         on_first = self._want_checkpoint if fresh else None
-        sinks = {n.name: self._slot(n.name, core.state.task, attempt, on_first) for n in _sink_nodes(stage)}
+        sinks = {n.name: self._slot(n.name, task, attempt, on_first) for n in _sink_nodes(stage)}
         state = self._state(core, stage)
         chain = self._chain(stage, state, edges, sinks)
         found = self._inputs[stage.plan.index]
@@ -191,6 +195,21 @@ class JobParts:
             source = SourceReader(found.name, found.source, reads)
             chain.read_by(source.where)
         return TaskParts(core, chain, edges, sinks, state, source, self._in_flight(stage))
+
+    def _core(self, task: TaskId, order: MakeTasks) -> TaskCore:
+        idle_after_s, disorder_us = self.event_time(task.stage)
+        splits = (group.splits for group in order.splits if group.stage == task.stage)
+        setup = TaskSetup(
+            self.plan,
+            task,
+            order.assignment,
+            HELD_BYTES_MAX,
+            idle_after_s,
+            disorder_us,
+            tuple(split for group in splits for split in group),
+            order.joining,
+        )
+        return TaskCore(setup, order.root)
 
     def _in_flight(self, stage: CompiledStage) -> Slot | None:
         own = [n.name for n in stage.nodes if n.function is not None or n.connector is not None]

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.base.limits import HELD_BYTES_MAX, RESET_DEADLINE_S
+from penstock.base.limits import RESET_DEADLINE_S
 from penstock.base.threads import end_process, monotonic
 from penstock.contract.ids import Attempt, Epoch, Ordinal, TaskId
 from penstock.engine.build import JobParts
@@ -14,8 +14,6 @@ from penstock.engine.task_thread import TaskThread
 from penstock.model.elements import Barrier
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.task import task_events as ev
-from penstock.protocol.task.task_core import TaskCore
-from penstock.protocol.task.task_state import TaskSetup
 from penstock.transport.exchange import Exchange, Peer, Wiring
 from penstock.transport.wakeup import Wakeup
 
@@ -101,22 +99,8 @@ class EngineTasks:
             del self.threads[thread.task]
 
     def _thread(self, task: TaskId, order: em.MakeTasks, attempt: Attempt) -> TaskThread:
-        job = self._place.job
-        idle_after_s, disorder_us = job.event_time(task.stage)
-        splits = (group.splits for group in order.splits if group.stage == task.stage)
-        setup = TaskSetup(
-            job.plan,
-            task,
-            order.assignment,
-            HELD_BYTES_MAX,
-            idle_after_s,
-            disorder_us,
-            tuple(split for group in splits for split in group),
-            order.joining,
-        )
         # One wakeup for a task id, also when a cancelled table made the task before: its input,
         # which is there already, sets this one.
         wakeup = self._wakeups.setdefault(task, Wakeup())
-        fresh = order.root is None and not order.joining
-        parts = job.parts(TaskCore(setup, order.root), attempt, fresh=fresh)
+        parts = self._place.job.parts(task, order, attempt)
         return TaskThread(parts, self._place.host, wakeup)

@@ -1,16 +1,16 @@
-"""Cooperative scheduling: the tasks of a job take turns on one thread, tasks near the sinks first.
+"""Cooperative scheduling: one thread gives passes to all tasks of a job, to tasks near the sinks first.
 
-In its turn a task does one thing. A task that has nothing to do rests until its wakeup is set. A task
-that has no room to send to lets other tasks take turns in the middle of its own turn, until there is
-room.
+In a pass a task does one thing. A task that has nothing to do rests until its wakeup is set. A task
+that has no room to send to lets other tasks work in the middle of its own pass, until there is room.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from penstock.base.threads import Executor, Future
+from penstock.contract.ids import TaskId
 from penstock.engine.task_runtime import TaskParts, TaskProgress
 from penstock.engine.task_thread import TaskLoop
 from penstock.transport.wakeup import Wakeup
@@ -89,17 +89,28 @@ class TaskScheduler:
 
     def __init__(self) -> None:
         """Begin without tasks."""
+        self.tasks: dict[TaskId, ScheduledTask] = {}
         self.deferred: deque[Work] = deque()
-        self._tasks: list[ScheduledTask] = []
+        self._in_order: list[ScheduledTask] = []
         self._reading = True
 
-    def schedule(self, tasks: Iterable[ScheduledTask]) -> None:
-        """Give turns to these tasks. Tasks of the last stage come first."""
-        self._tasks = sorted(tasks, key=lambda s: s.loop.task.stage, reverse=True)
+    def add(self, tasks: Mapping[TaskId, ScheduledTask]) -> None:
+        """Give passes to these tasks, too. Tasks of the last stage come first."""
+        self.tasks |= tasks
+        self._sort()
+
+    def remove(self, tasks: Iterable[TaskId]) -> None:
+        """Give no more passes to these tasks."""
+        for task in tasks:
+            self.tasks.pop(task, None)
+        self._sort()
+
+    def _sort(self) -> None:
+        self._in_order = [self.tasks[name] for name in sorted(self.tasks, key=lambda name: -name.stage)]
 
     def ask_sources(self) -> None:
         """Ask each source again in the next turn: there may be rows, or time may have passed."""
-        for task in self._tasks:
+        for task in self._in_order:
             if task.is_source:
                 task.wakeup.rested = False
 
@@ -117,7 +128,7 @@ class TaskScheduler:
         if self.deferred:
             self.deferred.popleft()()
             return True
-        for task in self._tasks:
+        for task in self._in_order:
             if task.may_work(self._reading):
                 task.work(self._reading)
                 return True

@@ -1,21 +1,16 @@
 """Commands about a job that runs: status, rescale, checkpoint, savepoint, stop, logs, replay."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.base import limits
-from penstock.base.errors import BusyError, ConfigError, PeerError, PenstockError, UnansweredError
-from penstock.cli.exits import Exit, print_error
+from penstock.cli.exits import Exit
+from penstock.cli.job_places import JobControl, LocalPlace, place_of
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
     ContextOption,
@@ -29,67 +24,13 @@ from penstock.contract.status import ENDED, JobStatus
 
 if TYPE_CHECKING:
     from penstock.contract.status import RequestAnswer
-    from penstock.kubernetes.client import ApiClient
-    from penstock.kubernetes.job_client import ClusterJobClient
-    from penstock.supervisor import JobClient
 
 BETWEEN_LOOKS_S = 1.5  # engines count once a second; rates need two different counts
 TAIL_DEFAULT = 200
-USER_TIMEOUT_S = 30.0  # people wait longer than Leases do
 
 WorkerOption = Annotated[int | None, typer.Option("--worker", "-w", metavar="N", min=0, help="only this worker")]
 TailOption = Annotated[int, typer.Option("--tail", metavar="LINES", min=1, help="newest lines of each log")]
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="go on as they come (in a cluster)")]
-
-
-def in_cluster(context: str | None, namespace: str | None) -> bool:
-    """Say whether a job of a cluster is meant: either option says so."""
-    return context is not None or namespace is not None
-
-
-def api_client(context: str | None, namespace: str | None) -> "ApiClient":
-    """Return a client of the cluster that the kubeconfig names. Raises ConfigError."""
-    from penstock.kubernetes.access import kubeconfig_access  # noqa: PLC0415  needs httpx
-    from penstock.kubernetes.client import ApiClient  # noqa: PLC0415
-
-    return ApiClient(kubeconfig_access(context, namespace, os.environ), USER_TIMEOUT_S)
-
-
-@contextmanager
-def cluster_client_of(job: str, context: str | None, namespace: str | None) -> "Iterator[ClusterJobClient]":
-    """Ask about a job in a cluster; leave with UNREACHABLE when its server does not answer."""
-    from penstock.kubernetes.job_client import ClusterJobClient  # noqa: PLC0415
-
-    client = ClusterJobClient(api_client(context, namespace), job)
-    try:
-        yield client
-    except (UnansweredError, PeerError) as error:
-        raise _unreachable(error) from error
-    finally:
-        client.close()
-
-
-@contextmanager
-def client_of(directory: Path, job: str) -> "Iterator[JobClient]":
-    """Connect to a running job; leave with UNREACHABLE when there is none or it does not answer.
-
-    A job that answers that it failed to do something is another error, which is passed on.
-    """
-    from penstock.supervisor import connect  # noqa: PLC0415  needs gRPC
-
-    try:
-        client = connect(directory.absolute(), job)
-    except (BusyError, ConfigError, UnansweredError, PeerError) as error:
-        raise _unreachable(error) from error
-    try:
-        yield client
-    except (UnansweredError, PeerError) as error:
-        raise _unreachable(error) from error
-
-
-def _unreachable(error: PenstockError) -> typer.Exit:
-    print_error(str(error))
-    return typer.Exit(Exit.UNREACHABLE)
 
 
 def report(answer: "RequestAnswer", as_json: bool) -> None:
@@ -99,9 +40,9 @@ def report(answer: "RequestAnswer", as_json: bool) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def _look(client: "JobClient", *, once: bool) -> tuple[JobStatus | None, JobStatus]:
+def _look(client: JobControl, *, twice: bool) -> tuple[JobStatus | None, JobStatus]:
     now = client.status()
-    if once or now.state in ENDED:
+    if not twice or now.state in ENDED:
         return None, now
     time.sleep(BETWEEN_LOOKS_S)
     return now, client.status()
@@ -115,12 +56,9 @@ def status(
     namespace: NamespaceOption = None,
 ) -> None:
     """Show where a running job stands."""
-    if in_cluster(context, namespace):
-        with cluster_client_of(job, context, namespace) as cluster:
-            before, now = None, cluster.status()  # written every few seconds: rates need a watch
-    else:
-        with client_of(directory, job) as client:
-            before, now = _look(client, once=as_json)
+    place = place_of(directory, context, namespace)
+    with place.running(job) as client:
+        before, now = _look(client, twice=place.counts_live and not as_json)
     if as_json:
         print(codec.encode(now).decode())
         return
@@ -144,18 +82,14 @@ def rescale(  # noqa: PLR0917  typer passes by name
     namespace: NamespaceOption = None,
 ) -> None:
     """Change the number of workers of a running job."""
-    if in_cluster(context, namespace):
-        with cluster_client_of(job, context, namespace) as cluster:
-            report(cluster.rescale(workers), as_json)
-        return
-    with client_of(directory, job) as client:
+    with place_of(directory, context, namespace).running(job) as client:
         report(client.rescale(workers), as_json)
 
 
 def checkpoint(job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
     """Take a checkpoint and wait until it is committed."""
-    with client_of(directory, job) as client:
-        report(client.request("checkpoint", None), as_json)
+    with LocalPlace(directory).running(job) as client:
+        report(client.request("checkpoint"), as_json)
 
 
 def savepoint(  # noqa: PLR0917  typer passes by name
@@ -167,12 +101,8 @@ def savepoint(  # noqa: PLR0917  typer passes by name
     namespace: NamespaceOption = None,
 ) -> None:
     """Take a savepoint, which is kept until you delete it."""
-    if in_cluster(context, namespace):
-        with cluster_client_of(job, context, namespace) as cluster:
-            report(cluster.savepoint(name), as_json)
-        return
-    with client_of(directory, job) as client:
-        report(client.request("savepoint", name), as_json)
+    with place_of(directory, context, namespace).running(job) as client:
+        report(client.savepoint(name), as_json)
 
 
 def stop(
@@ -188,7 +118,7 @@ def stop(
 
     Run the same file again, and it goes on from where it stopped.
     """
-    with client_of(directory, job) as client:
+    with LocalPlace(directory).running(job) as client:
         report(client.stop(savepoint), as_json)
 
 
@@ -202,33 +132,8 @@ def logs(  # noqa: PLR0917  typer passes by name
     namespace: NamespaceOption = None,
 ) -> None:
     """Show what the workers of a job have logged, newest last."""
-    if not in_cluster(context, namespace):
-        if follow:
-            raise ConfigError("--follow is for a job in a cluster; tail -f follows a local file")
-        _print_files(directory / job, worker, tail)
-        return
-    from penstock.kubernetes.logs import read_logs, streams_of  # noqa: PLC0415
-
-    client = api_client(context, namespace)
-    streams = streams_of(client, job, worker)
-    for stream, line in read_logs(client, streams, tail, follow=follow):
-        print(f"{stream.pod} {stream.container} {line}", flush=follow)
-    client.close()
-
-
-def _print_files(folder: Path, worker: int | None, tail: int) -> None:
-    files = {f"worker-{p.parent.name}": p for p in sorted(folder.glob("workers/*/log"))}
-    if worker is None:
-        files = {"supervisor": folder / "supervisor.log", **files}
-    else:
-        files = {name: p for name, p in files.items() if name == f"worker-{worker}"}
-    found = {name: path for name, path in files.items() if path.exists()}
-    if not found:
-        raise ConfigError(f"{folder}: no log of that job is there")
-    for name, path in found.items():
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in deque(lines, tail):
-                print(f"{name} {line}", end="")
+    for line in place_of(directory, context, namespace).logs(job, worker, tail, follow=follow):
+        print(line, flush=follow)
 
 
 def replay(context: typer.Context) -> None:

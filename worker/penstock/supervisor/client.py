@@ -63,6 +63,10 @@ class JobClient:
         """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; returns when it is answered."""
         return self._wait_for(self._call(ASK, Ask(kind, argument)))
 
+    def savepoint(self, name: str) -> RequestAnswer:
+        """Take a savepoint, which is kept until the user deletes it."""
+        return self.request("savepoint", name)
+
     def stop(self, savepoint: str | None = None) -> RequestAnswer:
         """Stop after a last checkpoint, kept as ``savepoint`` when that names one."""
         return self.request("stop", savepoint)

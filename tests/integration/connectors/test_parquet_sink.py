@@ -494,3 +494,24 @@ def test_a_folder_of_others_is_refused_and_left_as_it_was(tmp_path: Path) -> Non
         made.claim("job-1", fresh=True)
     made.close()
     assert [path.name for path in tmp_path.iterdir()] == ["theirs.parquet"]
+
+
+def test_a_committed_row_survives_a_power_failure(
+    sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, synced = os.fsync, list[tuple[str, int]]()
+
+    def noted(file: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{file}"), os.fstat(file).st_size))
+        real(file)
+
+    writer = sink.writer(TASK, Attempt(1))
+    monkeypatch.setattr(os, "fsync", noted)
+    handle = prepare(writer, 1, "a")
+    (part,) = (tmp_path / "o" / "_staging" / "job-1").glob("*.part")
+    names = [path for path, _ in synced]
+    assert (str(part), part.stat().st_size) in synced, "every byte of it"
+    assert names.index(str(part)) < names.index(str(part.parent)), "then its name"
+    synced.clear()
+    sink.publisher.publish(handle, Epoch(1))
+    assert str(tmp_path / "o") in [path for path, _ in synced], "the name that readers see"

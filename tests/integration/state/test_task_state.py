@@ -11,7 +11,7 @@ from penstock.base.errors import StateError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX
 from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Range, Share
+from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec
@@ -78,6 +78,11 @@ def task(tmp_path: Path) -> Callable[..., Task]:
 
 def group_of(word: str) -> int:
     return int(CODEC.hashed([pa.array([word])])[1][0])
+
+
+def narrowed(files: tuple[StateFile, ...], share: Share) -> tuple[StateFile, ...]:
+    """Return entries as a reader of ``share`` gets them from a manifest."""
+    return tuple(replace(f, groups=intersect(f.groups, share)) for f in files)
 
 
 def test_state_comes_back_from_its_files(task: Callable[..., Task]) -> None:
@@ -273,6 +278,46 @@ def test_lost_groups_leave_state_and_files(task: Callable[..., Task]) -> None:
     files = first.checkpoint(2)
     assert {r for f in files for r in f.groups} == {Range(8, 16)}
     assert first.content() == {w: 7 for w in words if group_of(w) >= 8}
+
+
+LOW: Share = (Range(0, GROUPS // 2),)
+
+
+def test_lost_groups_are_in_no_entry_though_few_rows_change(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({f"w{i}": i for i in range(100)})
+    first.checkpoint(1)
+    first.state.drop_groups(LOW)
+    first.put({next(w for w in first.content() if group_of(w) >= GROUPS // 2): 7})
+    files = first.checkpoint(2)
+    assert len(files) == 2, "the file of the first checkpoint is listed still"
+    assert {r for f in files for r in f.groups} == {Range(GROUPS // 2, GROUPS)}
+
+
+@pytest.mark.parametrize("more", [0, STATE_FILES_PER_TASK_MAX], ids=["few files", "merged"])
+def test_a_key_that_another_task_deleted_stays_dead_when_its_group_comes_back(
+    task: Callable[..., Task], more: int
+) -> None:
+    first, other = task(), task(share=LOW)
+    first.put({f"w{i}": i for i in range(60)} | OTHERS)
+    files = first.checkpoint(1)
+    other.state.load(narrowed(files, LOW), other.blobs)
+    first.state.drop_groups(LOW)
+    gone = next(w for w in other.content() if w.startswith("w"))
+    other.delete(gone)
+    other.checkpoint(2)  # its commit ends the tombstone
+    other.put(dict.fromkeys(other.content(), 5))
+    files = other.checkpoint(3)
+    assert len(files) == 1, "a whole table, in which nothing tells of the deleted key"
+    first.state.load(files, first.blobs)
+    for epoch in range(4, 5 + more):
+        first.put({"other 0": epoch})
+        files = first.checkpoint(epoch)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == first.content()
+    assert gone not in again.content()
+    assert set(other.content()) < set(again.content())
 
 
 def test_one_altered_byte_names_file_and_epoch(task: Callable[..., Task], tmp_path: Path) -> None:

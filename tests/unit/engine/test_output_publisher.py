@@ -53,3 +53,14 @@ def test_output_that_can_never_be_published_fails_the_job_and_says_why() -> None
     publisher.publish(PublishJob(Epoch(7), (handle("a"),), lambda: None))
     assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': another file", True)
     publisher.close()
+
+
+def test_nothing_counts_as_visible_when_one_of_its_files_can_never_be() -> None:
+    shelf = Shelf(StateError("another file"))
+    over: SimpleQueue[str] = SimpleQueue()
+    publisher = OutputPublisher({"out": shelf}, lambda *_: None)
+    publisher.publish(PublishJob(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible")))
+    publisher.clear(Staging((handle("c"),), discard=False))
+    assert shelf.done.get(timeout=DEADLINE_S) == ("forgotten", "c"), "what came after it in the queue"
+    assert over.empty()
+    publisher.close()

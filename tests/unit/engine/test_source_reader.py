@@ -202,3 +202,46 @@ def test_a_split_that_had_ended_is_not_asked_and_not_waited_for() -> None:
     task.open([SplitState(SplitId("a"), "", 0, finished=True)])
     assert task.dry
     assert task.next(lambda _: True) is None
+
+
+class Counting(Reader):
+    """Knows its offset, and keeps what it was told is committed."""
+
+    def __init__(self, split: str, script: list[int]) -> None:
+        super().__init__(split, script)
+        self.offset = 0
+        self.told: list[tuple[int, int]] = []
+
+    def read(self, max_rows: int) -> Read | None:
+        read = super().read(max_rows)
+        self.offset += 0 if read is None else read.batch.num_rows
+        return read
+
+    def state(self) -> SplitState:
+        return SplitState(self._split, "", self.offset, finished=not self._script)
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        self.told.append((epoch, state.offset))
+
+
+def test_a_reader_is_told_what_the_checkpoint_has_and_not_what_was_read_since() -> None:
+    reader = Counting("a", [1, 1, 1, 1])
+    task = opened(a=reader)
+    for epoch in (1, 2):
+        events(task, 1)
+        task.states(Epoch(epoch))
+    events(task, 1)
+    task.committed(Epoch(1))
+    task.committed(Epoch(2))
+    assert reader.told == [(1, 1), (2, 2)], "three rows were read: the third is in no checkpoint"
+
+
+def test_a_reader_hears_nothing_of_an_epoch_that_was_aborted_or_is_known_already() -> None:
+    reader = Counting("a", [1, 1, 1])
+    task = opened(a=reader)
+    task.states(Epoch(1))
+    events(task, 1)
+    task.states(Epoch(2))
+    for epoch in (2, 2, 3):
+        task.committed(Epoch(epoch))
+    assert reader.told == [(2, 1)]

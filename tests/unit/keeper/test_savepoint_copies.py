@@ -28,6 +28,7 @@ from penstock.contract.ids import (
 from penstock.contract.keygroups import first_shares
 from penstock.contract.manifest import (
     BlobRef,
+    Origin,
     RootManifest,
     SinkHandle,
     SplitState,
@@ -274,6 +275,7 @@ def test_another_job_imports_it_under_its_own_names(store: DirectoryBlobStore, r
     assert isinstance(done, events.Imported)
     manifest = done.manifest
     assert (manifest.job_uid, manifest.epoch, manifest.term) == ("new", 1, 7)
+    assert manifest.origin == Origin(JobUid("old"), Epoch(4)), "the sink takes the folder over by it"
     (task,) = manifest.tasks
     assert task.handles == ()
     assert task.splits == read.manifest.tasks[0].splits

@@ -12,8 +12,10 @@ from penstock.base.values import replace
 from penstock.contract.control_messages import NO_ROOM
 from tests.integration.local_job import (
     after_more,
+    check_exact,
     cluster_settings,
     epoch_of,
+    finish,
     make_lines,
     sound,
     started,
@@ -46,6 +48,19 @@ def fill(folder: Path) -> Path:
                 file.write(os.urandom(1 << 16))
             except OSError:
                 return filler
+
+
+@pytest.mark.parametrize("what", ["output", "state/wordcount/checkpoints"])
+def test_a_job_that_begins_on_a_full_volume_waits_for_room(tmp_path: Path, volume: Path, what: str) -> None:
+    folders = make_lines(tmp_path, files=2, lines=500)
+    settings = replace(cluster_settings(folders, rate=0), workers=2)
+    (tmp_path / what).symlink_to(volume)
+    filler = fill(volume)
+    with started(settings) as cluster:
+        until(cluster, lambda s: any(words in (s.failure or "") for words in NO_ROOM))
+        filler.unlink()
+        finish(cluster)
+    assert check_exact(folders) == 2 * 500 * 8
 
 
 @pytest.mark.parametrize("what", ["state", "output"])

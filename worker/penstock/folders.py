@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.errors import ConfigError
+from penstock.base.os_errors import storage_error
 
 _HANDLES = Path("/proc/self/fd")
 
@@ -50,19 +51,18 @@ class PrivateFolder:
         """Open a folder; with ``make``, make it and its parents where they are missing.
 
         Raises FileNotFoundError when it is missing; ConfigError when it is a link, belongs to
-        another user, lets others in, or holds something that belongs to another user.
+        another user, lets others in, or holds something that belongs to another user. Raises
+        StorageError when a retry may help.
         """
-        if make:
-            with suppress(FileExistsError):
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                folder.mkdir(mode=0o700)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
+            if make:
+                _make(folder)
             self._handle = os.open(folder, flags)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise ConfigError(f"{folder}: {error.strerror}: it has to be a folder, no link") from error
+            raise storage_error(f"{folder}: it has to be a folder, no link", error) from error
         try:
             _check_private(folder, os.fstat(self._handle))
             _check_contents(folder, self._handle)
@@ -76,6 +76,12 @@ class PrivateFolder:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
+
+
+def _make(folder: Path) -> None:
+    with suppress(FileExistsError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
 
 
 def check_private(folder: Path) -> None:

@@ -60,6 +60,18 @@ def test_a_record_that_kills_ends_in_failure() -> None:
     assert all(keeper.engine is None for keeper in plane.keepers.values()), "nothing is restarted"
 
 
+def test_an_engine_that_cannot_make_its_files_is_started_again_and_does_not_count() -> None:
+    plane = running()
+    for _ in range(FEW.restart_attempts + 2):
+        attempt, keeper = plane.latest.attempt, plane.keepers[1]
+        assert keeper.engine is not None
+        gone = on.EngineGone(keeper.engine.incarnation, "No space left on device", storage=True)
+        keeper.engine = None
+        plane.tell(1, gone)
+        runs_again(plane, attempt + 1)
+    assert (plane.latest.failure, plane.latest.deaths.total) == (None, 0)
+
+
 def test_with_no_attempts_the_first_death_fails_the_job() -> None:
     plane = running(settings=replace(FEW, restart_attempts=0))
     die(plane)

@@ -52,6 +52,7 @@ def test_a_planted_folder_link_is_not_followed(store: DirectoryBlobStore, tmp_pa
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").write_bytes(b"secret")
+    (tmp_path / "root").mkdir()
     (tmp_path / "root" / "state").symlink_to(outside)
     ref = BlobRef(BlobName("state/file"), hashlib.sha256(b"secret").hexdigest(), 6)
     for action in (
@@ -67,6 +68,7 @@ def test_a_planted_folder_link_is_not_followed(store: DirectoryBlobStore, tmp_pa
 
 def test_a_planted_file_link_is_not_followed(store: DirectoryBlobStore, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "root").mkdir()
     (tmp_path / "root" / "file").symlink_to(tmp_path / "secret")
     name = BlobName("file")
     with pytest.raises(StateError, match="symbolic link"):
@@ -154,8 +156,9 @@ def test_a_file_of_a_fixed_name_appears_whole_and_once(
 
 def test_a_root_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
+    store = DirectoryBlobStore(tmp_path / "file" / "root")  # touches nothing yet
     with pytest.raises(StorageError, match="file/root"):
-        DirectoryBlobStore(tmp_path / "file" / "root")
+        store.put(NAME, b"")
 
 
 @pytest.fixture

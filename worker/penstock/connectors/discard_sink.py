@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StorageError
+from penstock.base.os_errors import storage_error
 from penstock.base.threads import monotonic
 from penstock.connectors.parquet_publish import visible_name
 from penstock.connectors.published import REPORT_OWNER, SUFFIXES
@@ -71,8 +72,8 @@ class DiscardSink:
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the report folder.
 
-        Raises ConfigError when it cannot be made, or holds reports of another job, even if this
-        job is ``fresh``.
+        Raises ConfigError when this user may not make it, or when it holds reports of another job,
+        even if this job is ``fresh``. Raises StorageError when a retry may help.
         """
         if self._report is None:
             return
@@ -85,7 +86,7 @@ class DiscardSink:
                 raise ConfigError(f"discard sink: {self._report} holds another run's reports")
             marker.write_text(job_uid)
         except OSError as error:
-            raise ConfigError(f"discard sink: cannot write to {self._report}: {error}") from error
+            raise storage_error(f"discard sink: cannot write to {self._report}", error) from error
 
     def sweep(self, attempt: Attempt) -> None:
         """Nothing is staged."""

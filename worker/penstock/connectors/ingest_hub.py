@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.base import limits
 from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError
+from penstock.base.os_errors import storage_error
 from penstock.base.threads import Lock, uuid4
 from penstock.connectors.announce import (
     SOCKET_SUFFIX,
@@ -75,10 +76,16 @@ class IngestHub:
         return self._queues[index]
 
     def announce(self) -> None:
-        """Write the address of this worker and the partitions it owns."""
+        """Write the address of this worker and the partitions it owns.
+
+        Raises ConfigError when this user may not write there; StorageError when a retry may help.
+        """
         owned = tuple(q.index for q in self._queues if q.is_open)
-        with self._lock:
-            announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
+        try:
+            with self._lock:
+                announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
+        except OSError as error:
+            raise storage_error(f"ingest source: cannot announce this worker in {self._shown}", error) from error
 
     def finished(self, partition: int, offset: int) -> None:
         """Write a note that the partition has ended. A sender whose stream broke at the end reads it."""

@@ -13,7 +13,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigError, PeerError, StateError
+from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.os_errors import may_pass, storage_error
 from penstock.connectors.input_files import list_input, nothing_to_read
 from penstock.contract.codec import parsed
 
@@ -56,7 +57,7 @@ def find_files(path: Path) -> list[Path]:
     try:
         found = list_input(path)
     except OSError as error:
-        raise ConfigError(f"parquet source: folder {path}: {error.strerror}") from error
+        raise storage_error(f"parquet source: folder {path}", error) from error
     problem = nothing_to_read(found)
     if problem is not None:
         raise ConfigError(f"parquet source: folder {path} {problem}")
@@ -64,15 +65,20 @@ def find_files(path: Path) -> list[Path]:
 
 
 def read_identity(path: Path) -> FileIdentity:
-    """Read the footer of a file. Raises ConfigError naming it when it is no whole Parquet file."""
+    """Read the footer of a file. Raises ConfigError naming it when it is no whole Parquet file.
+
+    Raises StorageError when a retry may help.
+    """
     try:
         size = path.stat().st_size
         footer = _footer_hash(path, size)
     except OSError as error:
-        raise ConfigError(f"parquet source: file {path}: {error.strerror}") from error
+        raise storage_error(f"parquet source: file {path}", error) from error
     try:
         rows = pq.ParquetFile(path).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
+        if may_pass(error):
+            raise StorageError(f"parquet source: file {path}: {error}") from error
         raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
     return FileIdentity(path.name, size, rows, footer)
 

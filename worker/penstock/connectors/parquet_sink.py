@@ -17,7 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError, StorageError
+from penstock.base.errors import StorageError
+from penstock.base.os_errors import storage_error
 from penstock.base.threads import Lock, ThreadPoolExecutor, uuid4
 from penstock.connectors.parquet_owner import OutputFolder
 from penstock.connectors.parquet_publish import ParquetPublisher
@@ -54,8 +55,8 @@ class ParquetSink:
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the folders and record the owner, before any writer. Idempotent.
 
-        Raises ConfigError when the folder cannot be written, or holds Parquet files of another
-        owner, even if the job is ``fresh``.
+        Raises ConfigError when this user may not write to the folder, or when it holds Parquet files
+        of another owner, even if the job is ``fresh``. Raises StorageError when a retry may help.
         """
         self._take(JobUid(job_uid), None)
 
@@ -71,8 +72,7 @@ class ParquetSink:
         try:
             self._output.take(job_uid, origin)
         except OSError as error:
-            text = f"parquet sink: cannot write to {self._output.path}: {error}"
-            raise ConfigError(text) from error
+            raise storage_error(f"parquet sink: cannot write to {self._output.path}", error) from error
 
     def sweep(self, attempt: Attempt) -> None:
         """Remove files staged by older attempts. Called after START: all their handles are handled.

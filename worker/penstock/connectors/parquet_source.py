@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.os_errors import may_pass
 from penstock.connectors.bounded import head
 from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.input_files import look_at
@@ -116,7 +117,8 @@ class ParquetReader:
     def read(self, max_rows: int) -> Read | None:
         """Return the next 1..max_rows rows; None at the end of the file, or when no row is due.
 
-        Raises StateError with file and row when the data cannot be decoded or has changed.
+        Raises StateError with file and row when the data cannot be decoded or has changed. Raises
+        StorageError when a retry may help.
         """
         if self._offset >= self._rows:
             return None
@@ -165,9 +167,9 @@ class ParquetReader:
                 f" {self._rows}: it was rewritten since the job began"
             ) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise StateError(
-                f"parquet source: file {self._pieces.path} cannot be read at row {self._offset}: {error}"
-            ) from error
+            kind = StorageError if may_pass(error) else StateError
+            text = f"parquet source: file {self._pieces.path} cannot be read at row {self._offset}: {error}"
+            raise kind(text) from error
 
     def _open(self) -> Iterator[pa.RecordBatch]:
         check_unchanged(self._pieces.path, self._identity)  # its error says more than Arrow's

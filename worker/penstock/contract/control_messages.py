@@ -281,6 +281,7 @@ class Cause(StrEnum):
 
     DIED = "died"  # its process ended by itself, or was silent for too long and was ended
     ORDERED = "ordered"  # a leader, an operator or its own keeper had asked for it
+    STORAGE = "storage"  # a new engine could not make its files: a later start may succeed
     UNKNOWN = "unknown"  # it is gone, and nobody who could know has told the reason
 
 

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, StorageError
+from penstock.base.os_errors import storage_error
 from penstock.base.threads import Event, Thread, end_process
 from penstock.contract.codec import decode
 from penstock.contract.control_messages import EngineHello, EngineReport, Shutdown
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 EXIT_OK = 0
 EXIT_JOB = 3  # the job does not load: the last lines of stderr say why
 EXIT_LINK = 4  # the keeper is gone
+EXIT_STORAGE = 5  # a file of this process could not be made: a later start may succeed
 
 # Built-in steps compute in kernels that release the interpreter lock, so threads that move bytes get
 # it soon, and forced switches only add cost. But a waiting thread checks again only after this
@@ -58,13 +60,16 @@ def run(launch: EngineLaunch) -> NoReturn:
     """Run an engine in this process, which ends with it: exit status as above."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    _set_up(launch)
-    from penstock.cluster.link import EngineLink  # noqa: PLC0415 - after the settings
-
-    link = EngineLink.connect(launch.socket)
     try:
+        _set_up(launch)
+        from penstock.cluster.link import EngineLink  # noqa: PLC0415 - after the settings
+
+        link = EngineLink.connect(launch.socket)
         worker = begin(launch, link, _load(launch))
         status = obey(worker, launch, link)
+    except StorageError as error:
+        print(error, file=sys.stderr, flush=True)
+        status = EXIT_STORAGE
     except PenstockError as error:
         print(error, file=sys.stderr, flush=True)
         status = EXIT_JOB
@@ -107,9 +112,15 @@ def log_to(stream: TextIO, ordinal: int) -> logging.Handler:
 
 
 def empty_scratch(launch: EngineLaunch) -> None:
-    """Make an empty folder for the files of this process."""
+    """Make an empty folder for the files of this process.
+
+    Raises ConfigError when this user may not make it; StorageError when a retry may help.
+    """
     shutil.rmtree(launch.scratch, ignore_errors=True)
-    Path(launch.scratch).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(launch.scratch).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(f"cannot make the scratch folder {launch.scratch}", error) from error
 
 
 def set_up_process() -> None:
@@ -163,7 +174,10 @@ def _page(launch: EngineLaunch) -> "InFlightPage | None":
     """Make the page that outlives this process, if its keeper reads one."""
     from penstock.cluster.in_flight import InFlightPage  # noqa: PLC0415
 
-    return InFlightPage(Path(launch.page), launch.incarnation) if launch.page else None
+    try:
+        return InFlightPage(Path(launch.page), launch.incarnation) if launch.page else None
+    except OSError as error:
+        raise storage_error(f"cannot make the file {launch.page}", error) from error
 
 
 def _load(launch: EngineLaunch) -> "CompiledJob":

@@ -126,7 +126,7 @@ class Worker:
         attempt = getattr(order, "attempt", self._core.attempt)
         try:
             self._carry_out(term, order)
-        except PenstockError as error:
+        except (PenstockError, OSError) as error:  # an error of the system is tried again
             log.error("event=order_failed order=%s reason=%s", type(order).__name__, error)
             self._say(c.Broken(attempt, str(error), isinstance(error, _FATAL)))
         self.changed()

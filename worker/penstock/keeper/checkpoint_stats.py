@@ -83,6 +83,9 @@ class CheckpointWatch:
         if isinstance(event, events.BlobNotWritten):
             self.trouble = f"{event.name} was not written: {event.reason}"
             return
+        if isinstance(event, events.RootFileFailed):
+            self.trouble = f"the folder of checkpoints cannot be taken: {event.reason}"
+            return
         if isinstance(event, events.SwapUnknown):
             self.trouble = f"the record of the newest checkpoint was not written: {event.reason}"
             return

@@ -31,6 +31,7 @@ from penstock.contract.status import EngineProgress
 from penstock.keeper.final_report import (
     EXIT_CANNOT_START,
     EXIT_NOBODY_LISTENS,
+    EXIT_STORAGE,
     STATUS_UNKNOWN,
     LastLines,
     Printed,
@@ -203,7 +204,7 @@ class EngineProcess:
         # Files that an engine kept on the local disk are of no use to the next one.
         shutil.rmtree(self._scratch, ignore_errors=True)
         heard = self._last_lines.lines()
-        words = heard if status == EXIT_CANNOT_START else self._printed.last_lines() or heard
+        words = heard if status in (EXIT_CANNOT_START, EXIT_STORAGE) else self._printed.last_lines() or heard
         how = ""
         if self._silent:
             how = f"the engine said nothing for {ENGINE_FIRST_WORD_S:.0f} s after its start"
@@ -211,7 +212,7 @@ class EngineProcess:
             how = "the engine ended, as it was told to"
         reason = story(status, words, in_flight, self._process.memory, how=how)
         known, fatal = status != STATUS_UNKNOWN, status == EXIT_CANNOT_START
-        self._on_gone(EngineGone(self.incarnation, reason, fatal, known))
+        self._on_gone(EngineGone(self.incarnation, reason, fatal, known, storage=status == EXIT_STORAGE))
 
 
 class LocalChild:

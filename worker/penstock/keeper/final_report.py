@@ -23,7 +23,9 @@ EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
 STATUS_UNKNOWN = -1_000  # no signal has that number: how it ended is not known
 EXIT_NOBODY_LISTENS = 4
+EXIT_STORAGE = 5  # a file of the engine could not be made: a later start may succeed
 EXITS = {
+    EXIT_STORAGE: "it could not make its files, and is started again",
     EXIT_NOBODY_LISTENS: "its keeper did not listen any more",
     70: "a task did not end in time, and only the end of the process ends it",
 }
@@ -141,8 +143,8 @@ def story(
     """
     if status == EXIT_CANNOT_START and words:
         return f"{DOES_NOT_LOAD}: " + "\n".join(words)
-    # Some readers show only the first line: it names an exception that was not caught.
-    uncaught = f": {words[-1]}" if status == EXIT_UNCAUGHT and words else ""
+    # Some readers show only the first line: it names an exception that was not caught, or a file that was not made.
+    uncaught = f": {words[-1]}" if status in (EXIT_UNCAUGHT, EXIT_STORAGE) and words else ""
     lines = [how or how_it_ended(status, memory) + uncaught]
     if in_flight is not None:
         lines += [f"in flight: {entry}" for entry in in_flight[:IN_FLIGHT_NAMED_MAX]]

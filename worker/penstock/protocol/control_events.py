@@ -288,13 +288,15 @@ class EngineGone:
     """The process or the socket of the engine ended.
 
     ``fatal``: the code of the job does not load, and ``reason`` says why. ``known``: it was observed
-    how the engine ended. The core itself knows whether it had ordered that end.
+    how the engine ended. ``storage``: it could not make its files, so a later start may succeed. The
+    core itself knows whether it had ordered that end.
     """
 
     incarnation: Incarnation
     reason: str
     fatal: bool = False
     known: bool = True
+    storage: bool = False
 
 
 CoordinatorEvent = (

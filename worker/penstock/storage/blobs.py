@@ -31,16 +31,15 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DirectoryBlobStore:
-    """:class:`penstock.ports.BlobStore` on a directory, which is made if it is missing."""
+    """:class:`penstock.ports.BlobStore` on a directory, which the first file makes if it is missing."""
 
     def __init__(self, root: Path) -> None:
-        """Remember ``root``; it may itself be reached by a link, nothing below it may."""
+        """Remember ``root``; it may itself be reached by a link, nothing below it may.
+
+        Nothing is touched before the first call, so a volume that is full now stops no process.
+        """
         self._root = root
         self._durable: set[tuple[str, ...]] = set()
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{root}: {error.strerror}") from error
 
     def put(self, name: BlobName, data: bytes) -> BlobRef:
         """Create durably. Raises StorageError: the name exists, the disk is full, I/O failed."""

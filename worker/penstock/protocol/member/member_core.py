@@ -342,7 +342,7 @@ class MemberCore:
     def _on_engine_gone(self, gone: EngineGone) -> None:
         if self.hello is not None and gone.incarnation != self.hello.incarnation:
             return
-        cause, reason = Cause.DIED if gone.known else Cause.UNKNOWN, gone.reason
+        cause, reason = _cause(gone), gone.reason
         if self.ended is not None:
             cause, told = self.ended
             reason = f"{told}: {reason}"
@@ -437,3 +437,9 @@ class MemberCore:
         if self.leader is not None:
             envelope = Envelope(self.job_uid, self.term, self.ordinal, report)
             self.context.do(SendReport(self.leader.address, envelope))
+
+
+def _cause(gone: EngineGone) -> Cause:
+    if gone.storage:
+        return Cause.STORAGE
+    return Cause.DIED if gone.known else Cause.UNKNOWN

@@ -67,7 +67,6 @@ FILES: Mapping[str, str] = {
     "folders.py": KIND,
     "forks.py": "the fork server's client, and the forks of simulated runs",
     "keeper.py": SIMULATED,
-    "launch.py": CONTRACT,
     "lease.py": OPERATOR,
     "logs.py": KIND,
     "main.py": KIND,

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from penstock.cluster.link import KeeperLink, LinkClosed
 from penstock.contract import control_messages as c
 from penstock.contract.codec import encode
+from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import (
     NO_EPOCH,
     Attempt,
@@ -32,7 +33,6 @@ from penstock.contract.ids import (
     Term,
 )
 from penstock.contract.latest import Member
-from penstock.contract.launch import EngineLaunch
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, TaskManifest
 from penstock.contract.plan import Assignment, PhysicalPlan, first_assignment, next_assignment
 from penstock.model.elements import BarrierKind

@@ -12,11 +12,11 @@ from pathlib import Path
 from penstock.contract.control_messages import (
     DOES_NOT_LOAD,
     EngineHello,
+    EngineLaunch,
     EngineReport,
     EngineStatus,
 )
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
-from penstock.contract.launch import EngineLaunch
 from penstock.keeper.engine_process import EngineProcess, LocalChild, Spawn
 from penstock.keeper.final_report import how_it_ended
 from penstock.protocol.control_events import EngineGone

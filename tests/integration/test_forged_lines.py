@@ -10,8 +10,8 @@ from pathlib import Path
 from penstock.cluster.host import Began, Begin, Ended, FromStarter, ToHost
 from penstock.cluster.link import DescriptorLink
 from penstock.cluster.memory_kills import MemoryKills
+from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
-from penstock.contract.launch import EngineLaunch
 from penstock.engine.pod_host import STDERR, STDOUT, PodHost
 from penstock.metrics.logs import JsonLog
 

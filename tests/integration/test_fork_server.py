@@ -16,9 +16,8 @@ import pytest
 
 from penstock.cluster.forks import ForkServer, start_fork_server
 from penstock.cluster.link import KeeperLink
-from penstock.contract.control_messages import EngineHello
+from penstock.contract.control_messages import EngineHello, EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
-from penstock.contract.launch import EngineLaunch
 from penstock.keeper.engine_launcher import ForkedChild, spawn_by
 from penstock.keeper.engine_process import EngineChild, LocalChild
 from penstock.keeper.final_report import EXIT_CANNOT_START, STATUS_UNKNOWN

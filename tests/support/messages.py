@@ -11,10 +11,9 @@ from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import FromEngine, TermedCommand
 from penstock.cluster.rpc import Method
 from penstock.contract.codec import Message
-from penstock.contract.control_messages import MembersFile
+from penstock.contract.control_messages import EngineLaunch, MembersFile
 from penstock.contract.graph import LogicalGraph
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.launch import EngineLaunch
 from penstock.contract.manifest import RootManifest
 from penstock.contract.pod import Termination
 from penstock.contract.status import JobStatus

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.contract.ids import Attempt, BlobName, Epoch, SplitId, TaskId
-    from penstock.contract.inputs import InputSeen
     from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
+    from penstock.contract.status import InputSeen
     from penstock.contract.trust import IngestPlace
 
 

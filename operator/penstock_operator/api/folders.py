@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.contract import pod
-from penstock.contract.paths import plain_parts
+from penstock.contract.schema import plain_parts
 
 PARTS_MIN = 3  # namespace, job, and what is in the job's folder
 

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
-from penstock.contract.cluster_settings import OperatorFlavour
 from penstock.contract.schema import Plain
+from penstock.contract.settings import OperatorFlavour
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds, names, views

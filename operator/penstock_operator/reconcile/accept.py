@@ -19,11 +19,11 @@ from functools import lru_cache
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.values import replace
 from penstock.contract import pod
-from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.codec import parsed
 from penstock.contract.job_reader import read_stream_job
 from penstock.contract.latest import Latest, Restore
 from penstock.contract.schema import API_VERSION, Plain
+from penstock.contract.settings import Autoscaling
 from penstock.contract.streamjob import KIND, Spec, Unpublished, UpgradeMode
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from penstock.contract import pod
-from penstock.contract.inputs import unread_text
 from penstock.contract.latest import Latest
 from penstock.contract.reader import clipped
+from penstock.contract.status import unread_text
 from penstock.contract.streamjob_status import (
     CONDITIONS_MAX,
     Condition,

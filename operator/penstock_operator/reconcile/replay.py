@@ -6,7 +6,7 @@ the old one.
 """
 
 from penstock.base.values import replace
-from penstock.contract.cluster_settings import OperatorFlavour
+from penstock.contract.settings import OperatorFlavour
 from penstock.contract.streamjob_status import (
     Reason,
     SparkApplicationStatus,

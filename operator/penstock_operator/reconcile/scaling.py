@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from penstock.base.limits import LOAD_WINDOWS_KEPT
 from penstock.base.values import replace
-from penstock.contract.cluster_settings import Autoscaling
 from penstock.contract.latest import Latest
+from penstock.contract.settings import Autoscaling
 from penstock.contract.status import Load
 from penstock.contract.streamjob_status import AutoscalingStatus, Reason, StreamJobState
 from penstock_operator.api.observed import Observed

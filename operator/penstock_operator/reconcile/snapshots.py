@@ -36,9 +36,9 @@ from dataclasses import dataclass
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.contract import pod
-from penstock.contract.cluster_settings import PeriodicSnapshots
 from penstock.contract.latest import Answer, Desired, Latest, Request
 from penstock.contract.schema import API_VERSION
+from penstock.contract.settings import PeriodicSnapshots
 from penstock.contract.streamjob_status import (
     Condition,
     PeriodicStatus,

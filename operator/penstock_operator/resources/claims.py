@@ -4,8 +4,8 @@ A kubelet waits forever for a second volume with the same claim. A user's templa
 of the checkpoints again when it also has the user's data. Its mounts then use our volume.
 """
 
-from penstock.contract.cluster_settings import ClaimTemplate
 from penstock.contract.schema import Plain
+from penstock.contract.settings import ClaimTemplate
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
 from penstock_operator.resources.target import Owner, framed

@@ -1,8 +1,8 @@
 """The pod of a worker: keeper and engine, as ``penstock.contract.pod`` describes it."""
 
 from penstock.contract import pod
-from penstock.contract.cluster_settings import EnvVar, PlacementStrategy, PodMetadata, PodTemplate
 from penstock.contract.schema import Plain
+from penstock.contract.settings import EnvVar, PlacementStrategy, PodMetadata, PodTemplate
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, object_at
 from penstock_operator.resources.claims import one_volume_a_claim

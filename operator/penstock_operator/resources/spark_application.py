@@ -5,8 +5,8 @@ import json
 import re
 
 from penstock.contract import pod
-from penstock.contract.cluster_settings import OperatorFlavour, Replay
 from penstock.contract.schema import Plain
+from penstock.contract.settings import OperatorFlavour, Replay
 from penstock_operator.api import names
 from penstock_operator.api.kinds import SPARK_APACHE, SPARK_KUBEFLOW
 from penstock_operator.api.plain import Object, list_at, object_at, text_at

@@ -13,11 +13,11 @@ from penstock.cli.rates import History, short_bytes, short_count, short_seconds,
 from penstock.cli.run_events import Events
 from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
-from penstock.contract.inputs import InputSeen
 from penstock.contract.status import (
     CheckpointStatus,
     CommittedRows,
     DeathStatus,
+    InputSeen,
     JobState,
     JobStatus,
     RestartStatus,

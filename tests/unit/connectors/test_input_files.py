@@ -6,7 +6,7 @@ import pytest
 
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.connectors.input_files import list_input, look_at, nothing_to_read
-from penstock.contract.inputs import passed_text, unread_text
+from penstock.contract.status import passed_text, unread_text
 
 
 @pytest.fixture

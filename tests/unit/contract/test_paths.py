@@ -5,8 +5,7 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.contract import pod
 from penstock.contract.job_reader import read_stream_job
-from penstock.contract.paths import PATH_RULE, plain_parts
-from penstock.contract.schema import Plain
+from penstock.contract.schema import PATH_RULE, Plain, plain_parts
 from penstock.keeper.savepoint_copies import read_snapshot
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events

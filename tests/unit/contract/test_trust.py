@@ -1,4 +1,4 @@
-from penstock.contract.launch import EnginePlace
+from penstock.contract.control_messages import EnginePlace
 from penstock.contract.trust import RunSecret, Trust
 
 TRUST = Trust("words", b"ca", b"certificate", b"key", b"s" * 32)

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
-from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState, TaskManifest
+from penstock.contract.status import InputSeen
 from penstock.engine.input_watch import InputWatch, WatchedInput, known_splits
 from tests.support.task_harness import PLAN, root
 

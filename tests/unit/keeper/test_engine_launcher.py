@@ -10,8 +10,8 @@ import pytest
 
 from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
 from penstock.cluster.link import DescriptorLink, LinkClosed
+from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
-from penstock.contract.launch import EngineLaunch
 from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, HostedChild
 
 WITHIN_S = 20.0

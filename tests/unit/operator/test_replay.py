@@ -7,8 +7,8 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.contract import pod
-from penstock.contract.cluster_settings import OperatorFlavour, Replay
 from penstock.contract.schema import Plain
+from penstock.contract.settings import OperatorFlavour, Replay
 from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.contract.streamjob_status import StreamJobStatus, read_status, status_plain
 from penstock_operator.api.observed import Observed, SparkView

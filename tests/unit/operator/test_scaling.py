@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.base.limits import LOAD_WINDOWS_KEPT
-from penstock.contract.cluster_settings import Autoscaling
+from penstock.contract.settings import Autoscaling
 from penstock.contract.status import Load
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api.times import stamp

@@ -4,11 +4,10 @@ import pytest
 
 from penstock.base.values import replace
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
-from penstock.contract.inputs import InputSeen
 from penstock.contract.latest import Death, Deaths, Desired
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import MESSAGE_CHARS_MAX
-from penstock.contract.status import JobState, JobStatus
+from penstock.contract.status import InputSeen, JobState, JobStatus
 from penstock.contract.streamjob_status import (
     CheckpointSummary,
     Condition,

@@ -28,7 +28,7 @@ from penstock.cli.record import JobRecord, record_of
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import EngineLink
 from penstock.connectors.open_connectors import ConnectorInspector
-from penstock.contract.launch import EngineLaunch
+from penstock.contract.control_messages import EngineLaunch
 from penstock.engine.main import begin, empty_scratch, log_to, obey, say_at_once, set_up_process
 from penstock.graph import load_job
 from penstock.keeper.keeper import Keeper

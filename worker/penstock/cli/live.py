@@ -18,8 +18,7 @@ from penstock.cli.rates import (
     step_rates,
 )
 from penstock.cli.run_events import Events, lines_of
-from penstock.contract.inputs import unread_text
-from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus
+from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus, unread_text
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 8

@@ -19,8 +19,8 @@ from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.cli.rates import short_bytes
 from penstock.cli.record import JobRecord, Place
 from penstock.connectors import published
-from penstock.contract.inputs import named
 from penstock.contract.manifest import RootManifest
+from penstock.contract.status import named
 from penstock.supervisor.folders import JobFolder
 
 if TYPE_CHECKING:

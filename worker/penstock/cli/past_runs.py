@@ -24,10 +24,9 @@ from penstock.cli.own_files import counted, foreign_files, forget_runs, is_anoth
 from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record, read_record
 from penstock.cluster.launch import latest_name
 from penstock.connectors.input_files import look_at
-from penstock.contract.inputs import named, unread_text
 from penstock.contract.latest import Latest, decode_latest, is_done
 from penstock.contract.manifest import RootManifest
-from penstock.contract.status import JobState, JobStatus
+from penstock.contract.status import JobState, JobStatus, named, unread_text
 from penstock.storage.lock import DirectoryLock
 from penstock.storage.sqlite import Database, SqliteMetaStore
 from penstock.supervisor.committed import committed_rows, read_manifest

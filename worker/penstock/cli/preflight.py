@@ -17,14 +17,14 @@ from penstock.base.errors import ConfigError, PenstockError, StateError
 from penstock.cli.record import JobRecord, read_record, record_of
 from penstock.connectors.input_files import list_input, look_at, nothing_to_read
 from penstock.contract.graph import Sink, Source, Step
-from penstock.contract.inputs import passed_text
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
+from penstock.contract.status import passed_text
 from penstock.graph.load import compile_draft, draft_of
 from penstock.protocol.state_matching import called, match, refusal, without
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
-    from penstock.contract.declared import DeclaredGraph
+    from penstock.contract.graph import DeclaredGraph
     from penstock.contract.manifest import RootManifest
     from penstock.contract.plan import PhysicalPlan
     from penstock.contract.streamjob import StreamJob

@@ -8,14 +8,16 @@ import re
 
 from penstock.base.units import span_text
 from penstock.cli.rates import short_seconds
-from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.status import (
     ENDED,
     CommittedRows,
     DeathStatus,
+    InputSeen,
     JobState,
     JobStatus,
     RestartStatus,
+    passed_text,
+    unread_text,
 )
 
 HOW_TO_READ = (

@@ -22,8 +22,8 @@ import sys
 from pathlib import Path
 
 from penstock.contract.codec import Message, encode
+from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation
-from penstock.contract.launch import EngineLaunch
 
 SOCKET_NAME = "engine.sock"
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
-from penstock.contract.inputs import InputSeen
+from penstock.contract.status import InputSeen
 
 SUFFIX = ".parquet"
 HIDDEN = (".", "_")

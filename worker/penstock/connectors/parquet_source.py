@@ -29,8 +29,8 @@ from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
-from penstock.contract.inputs import InputSeen
 from penstock.contract.manifest import SplitState
+from penstock.contract.status import InputSeen
 from penstock.graph.arrow import arrow_type
 from penstock.ports import Read
 

@@ -1,15 +1,28 @@
-"""The parts of ``spec`` that configure workers: one class for each concern.
+"""The parts of ``spec``, one class for each concern: of workers first, then those of a cluster only.
 
-Units are last in the names of attributes. ``limits`` has the defaults and their reasons. A relation
-between two fields is checked when the value is built.
+The parts of workers configure them on one machine and in a cluster. The others are about pods, volumes
+and what the operator does. Units are last in the names of attributes. ``limits`` has the defaults and
+their reasons. A relation between two fields is checked when the value is built.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
-from penstock.contract.schema import Duration, Field, Fields, Quantity, Rule
+from penstock.base.units import RESOURCE_PATTERN, resource_amount
+from penstock.contract.schema import (
+    PATH_CHARS_MAX,
+    Duration,
+    Field,
+    Fields,
+    Kind,
+    LongText,
+    ObjectName,
+    Plain,
+    Quantity,
+    Rule,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +203,297 @@ class RestartSettings(Fields):
     backoff: Annotated[BackoffSettings, Field("backoff", "wait before a restart, doubled with each one")] = (
         BackoffSettings()
     )
+
+
+# --- What only a cluster uses -----------------------------------------------------------------
+
+RESERVED_ENV = "PENSTOCK_"
+VOLUME_BYTES = 10 * 1024**3
+
+Image = Annotated[str, Field(pattern=r"[!-~]+", rule="no spaces", length_max=1024)]
+Workers = Annotated[int, Field(minimum=1, maximum=limits.WORKERS_MAX)]
+Amount = Annotated[str, Field(pattern=RESOURCE_PATTERN, rule="an amount like 500m or 2Gi", length_max=32)]
+
+
+class PlacementStrategy(StrEnum):
+    """Spread the tasks of a step over nodes first, or fill a node with a whole pipeline first."""
+
+    OPERATOR_FIRST = "OperatorFirst"
+    PARALLELISM_FIRST = "ParallelismFirst"
+
+
+class PullPolicy(StrEnum):
+    """When the image is pulled, as Kubernetes spells it."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Fields):
+    """A reference by name in the same namespace."""
+
+    name: Annotated[ObjectName, Field("name", "name of a Secret")]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTemplate(Fields):
+    """A ReadWriteMany claim for checkpoints that the operator makes."""
+
+    storage_class_name: Annotated[
+        ObjectName | None,
+        Field("storageClassName", "storage class of the claim; the cluster's default when left out"),
+    ] = None
+    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = VOLUME_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointVolume(Fields):
+    """Where checkpoints live."""
+
+    ONE_OF = ("claimName", "claimTemplate")
+
+    claim_name: Annotated[ObjectName | None, Field("claimName", "an existing ReadWriteMany claim")] = None
+    claim_template: Annotated[
+        ClaimTemplate | None,
+        Field("claimTemplate", "a ReadWriteMany claim that the operator makes"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalVolume(Fields):
+    """Local disk of each worker."""
+
+    storage_class_name: Annotated[
+        ObjectName | None,
+        Field("storageClassName", "storage class of the disk; the node's own disk when left out"),
+    ] = None
+    size_bytes: Annotated[Quantity, Field("size", "size of the volume", minimum="1Mi")] = VOLUME_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Placement(Fields):
+    """Where tasks run."""
+
+    strategy: Annotated[
+        PlacementStrategy,
+        Field(
+            "strategy",
+            "OperatorFirst: spread the tasks of each step over nodes; ParallelismFirst: fill a"
+            " node with a whole pipeline first",
+        ),
+    ] = PlacementStrategy.OPERATOR_FIRST
+    nodes: Annotated[
+        tuple[ObjectName, ...],
+        Field("nodes", "nodes that may be used; all when empty", length_max=1000, unique=True),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRef(Fields):
+    """A key of a Secret or ConfigMap."""
+
+    name: Annotated[ObjectName, Field("name", "name of the object")]
+    key: Annotated[str, Field("key", "key in the object")]
+    optional: Annotated[bool, Field("optional", "no error when the object or the key does not exist")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFrom(Fields):
+    """Where the value of an environment variable comes from."""
+
+    ONE_OF = ("secretKeyRef", "configMapKeyRef")
+
+    secret_key_ref: Annotated[KeyRef | None, Field("secretKeyRef", "a key of a Secret")] = None
+    config_map_key_ref: Annotated[KeyRef | None, Field("configMapKeyRef", "a key of a ConfigMap")] = None
+
+
+ENV_ONE_VALUE = Rule(
+    "!(has(self.value) && has(self.valueFrom))",
+    "value and valueFrom are both there: a variable has one value",
+    path=".valueFrom",
+)
+ENV_RESERVED = Rule(
+    f"!self.name.startsWith('{RESERVED_ENV}')",
+    f"names that begin with {RESERVED_ENV} belong to the operator",
+    path=".name",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvVar(Fields):
+    """An environment variable of the engine."""
+
+    RULES = (ENV_ONE_VALUE, ENV_RESERVED)
+
+    name: Annotated[str, Field("name", "its name", pattern=r"[A-Za-z_][A-Za-z0-9_]*")]
+    value: Annotated[str | None, Field("value", "its value", length_min=0, length_max=32 * 1024)] = None
+    value_from: Annotated[EnvFrom | None, Field("valueFrom", "where the value comes from")] = None
+
+    def __post_init__(self) -> None:
+        """Refuse two values, and names that belong to the operator."""
+        ENV_ONE_VALUE.refuse(self.value is not None and self.value_from is not None)
+        ENV_RESERVED.refuse(self.name.startswith(RESERVED_ENV))
+
+
+REQUESTS_FIT = Rule(
+    "!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits)"
+    " || !quantity(string(self.requests[name])).isGreaterThan("
+    "quantity(string(self.limits[name]))))",
+    "requests must not exceed limits",
+    path=".requests",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources(Fields):
+    """Requests and limits as Kubernetes spells them."""
+
+    RULES = (REQUESTS_FIT,)
+
+    requests: Annotated[dict[str, Amount], Field("requests", "amounts that are reserved", length_max=32)] = field(
+        default_factory=dict
+    )
+    limits: Annotated[dict[str, Amount], Field("limits", "largest amounts that are allowed", length_max=32)] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a request above its limit. The patterns of the amounts were checked before."""
+        both = self.requests.keys() & self.limits.keys()
+        above = (resource_amount(self.requests[n]) > resource_amount(self.limits[n]) for n in sorted(both))
+        REQUESTS_FIT.refuse(any(above))
+
+
+@dataclass(frozen=True, slots=True)
+class PodMetadata(Fields):
+    """Labels and annotations of the pods, besides the operator's own."""
+
+    labels: Annotated[dict[str, LongText], Field("labels", "labels of the pods")] = field(default_factory=dict)
+    annotations: Annotated[
+        dict[str, Annotated[str, Field(length_max=64 * 1024)]],
+        Field("annotations", "annotations of the pods"),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplate(Fields):
+    """A part of a pod; ``spec`` is plain data, as Kubernetes spells it."""
+
+    metadata: Annotated[
+        PodMetadata | None,
+        Field("metadata", "labels and annotations of the pods besides the operator's own"),
+    ] = None
+    spec: Annotated[Plain, Field("spec", "a PodSpec of Kubernetes; it is checked when pods are made", Kind.OPEN)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Security(Fields):
+    """Security of the data plane."""
+
+    mtls: Annotated[bool, Field("mtls", "mutual TLS between workers")] = True
+
+
+BOUNDS_IN_ORDER = Rule(
+    "self.minReplicas <= self.maxReplicas",
+    "maxReplicas must be at least minReplicas",
+    path=".maxReplicas",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaling(Fields):
+    """Bounds and target of the built-in autoscaler."""
+
+    RULES = (BOUNDS_IN_ORDER,)
+
+    min_replicas: Annotated[Workers, Field("minReplicas", "lower bound")] = 1
+    max_replicas: Annotated[Workers, Field("maxReplicas", "upper bound")]
+    target_busy: Annotated[
+        float,
+        Field(
+            "targetBusy",
+            "share of time that tasks of the busiest step should work",
+            minimum=0.1,
+            maximum=0.95,
+        ),
+    ] = 0.7
+    cooldown_s: Annotated[
+        Duration,
+        Field(
+            "cooldown",
+            "least time between two changes; workers are taken away after three times as long without a busier time",
+        ),
+    ] = 120.0
+
+    def __post_init__(self) -> None:
+        """Refuse a lower bound above the upper bound."""
+        shown = {"maxReplicas": self.max_replicas, "minReplicas": self.min_replicas}
+        BOUNDS_IN_ORDER.refuse(self.max_replicas < self.min_replicas, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicSnapshots(Fields):
+    """Savepoints that the operator takes periodically."""
+
+    every_s: Annotated[
+        Duration,
+        Field("every", "how often; after missed periods only one savepoint is taken", minimum="1m"),
+    ]
+    keep: Annotated[
+        int,
+        Field(
+            "keep",
+            "number of the newest complete savepoints that are kept; older ones are removed"
+            " with their files, unless a StreamJob restores from them",
+            minimum=1,
+            maximum=limits.PERIODIC_SNAPSHOTS_MAX,
+        ),
+    ] = limits.PERIODIC_SNAPSHOTS_DEFAULT
+
+
+class OperatorFlavour(StrEnum):
+    """The Spark operator that runs a replay."""
+
+    KUBEFLOW = "kubeflow"
+    APACHE = "apache"
+
+
+REPLAY_LASTS = Rule(
+    "!has(self.duration) || has(self.rate)",
+    "a duration needs a rate: together they give the number of rows, the same for every try",
+    path=".duration",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay(Fields):
+    """A SparkApplication that pushes a dataset into the job.
+
+    With a duration it ends after ``rate * duration_s`` rows, so that every try ends at the same row.
+    """
+
+    RULES = (REPLAY_LASTS,)
+
+    dataset: Annotated[str, Field("dataset", "path of the dataset", length_max=PATH_CHARS_MAX)]
+    image: Annotated[Image, Field("image", "image with Spark and penstock_spark")]
+    rate: Annotated[int | None, Field("rate", "rows per second; as fast as possible when left out", minimum=1)] = None
+    duration_s: Annotated[
+        Duration | None,
+        Field("duration", "time after which the replay ends; left out, it ends with the dataset"),
+    ] = None
+    flavour: Annotated[OperatorFlavour, Field("flavour", "the Spark operator that runs the SparkApplication")] = (
+        OperatorFlavour.KUBEFLOW
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a duration without a rate: each try would end at another row."""
+        REPLAY_LASTS.refuse(self.duration_s is not None and self.rate is None)
+
+    @property
+    def rows(self) -> int | None:
+        """Return the largest number of rows that are pushed; None: all rows of the dataset."""
+        if self.rate is None or self.duration_s is None:
+            return None
+        return round(self.rate * self.duration_s)

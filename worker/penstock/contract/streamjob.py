@@ -11,8 +11,25 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
-from penstock.contract.cluster_settings import (
+from penstock.contract.graph import DeclaredGraph, Reference, StepName
+from penstock.contract.latest import ANY_STATE
+from penstock.contract.schema import (
+    DNS_LABEL,
+    Change,
+    Duration,
+    Field,
+    Fields,
+    LongText,
+    ObjectName,
+    Rule,
+    SnapshotPath,
+    document,
+    object_row,
+    row_of,
+)
+from penstock.contract.settings import (
     Autoscaling,
+    CheckpointSettings,
     CheckpointVolume,
     EnvVar,
     Image,
@@ -24,31 +41,11 @@ from penstock.contract.cluster_settings import (
     PullPolicy,
     Replay,
     Resources,
-    Security,
-    Workers,
-)
-from penstock.contract.declared import DeclaredGraph
-from penstock.contract.graph import Reference, StepName
-from penstock.contract.latest import ANY_STATE
-from penstock.contract.paths import SnapshotPath
-from penstock.contract.schema import (
-    DNS_LABEL,
-    Change,
-    Duration,
-    Field,
-    Fields,
-    LongText,
-    ObjectName,
-    Rule,
-    document,
-    object_row,
-    row_of,
-)
-from penstock.contract.settings import (
-    CheckpointSettings,
     RestartSettings,
+    Security,
     ShuffleSettings,
     StateSettings,
+    Workers,
 )
 
 KIND = "StreamJob"

@@ -10,10 +10,9 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from penstock.base.limits import RETAINED_CHECKPOINTS_MAX, SAVEPOINTS_UNDER_WAY_MAX
-from penstock.contract.cluster_settings import OperatorFlavour
-from penstock.contract.paths import PATH_CHARS_MAX
 from penstock.contract.reader import carried, plain_object, read_known
 from penstock.contract.schema import (
+    PATH_CHARS_MAX,
     Count,
     Duration,
     Field,
@@ -23,6 +22,7 @@ from penstock.contract.schema import (
     Time,
     object_row,
 )
+from penstock.contract.settings import OperatorFlavour
 
 CONDITIONS_MAX = 16
 RETAINED_MAX = RETAINED_CHECKPOINTS_MAX + SAVEPOINTS_UNDER_WAY_MAX

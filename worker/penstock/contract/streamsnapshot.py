@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from penstock.contract.paths import PATH_CHARS_MAX, SnapshotPath
 from penstock.contract.reader import Origin, Reader, plain_object, read_known
 from penstock.contract.schema import (
+    PATH_CHARS_MAX,
     Count,
     Duration,
     Field,
@@ -21,6 +21,7 @@ from penstock.contract.schema import (
     ObjectName,
     Plain,
     Rule,
+    SnapshotPath,
     Time,
     document,
     object_row,

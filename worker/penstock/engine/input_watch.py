@@ -12,9 +12,9 @@ from penstock.base.limits import INPUT_LOOK_INTERVAL_S, INPUT_LOOK_SHARE
 from penstock.base.threads import Event, Lock, Thread, monotonic
 from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex
-from penstock.contract.inputs import InputSeen, passed_text, unread_text
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import PhysicalPlan
+from penstock.contract.status import InputSeen, passed_text, unread_text
 from penstock.ports import ListedSource
 from penstock.protocol.state_entries import all_splits_of
 

@@ -19,8 +19,7 @@ from penstock.base.errors import PenstockError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.threads import Event, Thread, end_process
 from penstock.contract.codec import decode
-from penstock.contract.control_messages import EngineHello, EngineReport, Shutdown
-from penstock.contract.launch import EngineLaunch, EnginePlace
+from penstock.contract.control_messages import EngineHello, EngineLaunch, EnginePlace, EngineReport, Shutdown
 from penstock.contract.status import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.memory import keep_freed_memory

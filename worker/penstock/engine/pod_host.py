@@ -36,8 +36,8 @@ from penstock.cluster.host import (
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.cluster.parent import hide_from_others
+from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation
-from penstock.contract.launch import EngineLaunch
 from penstock.contract.pod import ENV_POD_NAME, ENV_ROOT, RUN_FOLDER, SCRATCH_FOLDER, below
 from penstock.metrics.logs import JsonLog, Log
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.base.threads import Event, Thread, monotonic
 from penstock.contract.ids import Attempt, ChannelId, TaskId
-from penstock.contract.inputs import InputSeen
 from penstock.contract.plan import PhysicalPlan, StagePlan
-from penstock.contract.status import EngineProgress, SinkStatus, StepStatus
+from penstock.contract.status import EngineProgress, InputSeen, SinkStatus, StepStatus
 from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
 from penstock.transport.stats import ExchangeStats

@@ -3,8 +3,19 @@
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
-from penstock.contract.declared import DeclaredGraph, DeclaredStep, Strategy
-from penstock.contract.graph import MAIN, Filter, FlatMap, Input, Map, Process, Source, Step
+from penstock.contract.graph import (
+    MAIN,
+    DeclaredGraph,
+    DeclaredStep,
+    Filter,
+    FlatMap,
+    Input,
+    Map,
+    Process,
+    Source,
+    Step,
+    Strategy,
+)
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, GraphDraft, partition_role

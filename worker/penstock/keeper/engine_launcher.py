@@ -16,8 +16,8 @@ from penstock.base.errors import PeerError
 from penstock.cluster.host import Began, Begin, Ended, FromStarter, Kill
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
+from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation
-from penstock.contract.launch import EngineLaunch
 from penstock.keeper.engine_process import EngineChild, LocalChild, Spawn
 from penstock.keeper.final_report import STATUS_UNKNOWN
 

@@ -24,9 +24,8 @@ from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import KeeperLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.cluster.system import RandomIds
-from penstock.contract.control_messages import Command, EngineReport
+from penstock.contract.control_messages import Command, EngineLaunch, EnginePlace, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Term
-from penstock.contract.launch import EngineLaunch, EnginePlace
 from penstock.contract.status import EngineProgress
 from penstock.keeper.final_report import (
     EXIT_CANNOT_START,

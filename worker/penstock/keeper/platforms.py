@@ -13,8 +13,8 @@ from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore
 from penstock.cluster.rpc import Client, Handler, ListenAddress, Method
 from penstock.cluster.watch import watch_changes
+from penstock.contract.control_messages import EnginePlace
 from penstock.contract.latest import Desired, Latest, Leader
-from penstock.contract.launch import EnginePlace
 from penstock.contract.status import WorkerReport
 from penstock.contract.trust import signed
 from penstock.keeper.engine_launcher import spawn_by

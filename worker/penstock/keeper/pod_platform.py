@@ -26,9 +26,9 @@ from penstock.cluster.launch import KeeperLaunch, desired_name
 from penstock.cluster.rpc import Client, ListenAddress
 from penstock.contract import pod
 from penstock.contract.codec import parsed
+from penstock.contract.control_messages import EnginePlace
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.job_reader import read_stream_job
-from penstock.contract.launch import EnginePlace
 from penstock.contract.streamjob import StreamJob
 from penstock.keeper.effects import refuse_newer
 from penstock.keeper.engine_launcher import EngineLauncher

@@ -19,7 +19,7 @@ from penstock.base.errors import PeerError, PenstockError, StateError, StorageEr
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.contract.paths import PATH_RULE, plain_parts
+from penstock.contract.schema import PATH_RULE, plain_parts
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of

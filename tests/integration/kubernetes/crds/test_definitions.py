@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.contract.cluster_settings import OperatorFlavour
+from penstock.contract.settings import OperatorFlavour
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
     AutoscalingStatus,

@@ -16,8 +16,7 @@ from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
-from penstock.transport.local import LocalCreditCarrier
-from penstock.transport.output import LocalOutput
+from penstock.transport.output import LocalCreditCarrier, LocalOutput
 from penstock.transport.wakeup import Wakeup
 
 MIB = 1 << 20

@@ -15,8 +15,7 @@ from penstock.model.wire import DataHead
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput
-from penstock.transport.local import LocalCreditCarrier
-from penstock.transport.output import LocalOutput, RemoteOutput
+from penstock.transport.output import LocalCreditCarrier, LocalOutput, RemoteOutput
 from penstock.transport.stream import OutStream
 from penstock.transport.wakeup import Wakeup
 

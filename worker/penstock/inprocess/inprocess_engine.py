@@ -25,8 +25,7 @@ from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.task import task_events as ev
 from penstock.transport.input import TaskInput
-from penstock.transport.local import join_locally
-from penstock.transport.output import LocalOutput, Output
+from penstock.transport.output import LocalOutput, Output, join_locally
 
 TERM = Term(1)  # there is one leader, and it never changes
 

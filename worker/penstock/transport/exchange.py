@@ -39,10 +39,8 @@ from penstock.protocol.channel.flow_control import SendChannel
 from penstock.transport.batches import fingerprint
 from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
 from penstock.transport.input import InputChannel, TaskInput
-from penstock.transport.local import join_locally, receive_state
-from penstock.transport.output import Output, RemoteOutput
+from penstock.transport.output import Output, RemoteOutput, SenderThread, join_locally, receive_state
 from penstock.transport.peer_link import PeerLink
-from penstock.transport.sender import SenderThread
 from penstock.transport.server import Listener, Receiver
 from penstock.transport.stats import ExchangeStats
 from penstock.transport.stream import OutStream, describe

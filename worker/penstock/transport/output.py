@@ -1,21 +1,26 @@
 """The sender's end of a channel: what a task sees of it, on one worker and over a stream.
 
-task thread --try_send, put--> SendChannel --pump--> LocalOutput: the receiver's queue
-                                                     RemoteOutput: a sender thread, a stream
+    task thread --try_send, put--> SendChannel --pump--> LocalOutput: the receiver's queue
+                                                         RemoteOutput: a sender thread, a stream
+
+On one worker a batch passes by reference, under the same credit rules as over a stream. A few sender
+threads write all streams of a worker.
 """
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
 from penstock.base.limits import SENDS_PER_TURN_MAX
-from penstock.base.threads import Lock, monotonic
-from penstock.contract.ids import ChannelId, Version
+from penstock.base.threads import Empty, Lock, SimpleQueue, Thread, monotonic
+from penstock.contract.ids import ChannelId, TaskId, Version
+from penstock.contract.settings import ShuffleSettings
 from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker
 from penstock.model.wire import DataHead, encode_control
-from penstock.protocol.channel.flow_control import Fill, Outgoing, SendChannel
+from penstock.protocol.channel.flow_control import Fill, Outgoing, ReceiveChannel, SendChannel
 from penstock.transport.batches import bounds, compact, join, pieces
-from penstock.transport.input import InputChannel
+from penstock.transport.input import InputChannel, TaskInput
 from penstock.transport.stats import OutputStats
 from penstock.transport.stream import OutStream
 from penstock.transport.wakeup import Wakeup
@@ -356,3 +361,101 @@ class RemoteOutput(Output):
         stream, self._stream = self._stream, None
         if stream is not None and self._opened:
             stream.close()
+
+
+OnBroken = Callable[[RemoteOutput, BaseException], None]
+
+
+class SenderThread:
+    """Pumps the outputs that ask for it, and the outputs whose deadline has passed."""
+
+    def __init__(self, name: str, on_broken: OnBroken) -> None:
+        self._calls: SimpleQueue[RemoteOutput | None] = SimpleQueue()
+        self._due: list[tuple[float, int, RemoteOutput]] = []
+        self._count = 0
+        self._on_broken = on_broken
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def schedule(self, output: RemoteOutput) -> None:
+        """Ask the thread to pump ``output`` soon. Never blocks."""
+        self._calls.put(output)
+
+    def stop(self) -> None:
+        """End the thread after the work that is queued now. Never blocks."""
+        self._calls.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until a stopped thread has ended; False when it still writes after the timeout."""
+        self._thread.join(timeout_s)
+        return not self.alive
+
+    @property
+    def alive(self) -> bool:
+        """True until the thread has ended."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (output := self._next()) is not None:
+            try:
+                due = output.pump()
+            except Exception as error:  # any error is reported and ends the attempt
+                output.close()
+                self._on_broken(output, error)
+                continue
+            if due is not None and due != output.timer:
+                output.timer = due
+                self._count += 1
+                heapq.heappush(self._due, (due, self._count, output))
+
+    def _next(self) -> RemoteOutput | None:
+        """Return the next output to pump; None to stop."""
+        while True:
+            wait = None
+            if self._due:
+                wait = self._due[0][0] - monotonic()
+                if wait <= 0:
+                    return heapq.heappop(self._due)[2]
+            try:
+                return self._calls.get(timeout=wait)
+            except Empty:
+                continue
+
+
+class LocalCreditCarrier:
+    """Passes credit to a sender on the same worker. The sender also fetches it when it runs out."""
+
+    def __init__(self, output: LocalOutput) -> None:
+        self._output = output
+
+    def owe(self, channel: InputChannel, urgent: bool) -> None:
+        """Pass the credit now if it is urgent or waited for; otherwise the sender fetches it."""
+        if urgent or self._output.starved:
+            self._output.on_credit(channel.credit())
+
+
+def receive_state(channel: ChannelId, settings: ShuffleSettings, version: Version) -> ReceiveChannel:
+    """Make the receiver's end of a channel."""
+    return ReceiveChannel(channel, settings.high_watermark_bytes, settings.low_watermark_bytes, version)
+
+
+def join_locally(
+    channels: Sequence[ChannelId],
+    ends: tuple[Mapping[TaskId, TaskInput], Mapping[TaskId, Wakeup]],
+    settings: ShuffleSettings,
+    version: Version,
+) -> dict[ChannelId, LocalOutput]:
+    """Open channels between tasks of this process and return the sender's end of each.
+
+    ``ends`` are the inputs of the receivers and the wakeups of the senders, by task.
+    """
+    inputs, wakeups = ends
+    receivers = [  # add all before the first gives credit: the channels of a task share its memory
+        inputs[c.receiver].add(receive_state(c, settings, version), None) for c in channels
+    ]
+    outputs: dict[ChannelId, LocalOutput] = {}
+    for channel, receiver in zip(channels, receivers, strict=True):
+        state = SendChannel[pa.RecordBatch](settings.buffer_bytes, 0.0, version)
+        output = outputs[channel] = LocalOutput(state, wakeups[channel.sender], receiver)
+        receiver.begin(LocalCreditCarrier(output))
+    return outputs

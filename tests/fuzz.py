@@ -41,7 +41,7 @@ from penstock.model.wire import DataHead
 from penstock.state.blocks import BlockReader, check_schema, described, loadable
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
-from penstock.transport.packed import pack, unpack
+from penstock.transport.batches import pack, unpack
 
 GROUPS = 16
 MEMORY_BYTES_MAX = 256 * 1024 * 1024  # of Arrow's pool: no message here has more than 64 KiB

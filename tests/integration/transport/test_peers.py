@@ -28,10 +28,9 @@ from penstock.contract.settings import ShuffleSettings
 from penstock.model import handshake, wire
 from penstock.model.elements import Data, Watermark
 from penstock.model.wire import DataHead
-from penstock.transport.batches import fingerprint, measure
+from penstock.transport.batches import fingerprint, measure, pack
 from penstock.transport.exchange import Exchange, Identity, Peer
 from penstock.transport.flight_endpoint import FlightEndpoint
-from penstock.transport.packed import pack
 from penstock.transport.transport_events import StreamBroken, StreamRefused
 
 Make = Callable[..., Any]

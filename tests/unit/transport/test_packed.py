@@ -7,7 +7,7 @@ from penstock.base.errors import PeerError
 from penstock.base.values import replace
 from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model.wire import DATA_HEAD_BYTES, DataHead, encode_data
-from penstock.transport.packed import can_pack, pack, split, unpack
+from penstock.transport.batches import can_pack, pack, split_message, unpack
 
 LZ4 = CompressionSettings(CompressionMode.LZ4)
 HEAD = DataHead(3, 10_000, packed=True)
@@ -24,7 +24,7 @@ ROWS = pa.record_batch(
 
 
 def sent(rows: pa.RecordBatch) -> pa.RecordBatch:
-    metadata, packed = split(pack(rows, rows.schema, METADATA))
+    metadata, packed = split_message(pack(rows, rows.schema, METADATA))
     assert metadata == METADATA
     assert packed is not None
     return unpack(packed, HEAD, rows.schema)
@@ -48,14 +48,14 @@ def test_unpacked_buffers_are_aligned_at_any_address_of_the_message() -> None:
 
 def test_metadata_of_a_step_is_not_sent() -> None:
     noted = ROWS.replace_schema_metadata({"made": "by a step"})
-    _, packed = split(pack(noted, ROWS.schema, METADATA))
+    _, packed = split_message(pack(noted, ROWS.schema, METADATA))
     assert packed is not None
     assert unpack(packed, HEAD, ROWS.schema).schema.metadata is None
 
 
 def test_an_element_that_is_not_packed_is_its_metadata() -> None:
     plain = encode_data(1, replace(HEAD, packed=False))
-    assert split(pa.py_buffer(plain)) == (plain, None)
+    assert split_message(pa.py_buffer(plain)) == (plain, None)
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,9 @@ from penstock.model.ipc import spelt
 from penstock.model.validate import validate
 from penstock.model.wire import DataHead, decode
 from penstock.protocol.channel.admission import Admission, AdmissionDecision
-from penstock.transport.batches import CHARGES_MAX, fingerprint
+from penstock.transport.batches import CHARGES_MAX, fingerprint, split_message, unpack
 from penstock.transport.flight_endpoint import FlightEndpoint, check_call
 from penstock.transport.input import InputChannel
-from penstock.transport.packed import split, unpack
 from penstock.transport.peer_link import CreditLine
 from penstock.transport.stream import STREAM_ERRORS, describe
 from penstock.transport.transport_events import OnEvent, StreamBroken
@@ -211,7 +210,7 @@ def receive(reader: Any, channel: InputChannel, schema: pa.Schema) -> None:
             if channel.live:
                 raise PeerError(f"channel {channel.channel}: a message without metadata")
             return
-        metadata, packed = split(chunk.app_metadata)
+        metadata, packed = split_message(chunk.app_metadata)
         sequence, head = decode(metadata)
         batch = chunk.data
         if batch is not None and not checked:

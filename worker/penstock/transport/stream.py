@@ -12,9 +12,8 @@ from penstock.contract.trust import Shown
 from penstock.model.compression import Packing
 from penstock.model.handshake import Hello, encode_hello
 from penstock.model.wire import DataHead, encode_data
-from penstock.transport.batches import conform
+from penstock.transport.batches import can_pack, conform, pack
 from penstock.transport.flight_endpoint import call_options
-from penstock.transport.packed import can_pack, pack
 
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")

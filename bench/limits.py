@@ -10,7 +10,7 @@ from bench.rows import Rows
 from bench.scenario import Scenario
 from penstock.base.values import replace
 from penstock.connectors.generator import WordSource
-from penstock.engine.read_batcher import ReadBatcher
+from penstock.engine.source_reader import ReadBatcher
 from penstock.ports import GatheringReader, SplitReader
 
 MEASURE_S = 0.3

@@ -23,8 +23,7 @@ from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.read_batcher import ReadBatcher
-from penstock.engine.source_reader import SourceReader
+from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import ReleasingReader
 from penstock.protocol.task.task_events import RowsRead, SplitEnded
 

@@ -6,8 +6,8 @@ import pytest
 from penstock.base.limits import SOURCE_TURN_BYTES, SOURCE_TURN_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine import read_batcher as coalesce
-from penstock.engine.read_batcher import Bound, ReadBatcher, turn_bytes
+from penstock.engine import source_reader as coalesce
+from penstock.engine.source_reader import Bound, ReadBatcher, turn_bytes
 from penstock.ports import Read
 
 

@@ -9,8 +9,7 @@ import pytest
 from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine.read_batcher import ReadBatcher
-from penstock.engine.source_reader import SourceReader
+from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import Read
 from penstock.protocol.task.task_events import RowsRead, SplitEmpty, SplitEnded
 

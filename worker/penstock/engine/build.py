@@ -23,8 +23,7 @@ from penstock.contract.settings import ShuffleSettings
 from penstock.contract.trust import IngestPlace
 from penstock.engine.input_watch import WatchedInput
 from penstock.engine.partitioner import Partitioner
-from penstock.engine.read_batcher import ReadBatcher, turn_bytes
-from penstock.engine.source_reader import SourceReader
+from penstock.engine.source_reader import ReadBatcher, SourceReader, turn_bytes
 from penstock.engine.task_runtime import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, CompiledStep

@@ -59,7 +59,6 @@ CLASSES: Mapping[str, str] = {
 }
 
 FILES: Mapping[str, str] = {
-    "access.py": OPERATOR,
     "client.py": KIND,
     "clock.py": "the clock algorithm of a table, and the clock of the users' test kit",
     "control.py": SIMULATED,
@@ -71,7 +70,6 @@ FILES: Mapping[str, str] = {
     "logs.py": KIND,
     "main.py": KIND,
     "memory.py": "the allocator of the engine's process, and stores in memory for tests of users",
-    "network.py": "network policies of pods, and the simulated network",
     "ports.py": SIMULATED,
     "registry.py": KIND,
     "replay.py": OWN_PROGRAM,
@@ -80,7 +78,6 @@ FILES: Mapping[str, str] = {
     "settings.py": KIND,
     "status.py": CONTRACT,
     "summary.py": OWN_PROGRAM,
-    "times.py": OPERATOR,
     "trust.py": CONTRACT,
     "watch.py": PROTOCOLS,
     "worker.py": "the command that starts a worker, and the worker's engine",

@@ -34,7 +34,7 @@ from bench.fleet.server import operator, served
 from bench.fleet.workers import WORKERS, Player
 from bench.records import Record
 from penstock.contract import pod
-from penstock_operator.cluster.access import access_of, login
+from penstock_operator.cluster.client import access_of, login
 from tests.integration.kubernetes.operator.conftest import Running
 
 NAMESPACES = 10

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from penstock_operator.cluster.access import Access
+from penstock_operator.cluster.client import Access
 
 CONNECTIONS_MAX = 64
 Object = dict[str, Any]

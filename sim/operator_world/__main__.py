@@ -26,7 +26,7 @@ UNCHANGED = (
     "penstock.contract.worker_rules",
     "penstock.contract.streamjob_status",
     "penstock_operator.api.views",
-    "penstock_operator.resources.rbac",
+    "penstock_operator.resources.permissions",
     "penstock_operator.resources.jobs",
     "penstock_operator.resources.coordination",
     "penstock_operator.resources.spark_application",

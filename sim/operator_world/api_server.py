@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from penstock.contract import pod
 from penstock.contract.schema import Plain
-from penstock_operator.api.plain import Object, object_at, text_at, texts_at
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import Object, object_at, stamp, text_at, texts_at
 
 Key = tuple[str, str]
 

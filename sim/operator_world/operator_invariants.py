@@ -8,8 +8,7 @@ from penstock.contract.latest import Desired, Latest, Request
 from penstock.contract.streamjob_status import AutoscalingStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
-from penstock_operator.api.times import seconds
+from penstock_operator.api.plain import Object, object_at, seconds, text_at, texts_at, whole_at
 from sim.operator_world.api_server import FakeApi, Key, job_of
 from sim.operator_world.pods_and_workers import JOB, Workers
 

@@ -15,7 +15,7 @@ from penstock.contract.streamsnapshot import snapshot_status_plain
 from penstock_operator.api import names, views
 from penstock_operator.api.observed import JobView, Observed
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at, whole_at
-from penstock_operator.api.versions import Versions
+from penstock_operator.api.views import Versions
 from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import ObservationContext, build_observation

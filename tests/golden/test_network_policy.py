@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from penstock_operator.resources.network import network_policy
+from penstock_operator.resources.permissions import network_policy
 from penstock_operator.resources.target import Owner
 
 GOLDEN = Path(__file__).parent / "kubernetes" / "network-policy.yaml"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.contract.settings import Autoscaling
 from penstock.contract.status import Load
 from penstock.contract.streamjob_status import AutoscalingStatus
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.accept import clamped
 from penstock_operator.reconcile.scaling import SATURATED, TOLERANCE, recommend
 

@@ -1,4 +1,9 @@
-"""Reading plain JSON without trusting it: each function returns what is there, or a zero value."""
+"""Reading plain JSON without trusting it: each function returns what is there, or a zero value.
+
+Times of objects are texts (RFC 3339, UTC). Functions here convert them to seconds and back.
+"""
+
+from datetime import UTC, datetime
 
 from penstock.contract.schema import Plain
 
@@ -51,3 +56,21 @@ def list_at(plain: Plain, *path: str) -> list[Plain]:
 def texts_at(plain: Plain, *path: str) -> dict[str, str]:
     """Return an object whose values are texts, like labels; other values are left out."""
     return {k: v for k, v in object_at(plain, *path).items() if isinstance(v, str)}
+
+
+def seconds(text: str | None) -> float:
+    """Read a time as seconds since 1970; 0 when it is missing or invalid."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return 0.0
+
+
+def stamp(at_s: float) -> str:
+    """Write seconds since 1970 as the API server does."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def name_stamp(at_s: float) -> str:
+    """Write seconds since 1970 for the name of an object. Such names sort by time."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%d-%H%M%S")

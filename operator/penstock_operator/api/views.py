@@ -1,8 +1,13 @@
-"""Objects as the API server returns them, to the views that decisions are made from. Pure."""
+"""Objects as the API server returns them, to the views that decisions are made from. Pure.
+
+A view is computed once for each version of an object (:class:`Versions`).
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar, cast
 
 from penstock.base.errors import PeerError, StateError
 from penstock.contract import pod
@@ -13,6 +18,7 @@ from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus, read_status
 from penstock.contract.streamsnapshot import read_snapshot_status
 from penstock_operator.api import names
+from penstock_operator.api.names import controller_of, job_of, owner_text
 from penstock_operator.api.observed import (
     Child,
     ChildKey,
@@ -26,18 +32,46 @@ from penstock_operator.api.observed import (
     SnapshotView,
     SparkView,
 )
-from penstock_operator.api.owners import controller_of, job_of, owner_text
 from penstock_operator.api.plain import (
     at,
     list_at,
     object_at,
+    seconds,
     text_at,
     texts_at,
     whole_at,
     whole_of,
 )
-from penstock_operator.api.times import seconds
-from penstock_operator.api.versions import Versions
+
+T = TypeVar("T")
+View = Callable[[Plain], object]
+VIEWS_KEPT = 4096  # of one kind; a job has some dozen objects
+
+
+@dataclass(slots=True)
+class Versions:
+    """A cache of views. Each reader of a cluster has its own.
+
+    A uid and a version identify an object within one cluster only.
+    """
+
+    kept: dict[View, dict[tuple[str, str], object]] = field(default_factory=dict)
+
+    def view(self, view: Callable[[Plain], T], plain: Plain) -> T:
+        """Return ``view(plain)``, computed once per version. Callers must not change the result."""
+        metadata = plain.get("metadata") if isinstance(plain, dict) else None
+        uid = metadata.get("uid") if isinstance(metadata, dict) else None
+        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if not isinstance(uid, str) or not isinstance(version, str):
+            return view(plain)
+        known = self.kept.setdefault(view, {})
+        found = known.get((uid, version))
+        if found is None:
+            if len(known) >= VIEWS_KEPT:
+                known.clear()  # old versions are never needed again
+            found = known[uid, version] = view(plain)
+        return cast("T", found)
+
 
 RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row
 SPARK_OVER = ("ResourceReleased", "TerminatedWithoutReleaseResources")

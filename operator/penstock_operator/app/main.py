@@ -25,15 +25,13 @@ from penstock_operator.app.health import Ages, Health, Role, problem_of, role_of
 from penstock_operator.app.logs import log_as_json
 from penstock_operator.app.metrics import Metrics
 from penstock_operator.app.settings import Settings, read_settings
-from penstock_operator.cluster.access import access_of, login
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import Client, access_of, login
 from penstock_operator.cluster.events import Events
-from penstock_operator.cluster.foreign_objects import ForeignObjects
 from penstock_operator.cluster.lease import OperatorLease
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import ActionRunner
-from penstock_operator.cluster.store import Store
+from penstock_operator.cluster.store import ForeignObjects, Store
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.definitions import Definitions
 from penstock_operator.handlers.reconciler import Reconciler

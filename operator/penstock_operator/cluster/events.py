@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
-from penstock_operator.api.plain import Object, text_at, whole_at
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import Object, stamp, text_at, whole_at
 from penstock_operator.cluster.client import Client
 
 COMPONENT = "penstock-operator"

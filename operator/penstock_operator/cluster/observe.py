@@ -10,14 +10,13 @@ from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import Kind
+from penstock_operator.api.names import job_of
 from penstock_operator.api.observed import JobView, Observed, Refusal
-from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.api.trusted import trust_view
-from penstock_operator.api.versions import Versions
+from penstock_operator.api.views import Versions
 from penstock_operator.cluster.client import Client
-from penstock_operator.cluster.foreign_objects import ForeignObjects, is_foreign
-from penstock_operator.cluster.store import JobKey, Place, Store
+from penstock_operator.cluster.store import ForeignObjects, JobKey, Place, Store, is_foreign
 from penstock_operator.cluster.trust import summary_of
 from penstock_operator.reconcile.certificates import trust_steps
 from penstock_operator.reconcile.observation import ObservationContext, build_observation

@@ -12,14 +12,13 @@ from penstock.contract.streamsnapshot import snapshot_status_plain
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds, names, views
 from penstock_operator.api.kinds import STREAM_JOB, STREAM_SNAPSHOT, kinds_named
+from penstock_operator.api.names import job_of
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.owners import job_of
 from penstock_operator.api.plain import Object, object_at, text_at, texts_at
 from penstock_operator.cluster import trust
 from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.events import Events, PendingEvent
-from penstock_operator.cluster.foreign_objects import ForeignObjects, is_foreign
-from penstock_operator.cluster.store import JobKey, Store
+from penstock_operator.cluster.store import ForeignObjects, JobKey, Store, is_foreign
 from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.accept import owner_of
 from penstock_operator.reconcile.snapshots import restores_from

@@ -5,6 +5,12 @@ the last write. An older version never replaces a newer one. A watch reports eve
 own. One that it does not report shows a silent watch; nothing else would show it.
 
 Every look-up uses an index. Its cost depends on the objects of one job, not on the number of jobs.
+Only the parts of an object that decisions look at stay in memory (:func:`projected`). Without this, the
+specs of pods would fill most of the operator's memory, and nothing reads them.
+
+Foreign objects under names of a job are found when the API server refuses to create ours. No watch
+reports them, because they lack our label. So each is read again, soon at first and then less and less
+often, until it is gone (:class:`ForeignObjects`). Between two reads it costs nothing.
 """
 
 import math
@@ -17,10 +23,67 @@ from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.folders import folder_at
-from penstock_operator.api.kinds import Kind
-from penstock_operator.api.plain import Object, at, text_at, whole_at
-from penstock_operator.api.projection import projected
+from penstock_operator.api.kinds import SECRET, Kind
+from penstock_operator.api.names import job_of
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at, whole_at
 from penstock_operator.reconcile.predicates import ObjectParts, affects_decision, parts_of
+
+WHOLE = frozenset({"StreamJob", "StreamSnapshot"})
+# Of these kinds only metadata: it shows their owner and what was applied last.
+BARE = frozenset(
+    {
+        "Lease",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+    }
+)
+SPEC_KEPT = {"StatefulSet": ("replicas",), "PersistentVolumeClaim": ("accessModes",)}
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def projected(plain: Object) -> Object:
+    """Return the part of an object to keep, as a new object.
+
+    Of the managed fields only those of scalers are kept: see ``views.job_view``.
+    """
+    kind = text_at(plain, "kind")
+    kept: Object = {"kind": kind, "metadata": _metadata(plain)}
+    if "apiVersion" in plain:
+        kept["apiVersion"] = plain["apiVersion"]
+    if kind in WHOLE:
+        return {**plain, **kept}
+    if kind in BARE:
+        return kept
+    if kind == "ConfigMap":
+        return {**kept, "data": at(plain, "data")} if _is_read(plain) else kept
+    spec = object_at(plain, "spec")
+    kept["spec"] = {k: spec[k] for k in SPEC_KEPT.get(kind, ()) if k in spec}
+    kept["status"] = at(plain, "status")
+    return kept
+
+
+def _is_read(plain: Plain) -> bool:
+    """Say whether the data of a ConfigMap is read: of a record or a spec, not of an archive."""
+    job = text_at(plain, "metadata", "labels", pod.LABEL_JOB)
+    name = text_at(plain, "metadata", "name")
+    records = (pod.latest_name(job), pod.desired_name(job), pod.status_name(job))
+    return name in records or name.startswith(pod.config_name(job))
+
+
+def _metadata(plain: Plain) -> Object:
+    metadata = {k: v for k, v in object_at(plain, "metadata").items() if k != "managedFields"}
+    managers = list_at(plain, "metadata", "managedFields")
+    scalers = [m for m in managers if text_at(m, "subresource") == "scale"]
+    if scalers:
+        metadata["managedFields"] = scalers
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict) and LAST_APPLIED in annotations:
+        metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
+    return metadata
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -274,3 +337,66 @@ def _version(plain: Plain) -> int:
 
 def _uid(plain: Plain) -> str:
     return text_at(plain, "metadata", "uid")
+
+
+LOOK_FIRST_S = 2.0
+LOOK_MAX_S = 60.0
+
+
+def is_foreign(plain: Object, job_uid: str) -> bool:
+    """Say whether an object does not belong to this job, and no watch reports its changes."""
+    labelled = pod.LABEL_JOB in texts_at(plain, "metadata", "labels")
+    watched = labelled and text_at(plain, "kind") != SECRET.kind
+    return not watched and job_of(plain) != job_uid
+
+
+# --- Foreign objects -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignObject:
+    """One object as it was read last. It is read again at ``due``, which is ``wait_s`` later."""
+
+    plain: Object
+    wait_s: float
+    due: float
+
+
+@dataclass(slots=True)
+class ForeignObjects:
+    """The foreign objects of each job; ``clock`` is monotonic, in seconds."""
+
+    clock: Callable[[], float]
+    known: dict[JobKey, dict[Place, ForeignObject]] = field(default_factory=dict)
+
+    def add(self, key: JobKey, plain: Object) -> None:
+        """Add an object that was read. The wait doubles each time that it still exists."""
+        place = place_of(plain)
+        before = self.known.setdefault(key, {}).get(place)
+        wait = LOOK_FIRST_S if before is None else min(before.wait_s * 2, LOOK_MAX_S)
+        self.known[key][place] = ForeignObject(plain, wait, self.clock() + wait)
+
+    def remove(self, key: JobKey, place: Place) -> None:
+        """Remove an object that is gone."""
+        met = self.known.get(key, {})
+        met.pop(place, None)
+        if not met:
+            self.forget(key)
+
+    def forget(self, key: JobKey) -> None:
+        """Remove all objects of a job."""
+        self.known.pop(key, None)
+
+    def of(self, key: JobKey) -> dict[Place, Object]:
+        """Return the foreign objects of a job."""
+        return {place: one.plain for place, one in self.known.get(key, {}).items()}
+
+    def due(self, key: JobKey) -> list[Object]:
+        """Return the objects that are due to be read again."""
+        now = self.clock()
+        return [one.plain for one in self.known.get(key, {}).values() if one.due <= now]
+
+    def due_in_s(self, key: JobKey) -> float | None:
+        """Return the time until the next one is read again; None when there is none."""
+        dues = [one.due for one in self.known.get(key, {}).values()]
+        return max(0.0, min(dues) - self.clock()) if dues else None

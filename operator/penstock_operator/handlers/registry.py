@@ -21,8 +21,7 @@ import kopf
 from penstock.contract import pod
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
-from penstock_operator.cluster.access import login
-from penstock_operator.cluster.client import WATCH_SILENT_S
+from penstock_operator.cluster.client import WATCH_SILENT_S, login
 from penstock_operator.cluster.store import Store
 from penstock_operator.handlers import definitions, record_watch
 from penstock_operator.handlers.backoff import Backoffs

@@ -36,10 +36,12 @@ from penstock_operator.reconcile.certificates import reconcile_certificates
 from penstock_operator.reconcile.diagnosis import Problem
 from penstock_operator.reconcile.lifecycle import delete_epoch_views, deletion_policy, is_down
 from penstock_operator.reconcile.workers import initial_desired
-from penstock_operator.resources import claims, coordination, network, rbac, workload
-from penstock_operator.resources.applied import content_hash, with_applied_hash
+from penstock_operator.resources import coordination, workload
+from penstock_operator.resources import permissions as network
+from penstock_operator.resources import permissions as rbac
+from penstock_operator.resources import pods as claims
 from penstock_operator.resources.spark_application import replay_name
-from penstock_operator.resources.target import Target
+from penstock_operator.resources.target import Target, content_hash, with_applied_hash
 
 OBJECTS_NAMED_MAX = 3  # in one message; the others are named when these are gone
 

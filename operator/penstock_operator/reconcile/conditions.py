@@ -15,7 +15,7 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.times import seconds, stamp
+from penstock_operator.api.plain import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.certificates import certificates_lost, lost_certificates_message
 from penstock_operator.reconcile.diagnosis import Problem

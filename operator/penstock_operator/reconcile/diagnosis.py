@@ -20,7 +20,7 @@ from penstock.contract.streamjob_status import (
     Reason,
 )
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
-from penstock_operator.api.times import seconds
+from penstock_operator.api.plain import seconds
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.lifecycle import (
     CHANGES,

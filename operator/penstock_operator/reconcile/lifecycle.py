@@ -36,7 +36,7 @@ from penstock.contract.streamjob_status import Pending, Reason
 from penstock_operator.api import names
 from penstock_operator.api.classes import without_nonce
 from penstock_operator.api.observed import ChildKey, Observed
-from penstock_operator.api.times import seconds, stamp
+from penstock_operator.api.plain import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, running_target, wants_restore
 from penstock_operator.reconcile.actions import Create, DecisionBuilder, Delete, SetFinalizer
 from penstock_operator.reconcile.certificates import certificates_lost

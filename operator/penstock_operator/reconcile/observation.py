@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock_operator.api import names, views
+from penstock_operator.api.names import is_worker, job_of
 from penstock_operator.api.observed import (
     ClaimView,
     DesiredView,
@@ -14,10 +15,9 @@ from penstock_operator.api.observed import (
     Refusal,
     SparkView,
 )
-from penstock_operator.api.owners import is_worker, job_of
 from penstock_operator.api.plain import at, list_at, text_at, texts_at, whole_at
 from penstock_operator.api.trusted import TrustView, trust_view
-from penstock_operator.api.versions import Versions
+from penstock_operator.api.views import Versions
 from penstock_operator.resources.coordination import config_spec
 
 LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs

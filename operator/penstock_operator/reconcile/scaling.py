@@ -26,7 +26,7 @@ from penstock.contract.settings import Autoscaling
 from penstock.contract.status import Load
 from penstock.contract.streamjob_status import AutoscalingStatus, Reason, StreamJobState
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.times import seconds, stamp
+from penstock_operator.api.plain import seconds, stamp
 from penstock_operator.reconcile.accept import clamped
 from penstock_operator.reconcile.conditions import ConditionInputs
 from penstock_operator.reconcile.workers import STALE_S

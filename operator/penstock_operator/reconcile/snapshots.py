@@ -57,8 +57,7 @@ from penstock.contract.streamsnapshot import (
 from penstock_operator.api import names
 from penstock_operator.api.folders import Folder, folder_at
 from penstock_operator.api.observed import ChildKey, JobView, Observed, SnapshotView
-from penstock_operator.api.plain import Object, text_at
-from penstock_operator.api.times import name_stamp, seconds, stamp
+from penstock_operator.api.plain import Object, name_stamp, seconds, stamp, text_at
 from penstock_operator.reconcile.accept import requested_target
 from penstock_operator.reconcile.actions import (
     Create,

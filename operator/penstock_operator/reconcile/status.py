@@ -25,7 +25,7 @@ from penstock.contract.streamjob_status import (
 )
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.times import seconds, stamp
+from penstock_operator.api.plain import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted, nonce_of
 from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.conditions import (

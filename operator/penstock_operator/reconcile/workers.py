@@ -44,8 +44,7 @@ from penstock_operator.reconcile.actions import (
 )
 from penstock_operator.reconcile.certificates import trust_line_to_start
 from penstock_operator.reconcile.lifecycle import JobPhase, run_name, run_parts
-from penstock_operator.resources.applied import content_hash, with_applied_hash
-from penstock_operator.resources.target import Target
+from penstock_operator.resources.target import Target, content_hash, with_applied_hash
 from penstock_operator.resources.workload import stateful_set
 
 STALE_S = 30.0  # a status of the leader that is older does not count

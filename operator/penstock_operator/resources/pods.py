@@ -1,13 +1,16 @@
-"""The pod of a worker: keeper and engine, as ``penstock.contract.pod`` describes it."""
+"""The pod of a worker: keeper and engine, as ``penstock.contract.pod`` describes it.
+
+A user's pod template is merged into ours: objects by key, lists by the name of their items. A kubelet
+waits forever for a second volume with the same claim. A user's template names the claim of the
+checkpoints again when that claim also has the user's data. Its mounts then use our volume.
+"""
 
 from penstock.contract import pod
 from penstock.contract.schema import Plain
-from penstock.contract.settings import EnvVar, PlacementStrategy, PodMetadata, PodTemplate
+from penstock.contract.settings import ClaimTemplate, EnvVar, PlacementStrategy, PodMetadata, PodTemplate
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, object_at
-from penstock_operator.resources.claims import one_volume_a_claim
-from penstock_operator.resources.merge import merged_pod
-from penstock_operator.resources.target import Target
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
+from penstock_operator.resources.target import Owner, Target, framed
 
 GRACE_S = 60  # for the last checkpoint and the publication of its output
 USER = 65532
@@ -293,3 +296,111 @@ def pull_secrets(target: Target) -> Object:
     """Return the part of a pod spec that lets the kubelet pull the job's image."""
     secrets: list[Plain] = [{"name": s.name} for s in target.spec.image_pull_secrets]
     return {"imagePullSecrets": secrets} if secrets else {}
+
+
+# --- Volumes ---------------------------------------------------------------------------------------
+
+
+def claim(owner: Owner, template: ClaimTemplate) -> Object:
+    """Build the claim for checkpoints. It outlives the job, as the checkpoints do."""
+    name = names.claim_name(owner.name)
+    frame = framed("v1", "PersistentVolumeClaim", owner, name, component=names.STATE, owned=False)
+    spec: Object = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": str(template.size_bytes)}},
+    }
+    if template.storage_class_name is not None:
+        spec["storageClassName"] = template.storage_class_name
+    return {**frame, "spec": spec}
+
+
+def one_volume_a_claim(spec: Object) -> Object:
+    """Drop each volume whose claim an earlier volume has, and mount the earlier one instead.
+
+    Mounts of a read-only volume become read-only mounts, so the volume that stays need not be.
+    """
+    first: dict[str, str] = {}
+    renamed: dict[str, str] = {}
+    closed: set[str] = set()
+    kept: list[Plain] = []
+    for volume in list_at(spec, "volumes"):
+        name = text_at(volume, "name")
+        claim = text_at(volume, "persistentVolumeClaim", "claimName")
+        if claim and object_at(volume, "persistentVolumeClaim").get("readOnly"):
+            closed.add(name)
+        if claim and claim in first:
+            renamed[name] = first[claim]
+        else:
+            first[claim or f"no claim: {name}"] = name
+            kept.append(volume)
+    if not renamed:
+        return spec
+    kept = [_opened(volume) if text_at(volume, "name") in closed else volume for volume in kept]
+    containers: Object = {
+        kind: [_renamed(c, renamed, closed) for c in list_at(spec, kind)]
+        for kind in ("initContainers", "containers")
+        if kind in spec
+    }
+    return {**spec, "volumes": kept, **containers}
+
+
+def _opened(volume: Plain) -> Plain:
+    claim = {**object_at(volume, "persistentVolumeClaim"), "readOnly": False}
+    return {**object_at(volume), "persistentVolumeClaim": claim}
+
+
+def _renamed(container: Plain, renamed: dict[str, str], closed: set[str]) -> Plain:
+    mounts: list[Plain] = []
+    for mount in list_at(container, "volumeMounts"):
+        name = text_at(mount, "name")
+        found = {**object_at(mount), "name": renamed.get(name, name)}
+        mounts.append({**found, "readOnly": True} if name in closed else found)
+    return {**object_at(container), "volumeMounts": mounts} if mounts else container
+
+
+# --- Templates of users ----------------------------------------------------------------------------
+
+# Lists of a pod spec whose items are identified by another key than name.
+KEYS = {"volumeMounts": "mountPath", "ports": "containerPort", "topologySpreadConstraints": ""}
+# Prefixes of the labels that select the pods: a user's template must not change these labels.
+OURS = ("penstock.dev/", "app.kubernetes.io/")
+
+
+def merged_pod(base: Object, template: Object) -> Object:
+    """Merge ``template`` (metadata and spec of a pod) into ``base``.
+
+    Of the template's metadata only labels and annotations count. They cannot change ours.
+    """
+    metadata = {
+        part: {
+            **_foreign(object_at(template, "metadata", part)),
+            **object_at(base, "metadata", part),
+        }
+        for part in ("labels", "annotations")
+    }
+    spec = merged(object_at(base, "spec"), object_at(template, "spec"))
+    return {**base, "metadata": {**object_at(base, "metadata"), **metadata}, "spec": spec}
+
+
+def merged(base: Plain, other: Plain, name: str = "") -> Plain:
+    """Merge ``other`` over ``base``: scalars and unnamed lists are replaced, None removes."""
+    if isinstance(base, dict) and isinstance(other, dict):
+        both = {k: merged(base.get(k), v, k) if k in base else v for k, v in other.items()}
+        return {k: v for k, v in {**base, **both}.items() if v is not None}
+    if isinstance(base, list) and isinstance(other, list):
+        return _lists(base, other, KEYS.get(name, "name"))
+    return other
+
+
+def _lists(base: list[Plain], other: list[Plain], key: str) -> list[Plain]:
+    """Merge lists of objects by ``key``, in the order of ``base``. Other lists are replaced."""
+    named = all(at(item, key) is not None for item in (*base, *other)) if key else False
+    if not named:
+        return [*base, *other] if not key else other
+    changes = {str(at(item, key)): item for item in other}
+    kept = [merged(item, changes.pop(str(at(item, key)), {})) for item in base]
+    return [*kept, *changes.values()]
+
+
+def _foreign(found: Object) -> Object:
+    return {k: v for k, v in found.items() if not k.startswith(OURS)}

@@ -1,12 +1,17 @@
-"""The input of all builders in this package, and the metadata that all objects share."""
+"""The input of all builders in this package, and the metadata that all objects share.
 
+The hash of what was applied last is an annotation. An equal hash saves the API call.
+"""
+
+import hashlib
+import json
 from dataclasses import dataclass
 
 from penstock.contract import pod
 from penstock.contract.schema import API_VERSION, Plain
 from penstock.contract.streamjob import KIND, Spec
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object
+from penstock_operator.api.plain import Object, object_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +95,16 @@ def owner_reference(owner: Owner) -> Object:
         "controller": True,
         "blockOwnerDeletion": False,
     }
+
+
+def content_hash(manifest: Object) -> str:
+    """Hash a manifest."""
+    data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def with_applied_hash(manifest: Object, applied: str) -> Object:
+    """Return the manifest with its hash as an annotation."""
+    metadata = object_at(manifest, "metadata")
+    annotations = {**object_at(metadata, "annotations"), names.ANNOTATION_APPLIED: applied}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.node.policies import CHAIN, matches, rules
-from penstock_operator.resources.network import network_policy
+from penstock_operator.resources.permissions import network_policy
 from penstock_operator.resources.target import Owner
 
 Object = dict[str, Any]

@@ -15,8 +15,7 @@ from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import names
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at
-from penstock_operator.cluster.access import Access
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import Access, Client
 from penstock_operator.cluster.store import JobKey, Store
 
 KEY = JobKey("apps", "wc")

@@ -19,7 +19,7 @@ from penstock.contract.streamjob_status import (
 )
 from penstock_operator.api.classes import digest_of
 from penstock_operator.api.observed import Observed, PodView
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.api.views import job_view
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.reconcile.accept import accept

@@ -13,8 +13,7 @@ from aiohttp.test_utils import TestServer
 from penstock.contract.schema import Plain
 from penstock.kubernetes.answers import RETRY_AFTER_MAX_S, ApiError
 from penstock_operator.api import kinds
-from penstock_operator.cluster.access import Access
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import Access, Client
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.backoff import KOPF_TRIES, LONGEST_S, Backoffs
 from penstock_operator.handlers.record_watch import RecordWatch

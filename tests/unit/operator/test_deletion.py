@@ -8,7 +8,7 @@ from penstock.contract.streamjob_status import Condition, ConditionType, Pending
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import DesiredView, Observed, SnapshotView
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.actions import (
     Action,
     Create,

@@ -6,7 +6,7 @@ from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import JobView, Observed, SnapshotView
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.actions import (
     Action,
     Create,

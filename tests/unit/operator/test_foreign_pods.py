@@ -5,7 +5,7 @@ from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.versions import Versions
+from penstock_operator.api.views import Versions
 from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.observation import ObservationContext, build_observation

@@ -10,7 +10,7 @@ from penstock.contract.latest import Answer, Latest
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import Pending, Reason, StreamJobStatus
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile import lifecycle
 from penstock_operator.reconcile.accept import accept
 from penstock_operator.reconcile.lifecycle import (

@@ -3,7 +3,7 @@
 from penstock.base.values import replace
 from penstock.contract.status import JobState, JobStatus, WorkerStatus
 from penstock_operator.api.observed import Observed, PodView
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.api.views import pod_view
 from penstock_operator.reconcile.actions import Action, DecisionBuilder, Delete
 from penstock_operator.reconcile.workers import OVERDUE_S, STALE_S, replace_lost_pods

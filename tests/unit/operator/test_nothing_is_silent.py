@@ -10,7 +10,7 @@ from penstock.contract.latest import Death, Deaths, Latest
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.actions import Decision
 from penstock_operator.reconcile.decide import WATCHFUL_S, decide
 from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of

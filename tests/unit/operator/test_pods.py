@@ -8,8 +8,7 @@ from penstock.contract.schema import Plain
 from penstock_operator.api import names
 from penstock_operator.api.plain import at, list_at, object_at, text_at
 from penstock_operator.reconcile.accept import restore_source, target_of
-from penstock_operator.resources.merge import merged_pod
-from penstock_operator.resources.pods import pod_template
+from penstock_operator.resources.pods import merged_pod, pod_template
 from penstock_operator.resources.target import Owner, RestoreSource, Target
 
 OWNER = Owner("wc", "apps", "1234-uid")

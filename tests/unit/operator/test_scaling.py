@@ -6,7 +6,7 @@ from penstock.base.limits import LOAD_WINDOWS_KEPT
 from penstock.contract.settings import Autoscaling
 from penstock.contract.status import Load
 from penstock.contract.streamjob_status import AutoscalingStatus
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.scaling import (
     BLOCKED_MAX,
     TOLERANCE,

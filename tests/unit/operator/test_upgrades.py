@@ -15,7 +15,7 @@ from penstock.contract.streamjob_status import (
 )
 from penstock_operator.api.classes import digest_of
 from penstock_operator.api.observed import Observed
-from penstock_operator.api.times import stamp
+from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.accept import accept
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.lifecycle import JobPhase, lifecycle_of, run_name

@@ -9,8 +9,7 @@ import kopf
 import pytest
 
 from penstock_operator.api.plain import Object
-from penstock_operator.cluster.access import access_of, login
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import Client, access_of, login
 from penstock_operator.cluster.events import Events, PendingEvent
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start

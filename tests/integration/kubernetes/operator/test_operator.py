@@ -13,8 +13,7 @@ from penstock.contract.schema import Plain
 from penstock.contract.trust import Trust
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.names import ANNOTATION_LINE, authority_name
-from penstock_operator.cluster.access import access_of, login
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import Client, access_of, login
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Running, Start
 from tests.integration.kubernetes.operator.objects import (

@@ -10,8 +10,7 @@ import pyarrow as pa
 from penstock.contract.ids import Ordinal, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Range, Share
 from penstock.engine.task_effects import TaskEffects
-from penstock.engine.task_inbox import FetchedState
-from penstock.engine.task_runtime import OutEdge, TaskParts, TaskRuntime
+from penstock.engine.task_runtime import FetchedState, OutEdge, TaskParts, TaskRuntime
 from penstock.protocol.task import task_events as ev
 from tests.support.fakes import FakeClock
 

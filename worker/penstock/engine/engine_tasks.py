@@ -8,8 +8,7 @@ from penstock.base.limits import RESET_DEADLINE_S
 from penstock.base.threads import end_process, monotonic
 from penstock.contract.ids import Attempt, Epoch, Ordinal, TaskId
 from penstock.engine.build import JobParts
-from penstock.engine.task_inbox import Stop
-from penstock.engine.task_runtime import TaskRuntime
+from penstock.engine.task_runtime import Stop, TaskRuntime
 from penstock.engine.task_thread import TaskThread
 from penstock.model.elements import Barrier
 from penstock.protocol.engine import engine_messages as em

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
 from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
-from penstock.engine.rescale_timings import RescaleTimings
 from penstock.engine.router import EdgeRouter
 from penstock.engine.snapshot_writer import Captured
-from penstock.engine.task_inbox import FetchedState, TaskInbox
-from penstock.engine.task_runtime import TaskParts, TaskProgress, TaskRuntime
+from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox, TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol.engine.engine_status import TaskMarks
 from penstock.protocol.task import task_events as ev

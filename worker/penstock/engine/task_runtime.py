@@ -1,12 +1,19 @@
-"""What the thread of a task works with: the worker around it, and the parts that it owns."""
+"""What the thread of a task works with: the worker around it, its inbox, and the parts that it owns.
 
+Any thread puts events into the inbox; the task's thread takes them and is woken.
+"""
+
+import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.base.errors import StorageError
+from penstock.base.limits import TASK_INBOX_MAX
 from penstock.base.threads import monotonic
 from penstock.cluster.in_flight import Slot
-from penstock.contract.ids import ChannelId, Epoch, TaskId, Term
+from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan
 from penstock.engine.router import Custom
@@ -15,8 +22,21 @@ from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier
 from penstock.ports import Clock, LatencyMeter
 from penstock.protocol.task.task_core import TaskCore
+from penstock.protocol.task.task_events import (
+    EpochCommitted,
+    Event,
+    Hurried,
+    Injected,
+    LoadState,
+    Preloaded,
+    Published,
+    ResetTo,
+    SnapshotStored,
+    StoreFailed,
+)
 from penstock.transport.input import TaskInput
 from penstock.transport.output import Output
+from penstock.transport.wakeup import Wakeup
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +44,13 @@ if TYPE_CHECKING:
     from penstock.ports import BlobStore, SinkWriter
     from penstock.state.keyed_backend import KeyedStateBackend
     from penstock.steps.chain import Chain
+
+
+# Events that do not depend on the order of rows: they are taken even while rows are being sent. A
+# barrier that is already known is harmless too.
+_HARMLESS = (EpochCommitted, Hurried, Injected, Published, SnapshotStored, StoreFailed)
+
+log = logging.getLogger(__name__)
 
 
 class TaskRuntime(Protocol):
@@ -192,4 +219,134 @@ class TaskProgress:
         return (
             self.slept_s + (now - asleep if asleep is not None else 0.0),
             self.blocked_s + (now - blocked if blocked is not None else 0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedState:
+    """The state of a LoadState action was fetched in the background, or fetching has failed.
+
+    ``fetched`` is None for a task without keyed state, and when there is nothing to load.
+    """
+
+    order: LoadState
+    fetched: Any
+    error: BaseException | None = None
+
+
+_ANSWERS = (
+    FetchedState,
+    Preloaded,
+    Published,
+    SnapshotStored,
+    StoreFailed,
+)  # answers to requests of the task: their number is bounded by the requests
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the task, but keep its prepared output, which a committed epoch may list."""
+
+
+class TaskInbox:
+    """A queue of control events.
+
+    Few events wait: a leader has one order at a time, and a barrier comes once from the leader and
+    once from each task of the worker that meets it. If more than ``TASK_INBOX_MAX`` events wait,
+    :meth:`put` raises an error and the attempt ends.
+    """
+
+    __slots__ = ("_events", "_reset", "_wakeup")
+
+    def __init__(self, wakeup: Wakeup) -> None:
+        """Wake the task through ``wakeup``, on which its thread sleeps."""
+        self._events: deque[Event | FetchedState | Stop] = deque()
+        self._wakeup = wakeup
+        self._reset: ResetTo | Stop | None = None
+
+    def put(self, event: Event | FetchedState | Stop) -> None:
+        """Add an event and wake the task. From any thread; never blocks.
+
+        Raises StorageError when too many events wait. Answers to the task's own requests and the
+        order to end are always accepted.
+        """
+        if isinstance(event, ResetTo | Stop):
+            self._reset = event  # earlier events do not matter any more
+        elif len(self._events) >= TASK_INBOX_MAX and not isinstance(event, _ANSWERS):
+            raise StorageError(f"a task has not taken {TASK_INBOX_MAX} orders: {type(event).__name__} is too much")
+        self._events.append(event)
+        self._wakeup.set()
+
+    def take(self) -> Event | FetchedState | Stop | None:
+        """Return the oldest event, or None."""
+        return self._events.popleft() if self._events else None
+
+    def take_harmless(self, is_news: Callable[[Barrier], bool]) -> Event | None:
+        """Return the oldest event if it may be handled while rows are being sent; None otherwise.
+
+        A barrier that is already known may be handled: events behind it must not wait for it.
+        """
+        first = self._events[0] if self._events else None
+        if isinstance(first, Injected) and is_news(first.barrier):
+            return None
+        if isinstance(first, _HARMLESS):
+            self._events.popleft()
+            return first
+        return None
+
+    @property
+    def empty(self) -> bool:
+        """True when no event waits. A later event wakes the task."""
+        return not self._events
+
+    @property
+    def reset(self) -> ResetTo | Stop | None:
+        """The order to end, if there is one, even when other events wait."""
+        return self._reset
+
+
+class RescaleTimings:
+    """Times of the rescale under way, in seconds. Used by the task's thread only."""
+
+    __slots__ = ("_aligned_s", "_blocked_at", "_cut_at", "_task", "load_s")
+
+    def __init__(self, task: TaskId) -> None:
+        """Begin outside a rescale."""
+        self._task = task
+        self._blocked_at: float | None = None
+        self._cut_at: float | None = None
+        self._aligned_s = 0.0
+        self.load_s = 0.0
+
+    def barrier(self, now: float) -> None:
+        """Note the first barrier of a cut: its channel is blocked now."""
+        if self._blocked_at is None:
+            self._blocked_at = now
+
+    def cut(self, now: float) -> None:
+        """Note the cut at the rescale barrier: from now on only rows that move are held."""
+        since, self._blocked_at = self._blocked_at, None
+        self._aligned_s = 0.0 if since is None else now - since
+        self._cut_at = now
+
+    def released(self, version: Version, now: float) -> None:
+        """Note that the last held rows were sent to their new owners."""
+        if self._cut_at is not None:
+            moved_ms = 1000 * (now - self._cut_at)
+            log.info(
+                "event=rescale_released task=%s version=%d moved_ms=%.1f",
+                self._task,
+                version,
+                moved_ms,
+            )
+            self._cut_at = None
+
+    def resumed(self, version: Version) -> None:
+        """Note that the task runs under the new version."""
+        log.info(
+            "event=rescale_resumed task=%s version=%d aligned_ms=%.1f load_ms=%.1f",
+            self._task,
+            version,
+            1000 * self._aligned_s,
+            1000 * self.load_s,
         )

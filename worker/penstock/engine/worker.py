@@ -30,7 +30,7 @@ from penstock.engine.output_publisher import OutputPublisher, PublishJob, Stagin
 from penstock.engine.progress_reporter import ProgressCounters, ProgressReporter
 from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.status_reporter import StatusReporter
-from penstock.engine.task_inbox import Stop
+from penstock.engine.task_runtime import Stop
 from penstock.model.elements import Barrier
 from penstock.ports import BlobStore, Clock
 from penstock.protocol.engine import engine_messages as em

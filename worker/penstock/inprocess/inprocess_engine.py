@@ -16,7 +16,7 @@ from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.engine.build import JobParts
 from penstock.engine.checkpoint_reader import read_root
 from penstock.engine.snapshot_writer import SnapshotWriter
-from penstock.engine.task_inbox import Stop
+from penstock.engine.task_runtime import Stop
 from penstock.engine.task_thread import TaskLoop
 from penstock.inprocess.scheduler import CooperativeWakeup, ScheduledTask, TaskScheduler
 from penstock.model.elements import Barrier

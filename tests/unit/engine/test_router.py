@@ -18,8 +18,7 @@ from penstock.contract.plan import (
     first_assignment,
     next_assignment,
 )
-from penstock.engine.partitioner import Partitioner
-from penstock.engine.router import Custom, EdgeRouter
+from penstock.engine.router import Custom, EdgeRouter, Partitioner
 from penstock.model.keyhash import hash_columns, key_groups
 from penstock.protocol.task.routes import routes
 from penstock.protocol.task.task_events import RoutedRows

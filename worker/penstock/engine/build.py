@@ -22,7 +22,7 @@ from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.settings import ShuffleSettings
 from penstock.contract.trust import IngestPlace
 from penstock.engine.input_watch import WatchedInput
-from penstock.engine.partitioner import Partitioner
+from penstock.engine.router import Partitioner
 from penstock.engine.source_reader import ReadBatcher, SourceReader, turn_bytes
 from penstock.engine.task_runtime import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm

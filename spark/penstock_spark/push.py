@@ -28,9 +28,9 @@ from penstock.connectors.announce import (
     read_announcements,
     read_owners,
 )
-from penstock.connectors.bounded import head
 from penstock.connectors.parquet_source import Pieces
 from penstock.connectors.rate_limit import RateLimit
+from penstock.connectors.source_rows import head
 from penstock.contract import codec
 from penstock.model.ingest_messages import (
     WIRE_VERSION,

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.values import replace
-from penstock.connectors.event_time import STAMP
 from penstock.connectors.own import OwnSink, OwnSource, OwnWriter
+from penstock.connectors.source_rows import STAMP
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, EventTime, Source
 from penstock.contract.ids import Attempt, Epoch, SplitId

@@ -9,8 +9,6 @@ import pytest
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.limits import SOURCE_SPLITS_READ_MAX
 from penstock.base.values import replace
-from penstock.connectors.event_time import NO_STAMP, STAMP
-from penstock.connectors.parquet_files import read_identity
 from penstock.connectors.parquet_source import (
     PIECE_BYTES,
     RELEASE_AFTER_BYTES,
@@ -18,7 +16,9 @@ from penstock.connectors.parquet_source import (
     ParquetSource,
     piece_bytes,
     piece_rows,
+    read_identity,
 )
+from penstock.connectors.source_rows import NO_STAMP, STAMP
 from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import SplitId

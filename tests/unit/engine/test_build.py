@@ -5,7 +5,7 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.link import framed
-from penstock.connectors.parquet_files import FileIdentity
+from penstock.connectors.parquet_source import FileIdentity
 from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.ids import Attempt, SplitId, StageIndex
 from penstock.contract.manifest import SplitState

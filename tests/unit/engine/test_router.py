@@ -7,7 +7,7 @@ import pytest
 
 from penstock.base.errors import UserCodeError
 from penstock.base.values import replace
-from penstock.connectors.event_time import STAMP_FIELD
+from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId
 from penstock.contract.plan import (
     Assignment,

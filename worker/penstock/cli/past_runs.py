@@ -337,14 +337,14 @@ def _splits(before: Before, place: Place) -> "list[SplitState]":
 
 
 def _changed_file(path: Path, split: "SplitState") -> str:
-    from penstock.connectors import parquet_files  # noqa: PLC0415  loads Arrow, which only this check needs
+    from penstock.connectors import parquet_source  # noqa: PLC0415  loads Arrow, which only this check needs
 
-    identity = parquet_files.parse_identity(split.spec)
+    identity = parquet_source.parse_identity(split.spec)
     file = path if path.is_file() else path / identity.file
     if not file.is_file():
         return f"{identity.file} (gone)"
     try:
-        parquet_files.check_unchanged(file, identity)
+        parquet_source.check_unchanged(file, identity)
     except PenstockError:
         return f"{identity.file} (another)"
     return ""

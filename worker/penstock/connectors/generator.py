@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError
-from penstock.connectors.bounded import head
 from penstock.connectors.rate_limit import RateLimit
+from penstock.connectors.source_rows import head
 from penstock.contract.codec import parsed
 from penstock.contract.connectors import WordsSpec
 from penstock.contract.ids import Epoch, SplitId

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.connectors.event_time import Stamper, with_stamp
 from penstock.connectors.ingest_hub import IngestHub
 from penstock.connectors.ingest_queue import PartitionQueue
+from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.threads import Condition
-from penstock.connectors.bounded import head
+from penstock.connectors.source_rows import head
 from penstock.protocol.channel import ingest_partition as core
 
 

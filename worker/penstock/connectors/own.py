@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.base.user_code import named, user_traceback
-from penstock.connectors.event_time import Stamper, with_stamp
+from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import EventTime
 from penstock.contract.graph import Source as SourceParameters

@@ -5,27 +5,27 @@
 A seek skips whole row groups by the footer, and decodes again only the rows before the offset in
 its row group. A file is open while its rows are read, and may be closed between two row groups. So
 only the few files that are being read use memory. With a rate, all files are read in turns.
+
+A file's identity is its name, size, number of rows and the hash of its footer. The job's state has
+it. A file that grew, shrank, vanished or was rewritten cannot be replayed; the error says which.
 """
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigError, StateError, StorageError
-from penstock.base.os_errors import may_pass
-from penstock.connectors.bounded import head
-from penstock.connectors.event_time import Stamper, with_stamp
-from penstock.connectors.input_files import look_at
-from penstock.connectors.parquet_files import (
-    FileIdentity,
-    check_unchanged,
-    find_files,
-    parse_identity,
-    read_identity,
-)
+from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.os_errors import may_pass, storage_error
+from penstock.connectors.input_files import list_input, look_at, nothing_to_read
 from penstock.connectors.rate_limit import RateLimit
+from penstock.connectors.source_rows import Stamper, head, with_stamp
+from penstock.contract.codec import parsed
 from penstock.contract.columns import Columns
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import Epoch, SplitId
@@ -34,6 +34,9 @@ from penstock.contract.status import InputSeen
 from penstock.graph.arrow import arrow_type
 from penstock.ports import Read
 
+MAGIC = b"PAR1"
+TAIL_BYTES = 8  # length of the footer, then the magic
+
 PIECE_BYTES = 4 * 1024 * 1024  # decoded at once: bounds memory and the time that read() takes
 PIECES_BYTES = 256 * 1024 * 1024  # for all files together, where all are open
 PIECE_BYTES_MIN = 256 * 1024
@@ -41,6 +44,113 @@ PIECE_ROWS_MIN = 64
 PIECE_ROWS_MAX = 131_072
 READ_BUFFER_BYTES = 1024 * 1024
 RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # decode this much before a file is closed: opening has a cost
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """The identity of a split's file; ``footer`` is the first half of a SHA-256 in hex."""
+
+    file: str
+    size: int
+    rows: int
+    footer: str
+
+    def as_json(self) -> str:
+        """Return the canonical JSON that checkpoints hold."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def parse_identity(text: str) -> FileIdentity:
+    """Read what :meth:`FileIdentity.as_json` wrote. Raises StateError on anything else."""
+    try:
+        return FileIdentity(**parsed(text))
+    except (PeerError, TypeError) as error:
+        raise StateError(f"a checkpoint describes a Parquet split as {text!r}: {error}") from error
+
+
+def find_files(path: Path) -> list[Path]:
+    """List the input files by name; ``path`` is a folder or one file.
+
+    Hidden files (their names begin with ``.`` or ``_``) do not count. Raises ConfigError when there
+    is no file.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigError(f"parquet source: there is no file or folder {path}")
+    try:
+        found = list_input(path)
+    except OSError as error:
+        raise storage_error(f"parquet source: folder {path}", error) from error
+    problem = nothing_to_read(found)
+    if problem is not None:
+        raise ConfigError(f"parquet source: folder {path} {problem}")
+    return [path / name for name in found.files]
+
+
+def read_identity(path: Path) -> FileIdentity:
+    """Read the footer of a file. Raises ConfigError naming it when it is no whole Parquet file.
+
+    Raises StorageError when a retry may help.
+    """
+    try:
+        size = path.stat().st_size
+        footer = _footer_hash(path, size)
+    except OSError as error:
+        raise storage_error(f"parquet source: file {path}", error) from error
+    try:
+        rows = pq.ParquetFile(path).metadata.num_rows
+    except (pa.ArrowInvalid, OSError) as error:
+        if may_pass(error):
+            raise StorageError(f"parquet source: file {path}: {error}") from error
+        raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
+    return FileIdentity(path.name, size, rows, footer)
+
+
+def _footer_hash(path: Path, size: int) -> str:
+    with path.open("rb") as file:
+        footer = _footer(file.read(4) == MAGIC, size, file, path)
+    return hashlib.sha256(footer).hexdigest()[:32]
+
+
+def _footer(has_magic: bool, size: int, file: BinaryIO, path: Path) -> bytes:
+    tail = b""
+    if size >= TAIL_BYTES + len(MAGIC):
+        file.seek(size - TAIL_BYTES)
+        tail = file.read(TAIL_BYTES)
+    length = int.from_bytes(tail[:4], "little")
+    if not has_magic or tail[4:] != MAGIC or length + TAIL_BYTES > size:
+        raise ConfigError(
+            f"parquet source: file {path} ({size} bytes) is truncated or is not Parquet:"
+            " write it again, or move it out of the folder"
+        )
+    file.seek(size - TAIL_BYTES - length)
+    return file.read(length)
+
+
+def check_unchanged(path: Path, wanted: FileIdentity) -> None:
+    """Compare a file with its identity in the checkpoint.
+
+    Raises StateError naming the file and the change: its rows cannot be replayed.
+    """
+    if not path.is_file():
+        raise StateError(
+            f"parquet source: file {path} is gone: put it back, the job still reads it; if the job"
+            " is to read other input now, begin anew (penstock run --fresh) or name another job"
+        )
+    size = path.stat().st_size
+    if size != wanted.size:
+        change = "grew" if size > wanted.size else "shrank"
+        raise StateError(
+            f"parquet source: file {path} {change} from {wanted.size} to {size} bytes since the job"
+            " began: files of a running job must not change; put new rows into new files"
+        )
+    try:
+        footer = _footer_hash(path, size)
+    except ConfigError as error:
+        raise StateError(str(error)) from error
+    if footer != wanted.footer:
+        raise StateError(f"parquet source: file {path} was rewritten since the job began")
 
 
 class ParquetSource:

@@ -10,9 +10,9 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.limits import HELD_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.in_flight import InFlightPage, Slot
-from penstock.connectors.event_time import STAMP_FIELD
 from penstock.connectors.open_connectors import open_sink, open_source
 from penstock.connectors.own import OwnSink, OwnSource
+from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.codec import encode
 from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.graph import Sink, Source

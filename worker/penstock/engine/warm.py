@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.threads import Event
-from penstock.connectors.event_time import STAMP_FIELD
+from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.graph import MAIN, Source
 from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
 from penstock.contract.keygroups import Range

@@ -1,5 +1,8 @@
-"""The stamp of a row: how far the event time of its split had advanced before the row.
+"""What every source does to rows before it returns them: it bounds their size and stamps them.
 
+The size of one read is bounded, because a row may have any size, but an element may not.
+
+The stamp of a row says how far the event time of its split had advanced before the row:
 ``stamp[i] = (largest event time of the split before row i) - out_of_orderness``, which compares
 with a watermark. It depends only on the order of offsets, so the same rows are late in every run,
 however splits interleave. It is a hidden column; the first row of a split has ``NO_STAMP``.
@@ -8,6 +11,7 @@ however splits interleave. It is a hidden column; the first row of a split has `
 import numpy as np
 import pyarrow as pa
 
+from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import EventTime
@@ -15,6 +19,21 @@ from penstock.contract.graph import EventTime
 STAMP = f"{HIDDEN_PREFIX}bound"
 STAMP_FIELD = pa.field(STAMP, pa.int64(), nullable=False)
 NO_STAMP = -(2**63)
+
+
+def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """Return the first rows of a batch: at most ``rows``, and at most ``SOURCE_READ_BYTES_MAX``.
+
+    Returns at least one row, however large. Rows are assumed to have about equal sizes; otherwise
+    the piece is halved until it fits.
+    """
+    piece = batch if batch.num_rows <= rows else batch.slice(0, rows)
+    if piece.get_total_buffer_size() <= limits.SOURCE_READ_BYTES_MAX:
+        return piece  # the size of whole buffers is enough, at a tenth of the cost of nbytes
+    while piece.num_rows > 1 and piece.nbytes > limits.SOURCE_READ_BYTES_MAX:
+        share = piece.num_rows * limits.SOURCE_READ_BYTES_MAX // piece.nbytes
+        piece = piece.slice(0, max(1, min(share, piece.num_rows // 2)))
+    return piece
 
 
 def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:

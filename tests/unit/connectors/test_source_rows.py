@@ -1,7 +1,7 @@
 import pyarrow as pa
 
 from penstock.base.limits import SOURCE_READ_BYTES_MAX
-from penstock.connectors.bounded import head
+from penstock.connectors.source_rows import head
 
 
 def batch(*sizes: int) -> pa.RecordBatch:

@@ -16,8 +16,7 @@ from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec
 from penstock.state import blocks, copies, hot
-from penstock.state.budget import StateBudget
-from penstock.state.keyed_backend import KeyedStateBackend
+from penstock.state.keyed_backend import KeyedStateBackend, StateBudget
 from penstock.steps.base import KeyedState, StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
 

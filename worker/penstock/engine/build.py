@@ -43,7 +43,7 @@ from penstock.protocol.task.task_state import TaskSetup
 from penstock.transport.exchange import Identity
 
 if TYPE_CHECKING:
-    from penstock.state.budget import StateBudget
+    from penstock.state.keyed_backend import StateBudget
 
 _US = 1_000_000
 _DEALT_OUT = {Partitioning.KEY, Partitioning.CUSTOM}  # other edges never divide a batch
@@ -229,7 +229,7 @@ class JobParts:
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:
             return None
-        from penstock.state import budget  # noqa: PLC0415 - loads numba and RocksDB
+        from penstock.state import keyed_backend as budget  # noqa: PLC0415 - loads numba and RocksDB
         from penstock.state import keyed_backend as task  # noqa: PLC0415 - loads numba and RocksDB
 
         settings = self._job.spec.state

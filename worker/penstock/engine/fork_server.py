@@ -46,7 +46,7 @@ MODULES = (
     "penstock.model.keyhash",
     "penstock.model.split",
     "penstock.model.kernels.routing",
-    "penstock.state.budget",
+    "penstock.state.keyed_backend",
     "penstock.state.keyed_backend",
     "penstock.storage.trust",
     "penstock.transport.flight_endpoint",

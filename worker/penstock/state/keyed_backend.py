@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from penstock.base.errors import StateError
 from penstock.base.suggest import unknown
@@ -177,3 +178,22 @@ class KeyedStateBackend:
         self._cuts.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class StateBudget:
+    """Gives every task an equal part of ``memory_bytes``; divides again when a task is added.
+
+    Only the thread that makes tasks calls it.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._states: list[ref[KeyedStateBackend]] = []
+
+    def admit(self, state: KeyedStateBackend) -> None:
+        """Add a new task. The parts of the others shrink; closed tasks give up their part."""
+        live = [s for r in self._states if (s := r()) is not None and not s.closed]
+        live.append(state)
+        self._states = [ref(s) for s in live]
+        for each in live:
+            each.limit(self._memory_bytes // len(live))

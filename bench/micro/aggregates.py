@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from penstock.contract.graph import Compute, Function
 from penstock.state.hot import HotTable
-from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import StateSchema
-from penstock.steps.keyed import KeyColumns
+from penstock.steps.keyed import Aggregates, KeyColumns
 
 GROUPS = 256
 RUNS = 300

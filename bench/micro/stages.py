@@ -28,11 +28,10 @@ from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.model.elements import Data
 from penstock.model.kernels import routing
-from penstock.model.keyhash import hash_columns
+from penstock.model.keys import hash_columns
 from penstock.model.split import split_by
 from penstock.state.keyed_backend import KeyedStateBackend
-from penstock.steps.aggregates import Aggregates
-from penstock.steps.keyed import KeyColumns
+from penstock.steps.keyed import Aggregates, KeyColumns
 from penstock.transport.batches import join, measure
 
 GROUPS = 256

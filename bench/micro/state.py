@@ -18,9 +18,9 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.model.kernels import routing
-from penstock.model.keyhash import hash_columns
+from penstock.model.keys import hash_columns
 from penstock.model.split import split_by
-from penstock.model.text import split_words
+from penstock.model.texts import split_words
 from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 from penstock.storage.blobs import DirectoryBlobStore

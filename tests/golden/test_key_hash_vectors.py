@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.model.keyhash import hash_columns
+from penstock.model.keys import hash_columns
 
 VECTORS = json.loads((Path(__file__).parent / "keyhash" / "vectors.json").read_text())
 

@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.keyhash import hash_columns
+from penstock.model.keys import hash_columns
 
 CASES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.string(): st.text(max_size=40),

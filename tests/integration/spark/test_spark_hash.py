@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from penstock.model.keyhash import hash_columns, key_groups
+from penstock.model.keys import hash_columns, key_groups
 
 DAY_US = 86_400_000_000
 MONEY = ["0", "0.001", None, "-5.25", "999999999999999.999", "7", "8"]

@@ -19,7 +19,7 @@ from penstock.contract.plan import (
     next_assignment,
 )
 from penstock.engine.router import Custom, EdgeRouter, Partitioner
-from penstock.model.keyhash import hash_columns, key_groups
+from penstock.model.keys import hash_columns, key_groups
 from penstock.protocol.task.routes import routes
 from penstock.protocol.task.task_events import RoutedRows
 

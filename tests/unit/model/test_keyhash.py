@@ -6,8 +6,7 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.model.kernels import routing
-from penstock.model.keyhash import check_key_columns, destinations, hash_columns, key_groups
-from penstock.model.keys import KeyCodec
+from penstock.model.keys import KeyCodec, check_key_columns, destinations, hash_columns, key_groups
 
 WORDS = pa.record_batch({"word": ["a", "b", None, "a", "", "c"], "n": [1, 2, 3, 4, 5, 6]})
 

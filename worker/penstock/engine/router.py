@@ -111,7 +111,7 @@ class _Kernels:
 
 
 def _kernels() -> _Kernels:
-    from penstock.model.keyhash import destinations  # noqa: PLC0415 - loads numba
+    from penstock.model.keys import destinations  # noqa: PLC0415 - loads numba
     from penstock.model.split import split_by  # noqa: PLC0415
 
     return _Kernels(destinations, split_by)

@@ -20,7 +20,6 @@ from penstock.contract.graph import Compute
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
-from penstock.steps.aggregates import Aggregates
 from penstock.steps.base import (
     NO_BOUND,
     PlainStep,
@@ -28,7 +27,7 @@ from penstock.steps.base import (
     split_hidden,
     with_hidden,
 )
-from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
 
 _TIME = pa.timestamp("us")
 

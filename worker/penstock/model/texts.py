@@ -1,4 +1,4 @@
-"""Splits lines into words, like ``str.split(" ")`` without one trailing empty word, per batch."""
+"""Columns of texts in compiled code: lines are split into words, small batches are appended."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.model.arrays import Int32s, flat, text, variable_array
+from penstock.model.kernels import gather
 from penstock.model.kernels import words as kernels
 
 
@@ -41,3 +42,16 @@ def split_words(lines: pa.Array | pa.ChunkedArray) -> Words:
     letters = np.empty(int(offsets[-1] - offsets[0]) + kernels.COPY_SLACK, np.uint8)
     kernels.cut_words(lines_in, counts, ends, letters, parents)
     return Words(variable_array(pa.string(), ends, letters[: ends[-1]]), counts, parents)
+
+
+def appended(array: pa.Array, batch_rows: int) -> pa.Array:
+    """Return a copy of a text array, made by appending ``batch_rows`` rows at a time.
+
+    This is what a client does that takes small messages off the network. ``array`` has no nulls.
+    """
+    assert array.null_count == 0, "nulls are not appended"
+    column, rows = text(array), len(array)
+    size = int(column[0][rows] - column[0][0])
+    ends, block = np.empty(rows + 1, np.int32), pa.allocate_buffer(size + gather.COPY_SLACK)
+    gather.append_texts(column, batch_rows, ends, block.address)
+    return pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(ends), block.slice(0, size)])

@@ -35,7 +35,7 @@ from penstock.contract.keygroups import Range
 from penstock.model.ipc import READ_ERRORS
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
-from penstock.model.texts import split_words
+from penstock.model.text_columns import split_words
 from penstock.model.validate import validate
 from penstock.model.wire import DataHead
 from penstock.state.blocks import BlockReader, check_schema, described, loadable

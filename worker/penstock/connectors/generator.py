@@ -126,7 +126,7 @@ class WordReader:
         batch = self._next(batch_rows * batches)
         if batch is None:
             return None
-        from penstock.model.texts import appended  # noqa: PLC0415 - loads numba
+        from penstock.model.text_columns import appended  # noqa: PLC0415 - loads numba
 
         column = appended(batch.column(0), batch_rows)
         return self._sent(pa.RecordBatch.from_arrays([column], schema=SCHEMA))

@@ -8,7 +8,7 @@ hashes in every layout of an array: plain, dictionary, chunked or sliced.
 
 Keys in a table are encoded bytes. One variable-width column is its own encoding, without a copy.
 One fixed-width column is encoded as canonical words. Several columns are tagged and concatenated
-(``kernels.encode``). Equal keys have equal bytes: floats are canonical, and a null is a value of
+(``kernels.key_bytes``). Equal keys have equal bytes: floats are canonical, and a null is a value of
 its own.
 """
 
@@ -42,7 +42,7 @@ from penstock.model.arrays import (
     validity,
     variable_array,
 )
-from penstock.model.kernels import encode, routing, xxhash
+from penstock.model.kernels import key_bytes, routing
 
 _DECIMAL_DIGITS_MAX = 18  # more digits do not fit the 8 bytes that Spark hashes
 
@@ -175,7 +175,7 @@ def destinations(columns: Sequence[pa.Array | pa.ChunkedArray], table: Int32s) -
     """
     found = np.empty(len(columns[0]), np.int32)
     if len(columns) == 1 and key_kind(columns[0].type) is KeyKind.VARIABLE:
-        xxhash.look_up_keys(text(flat(columns[0])), table, found)
+        key_bytes.look_up_keys(text(flat(columns[0])), table, found)
     else:
         routing.look_up(hash_columns(columns), table, found)
     return found
@@ -185,11 +185,11 @@ def chain_hash(array: pa.Array, hashes: UInt64s) -> None:
     """Update the running ``hashes`` (length n) with one flat column, in place."""
     kind, words = _rule(array.type)
     if words is None:
-        xxhash.hash_variable(text(array), hashes)
+        key_bytes.hash_variable(text(array), hashes)
     elif kind is KeyKind.FOUR:
-        xxhash.hash_four((words(array), *validity(array)), hashes)
+        key_bytes.hash_four((words(array), *validity(array)), hashes)
     else:
-        xxhash.hash_eight((words(array), *validity(array)), hashes)
+        key_bytes.hash_eight((words(array), *validity(array)), hashes)
 
 
 def key_groups(hashes: UInt64s, max_key_groups: int) -> Int32s:
@@ -230,7 +230,7 @@ class KeyCodec:
             encoded = text(flat(columns[0]))  # read once, which matters for small batches
             count = len(encoded[0]) - 1
             hashes, groups = np.empty(count, np.uint64), np.empty(count, np.int32)
-            xxhash.hash_keys(encoded, self.max_key_groups, hashes, groups)
+            key_bytes.hash_keys(encoded, self.max_key_groups, hashes, groups)
             return Keys(encoded, hashes, groups)
         flats = [flat(column) for column in columns]
         hashes = hash_columns(flats)
@@ -250,7 +250,7 @@ class KeyCodec:
         """Encode (window end, key) of n rows. ``hashed`` (hash, group) is of the key alone."""
         hashes = hashed[0].copy()
         words = ends.view(np.uint64)
-        xxhash.hash_eight((words, NO_BYTES, 0), hashes)
+        key_bytes.hash_eight((words, NO_BYTES, 0), hashes)
         flats: list[Any] = [words, *(flat(column) for column in columns)]
         return Keys(_encode_several(flats), hashes, hashed[1])
 
@@ -276,7 +276,7 @@ class KeyCodec:
 
     def window_columns(self, keys: EncodedKeys) -> list[pa.Array]:
         """Decode the key columns of what :meth:`window_keys` encoded, without the window end."""
-        return _decode_several(self.kinds, keys, keys.ends[:-1] + encode.WORD_SIZE)
+        return _decode_several(self.kinds, keys, keys.ends[:-1] + key_bytes.WORD_SIZE)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -287,19 +287,19 @@ def _encode_several(columns: Sequence[Any]) -> Text:
     """Encode several columns (arrays, or plain words, which are never null) into one key per row."""
     count = len(columns[0])
     parts = [_part(column) for column in columns]
-    fixed = sum(encode.WORD_SIZE for is_text, _ in parts if not is_text)
+    fixed = sum(key_bytes.WORD_SIZE for is_text, _ in parts if not is_text)
     sizes = np.full(count, fixed, np.int64)
     for is_text, part in parts:
         if is_text:
-            encode.add_text_sizes(part, sizes)
+            key_bytes.add_text_sizes(part, sizes)
     ends = np.zeros(count + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     target, cursors = np.empty(ends[-1], np.uint8), ends[:-1].copy()
     for is_text, part in parts:
         if is_text:
-            encode.put_text(part, cursors, target)
+            key_bytes.put_text(part, cursors, target)
         else:
-            encode.put_words(part, cursors, target)
+            key_bytes.put_words(part, cursors, target)
     return ends.astype(np.int32), target, NO_BYTES, 0
 
 
@@ -318,13 +318,13 @@ def _decode_several(kinds: Sequence[pa.DataType], keys: EncodedKeys, cursors: In
         valid = np.empty(count, np.uint8)
         if key_kind(kind) is KeyKind.VARIABLE:
             ends = np.empty(count + 1, np.int32)
-            encode.take_text_ends(keys.data, cursors, ends, valid)
+            key_bytes.take_text_ends(keys.data, cursors, ends, valid)
             data = np.empty(ends[-1], np.uint8)
-            encode.take_text_bytes(keys.data, cursors, ends, data)
+            key_bytes.take_text_bytes(keys.data, cursors, ends, data)
             columns.append(_texts(kind, ends, data, pack_validity(valid != 0)))
         else:
             words = np.empty(count, np.uint64)
-            encode.take_words(keys.data, cursors, words, valid)
+            key_bytes.take_words(keys.data, cursors, words, valid)
             columns.append(from_words(kind, words, pack_validity(valid != 0)))
     return columns
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.base.values import hot_dataclass
 from penstock.model.arrays import Int32s, Int64s, text
-from penstock.model.kernels import gather, routing
+from penstock.model.kernels import routing
 
 
 @hot_dataclass
@@ -84,12 +84,12 @@ def _texts(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     column = text(array)
     ends = [pa.allocate_buffer(4 * (rows + 1)) for rows in parts.counts]
     sizes = np.empty(len(ends), np.int64)
-    gather.gather_offsets(column[0], parts.order, parts.starts, _places(ends), sizes)
+    routing.gather_offsets(column[0], parts.order, parts.starts, _places(ends), sizes)
     spans = sizes.tolist()
-    blocks = [pa.allocate_buffer(size + gather.COPY_SLACK) for size in spans]
+    blocks = [pa.allocate_buffer(size + routing.COPY_SLACK) for size in spans]
     places = np.zeros(parts.total, np.int64)
     places[parts.destinations] = _places(blocks)
-    gather.gather_texts(column, parts.of_rows, places)
+    routing.gather_texts(column, parts.of_rows, places)
     kind, bitmaps = array.type, _bitmaps(array, parts)
     return [
         pa.Array.from_buffers(kind, rows, [bitmap, end, block.slice(0, size)])
@@ -109,7 +109,7 @@ def _fixed(array: pa.Array, parts: RowGroups) -> list[pa.Array]:
     start = array.offset * width
     values = np.frombuffer(array.buffers()[1], np.uint8)[start : start + len(array) * width]
     blocks = [pa.allocate_buffer(rows * width) for rows in parts.counts]
-    gather.gather_fixed(values, width, parts.order, parts.starts, _places(blocks))
+    routing.gather_fixed(values, width, parts.order, parts.starts, _places(blocks))
     return _arrays(array, parts, blocks)
 
 
@@ -142,5 +142,5 @@ def _bitmaps(array: pa.Array, parts: RowGroups) -> Sequence[pa.Buffer | None]:
 def _bits(bitmap: pa.Buffer, bit: int, parts: RowGroups) -> list[pa.Buffer]:
     blocks = [pa.allocate_buffer((rows + 7) // 8) for rows in parts.counts]
     source = np.frombuffer(bitmap, np.uint8)
-    gather.gather_bits(source, bit, parts.order, parts.starts, _places(blocks))
+    routing.gather_bits(source, bit, parts.order, parts.starts, _places(blocks))
     return blocks

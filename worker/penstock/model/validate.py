@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from penstock.base.errors import PeerError
 from penstock.model.arrays import NO_BYTES, view
-from penstock.model.kernels import text_checks as kernels
+from penstock.model.kernels import strings
 
 _TEXT, _LARGE_TEXT = pa.string(), pa.large_string()
 _BINARY, _LARGE_BINARY = pa.binary(), pa.large_binary()
 # The type of offsets, the kernel that checks them, and the kernel for cut characters of text.
 _VARIABLE: dict[pa.DataType, tuple[Any, Any, Any]] = {
-    _TEXT: (np.int32, kernels.kind, kernels.cut),
-    _LARGE_TEXT: (np.int64, kernels.kind_large, kernels.cut_large),
-    _BINARY: (np.int32, kernels.fit, None),
-    _LARGE_BINARY: (np.int64, kernels.fit_large, None),
+    _TEXT: (np.int32, strings.kind, strings.cut),
+    _LARGE_TEXT: (np.int64, strings.kind_large, strings.cut_large),
+    _BINARY: (np.int32, strings.fit, None),
+    _LARGE_BINARY: (np.int64, strings.fit_large, None),
 }
 
 
@@ -64,7 +64,7 @@ def _is_surely_valid(column: pa.Array) -> bool:
     ends = view(offsets, dtype, column.offset, len(column) + 1)
     found = NO_BYTES if data is None else np.frombuffer(data, np.uint8)
     seen = look(ends, found)
-    if cut is None or seen != kernels.BEYOND_ASCII:
+    if cut is None or seen != strings.BEYOND_ASCII:
         return bool(seen)
     return not cut(ends, found) and _is_utf8(data, int(ends[0]), int(ends[-1]))
 

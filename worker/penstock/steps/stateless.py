@@ -17,7 +17,7 @@ from penstock.base.errors import Where
 from penstock.contract.graph import Call, Per
 from penstock.model.arrays import Int32s
 from penstock.model.exact import exact_array
-from penstock.model.texts import split_words
+from penstock.model.text_columns import split_words
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.dead_letters import Refused
 from penstock.steps.refusals import Refusals, split_refusals, without_rows

@@ -16,21 +16,15 @@ def compile_all() -> int:
         arena,
         clock,
         due,
-        encode,
-        gather,
         hash_table,
         jit,
+        key_bytes,
         routing,
-        text_checks,
+        strings,
         windows,
-        words,
-        xxhash,
     )
 
-    modules = (
-        *(aggregate, arena, clock, due, encode, gather),
-        *(hash_table, routing, text_checks, windows, words, xxhash),
-    )
+    modules = (aggregate, arena, clock, due, hash_table, key_bytes, routing, strings, windows)
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

@@ -21,10 +21,10 @@ from penstock.model.kernels.jit import (
     U8,
     VOID,
     helper,
+    is_valid,
     kernel,
     tuple_of,
 )
-from penstock.model.kernels.xxhash import is_valid
 
 SUM, MIN, MAX, LAST = 1, 2, 3, 4
 

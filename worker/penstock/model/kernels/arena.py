@@ -18,14 +18,15 @@ from penstock.model.kernels.jit import (
     TEXT,
     U8,
     VOID,
+    copy_bytes,
     helper,
+    is_valid,
     kernel,
     load64,
     prefetch,
     store64,
     tuple_of,
 )
-from penstock.model.kernels.xxhash import is_valid
 
 CLASSES = 64
 TOP = CLASSES  # the index, after the heads of the lists, of the first byte never used
@@ -68,16 +69,6 @@ def free_block(arena: Any, heads: Any, at: Any, size: Any) -> None:
     kind, _ = size_class(size)
     store64(arena, at, np.uint64(heads[kind]))
     heads[kind] = at + 1
-
-
-@helper
-def copy_bytes(source: Any, at: Any, size: Any, target: Any, to: Any) -> None:
-    """Copy ``size`` bytes; writes nothing after them."""
-    whole = size - (size & 7)
-    for i in range(0, whole, 8):
-        store64(target, to + i, load64(source, at + i))
-    for i in range(whole, size):
-        target[to + i] = source[at + i]
 
 
 @helper

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import from_dtype
 
-from penstock.model.kernels.arena import copy_bytes, equal_bytes, free_block, take_block
+from penstock.model.kernels.arena import equal_bytes, free_block, take_block
 from penstock.model.kernels.jit import (
     I32,
     INT,
@@ -25,12 +25,13 @@ from penstock.model.kernels.jit import (
     U8,
     U64,
     VOID,
+    copy_bytes,
     helper,
+    is_valid,
     kernel,
     prefetch,
     tuple_of,
 )
-from penstock.model.kernels.xxhash import is_valid
 
 # Items of the array of counters.
 ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, WHOLE, KEPT, COUNTERS = range(12)

@@ -291,3 +291,19 @@ copy_at = _copy_at(0)
 copy32_at = _copy_at(32)
 trailing_zeros = _trailing_zeros()
 prefetch = _prefetcher()
+
+
+@helper
+def is_valid(validity: Any, bit: int) -> bool:
+    """Tell whether an Arrow validity bit is set; an empty bitmap has every bit set."""
+    return bool(validity.size == 0 or (validity[bit >> 3] >> (bit & 7)) & 1)
+
+
+@helper
+def copy_bytes(source: Any, at: Any, size: Any, target: Any, to: Any) -> None:
+    """Copy ``size`` bytes; writes nothing after them."""
+    whole = size - (size & 7)
+    for i in range(0, whole, 8):
+        store64(target, to + i, load64(source, at + i))
+    for i in range(whole, size):
+        target[to + i] = source[at + i]

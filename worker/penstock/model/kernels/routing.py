@@ -1,10 +1,37 @@
-"""From hashes to key groups, from groups to destinations, and a stable split by destination."""
+"""From hashes to key groups, from groups to destinations, and the rows of each destination together.
+
+A stable split gives the order: ``order[starts[p]:starts[p + 1]]`` are the rows of part p
+(:func:`split_order`). Then rows are gathered in that order, straight into the buffers of the batches
+that will travel. Some kernels are given the part of each row instead. A part's buffers are given by
+their addresses, because a kernel takes any number of parts in one call; they have the size that the
+caller was told, and ``COPY_SLACK`` bytes behind a buffer of texts.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from penstock.model.kernels.jit import I32, INT, OUT_I32, OUT_I64, U64, VOID, kernel
+from penstock.model.kernels.jit import (
+    I32,
+    I64,
+    INT,
+    OUT_I32,
+    OUT_I64,
+    TEXT,
+    U8,
+    U64,
+    VOID,
+    copy32_at,
+    copy_at,
+    kernel,
+    load64,
+    store8_at,
+    store32_at,
+    store64_at,
+)
+
+SHORT = 32  # texts up to here are copied whole in one move, with what stands behind them
+COPY_SLACK = SHORT
 
 
 @kernel(VOID, U64, INT, OUT_I32)
@@ -48,3 +75,81 @@ def split_order(destinations: Any, starts: Any, order: Any) -> None:
     for d in range(starts.size - 1, 0, -1):  # ... and is put back to the first one
         starts[d] = starts[d - 1]
     starts[0] = 0
+
+
+@kernel(VOID, I32, I32, I64, I64, OUT_I64)
+def gather_offsets(offsets: Any, order: Any, starts: Any, places: Any, sizes: Any) -> None:
+    """Write the offsets of the texts of part p to ``places[p]``, and how many bytes they take."""
+    for part in range(sizes.size):
+        to, top = places[part], np.int64(0)
+        store32_at(to, top)
+        for i in range(starts[part], starts[part + 1]):
+            top += offsets[order[i] + 1] - offsets[order[i]]
+            to += 4
+            store32_at(to, top)
+        sizes[part] = top
+
+
+@kernel(VOID, TEXT, I32, OUT_I64)
+def gather_texts(column: Any, parts: Any, places: Any) -> None:
+    """Write the bytes of row i to ``places[parts[i]]``, which moves behind them.
+
+    In order of the rows, not of the parts: what is read in order is read ahead.
+    """
+    offsets, data, _, _ = column
+    stop = np.int64(offsets[0])
+    for i in range(parts.size):
+        at, stop, part = stop, np.int64(offsets[i + 1]), parts[i]
+        size = stop - at
+        if size <= SHORT and at + SHORT <= data.size:
+            copy32_at(places[part], data, at, size)
+        else:
+            copy_at(places[part], data, at, size)
+        places[part] += size
+
+
+@kernel(VOID, TEXT, INT, OUT_I32, INT)
+def append_texts(column: Any, batch_rows: int, ends: Any, place: int) -> None:
+    """Copy texts ``batch_rows`` at a time: offsets to ``ends``, which has one more, and bytes."""
+    offsets, data, _, _ = column
+    ends[0] = 0
+    for first in range(0, ends.size - 1, batch_rows):
+        stop = min(first + batch_rows, ends.size - 1)
+        at, top = np.int64(offsets[first]), np.int64(ends[first])
+        for i in range(first, stop):
+            ends[i + 1] = top + offsets[i + 1] - at
+        size = offsets[stop] - at
+        if size <= SHORT and at + SHORT <= data.size:
+            copy32_at(place + top, data, at, size)
+        else:
+            copy_at(place + top, data, at, size)
+
+
+@kernel(VOID, U8, INT, I32, I64, I64)
+def gather_fixed(data: Any, width: int, order: Any, starts: Any, places: Any) -> None:
+    """Write the values, ``width`` bytes each, of part p to ``places[p]``."""
+    for part in range(starts.size - 1):
+        to = places[part]
+        for i in range(starts[part], starts[part + 1]):
+            at = np.int64(order[i]) * width
+            if width == 8:
+                store64_at(to, np.int64(load64(data, at)))
+            else:
+                copy_at(to, data, at, width)
+            to += width
+
+
+@kernel(VOID, U8, INT, I32, I64, I64)
+def gather_bits(bitmap: Any, bit: int, order: Any, starts: Any, places: Any) -> None:
+    """Write the bits, row 0 being ``bit``, of part p to ``places[p]``; the last byte is padded."""
+    for part in range(starts.size - 1):
+        to, byte, filled = places[part], np.int64(0), np.int64(0)
+        for i in range(starts[part], starts[part + 1]):
+            at = bit + order[i]
+            byte |= np.int64((bitmap[at >> 3] >> (at & 7)) & 1) << filled
+            filled += 1
+            if filled == 8:
+                store8_at(to, byte)
+                to, byte, filled = to + 1, np.int64(0), np.int64(0)
+        if filled != 0:
+            store8_at(to, byte)

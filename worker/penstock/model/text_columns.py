@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.model.arrays import Int32s, flat, text, variable_array
-from penstock.model.kernels import gather
-from penstock.model.kernels import words as kernels
+from penstock.model.kernels import routing, strings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,12 @@ def split_words(lines: pa.Array | pa.ChunkedArray) -> Words:
         raise ConfigError(f"only text can be split into words, not a column of type {array.type}")
     lines_in = text(array)
     counts = np.empty(len(array), np.int32)
-    total = kernels.count_words(lines_in, counts)
+    total = strings.count_words(lines_in, counts)
     ends = np.empty(total + 1, np.int32)
     parents = np.empty(total, np.int32)
     offsets = lines_in[0]
-    letters = np.empty(int(offsets[-1] - offsets[0]) + kernels.COPY_SLACK, np.uint8)
-    kernels.cut_words(lines_in, counts, ends, letters, parents)
+    letters = np.empty(int(offsets[-1] - offsets[0]) + strings.COPY_SLACK, np.uint8)
+    strings.cut_words(lines_in, counts, ends, letters, parents)
     return Words(variable_array(pa.string(), ends, letters[: ends[-1]]), counts, parents)
 
 
@@ -52,6 +51,6 @@ def appended(array: pa.Array, batch_rows: int) -> pa.Array:
     assert array.null_count == 0, "nulls are not appended"
     column, rows = text(array), len(array)
     size = int(column[0][rows] - column[0][0])
-    ends, block = np.empty(rows + 1, np.int32), pa.allocate_buffer(size + gather.COPY_SLACK)
-    gather.append_texts(column, batch_rows, ends, block.address)
+    ends, block = np.empty(rows + 1, np.int32), pa.allocate_buffer(size + routing.COPY_SLACK)
+    routing.append_texts(column, batch_rows, ends, block.address)
     return pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(ends), block.slice(0, size)])

@@ -11,6 +11,7 @@ from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SplitId, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol import control_events as ev
+from sim.checks.call_recorder import LEASE, CallRecorder
 from sim.checks.invariant_checker import InvariantChecker
 from sim.cluster.engine import EngineNode
 from sim.cluster.fault_injector import FaultInjector
@@ -94,6 +95,8 @@ class World:
         self.service.applied_when_unknown = self.faults.single is not None
         self.judge = InvariantChecker(self.kernel, self.job, self.service.disk)
         self.service.watcher = self.judge
+        self.recorder = CallRecorder(lambda: self.kernel.now_us, LATEST)
+        self.kernel.delivered = self.recorder.delivered
         self.service.noted = self._hint
         self.monitor = self.judge.monitor
         self.monitor.barrier_max_us = scenario.barrier_max_us
@@ -122,7 +125,8 @@ class World:
         self.kernel.add("fault_injector", self.fault_injector)
         self.supervisor = SupervisorNode(self.kernel, self, self.scenario.workers)
         self.kernel.add("super", self.supervisor)
-        self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
+        self._begin_object()
+        self._begin_lease()
         self.write_desired(self.supervisor.desired)
         for number in range(self.scenario.workers):
             self.start_worker(Ordinal(number))
@@ -164,6 +168,8 @@ class World:
             raise Violation("L", f"{self.latest().attempt} attempts, not {least} to {most}")
 
     def _compare(self) -> None:
+        self.recorder.check()
+        self.recorder.check_publications(self.service.disk)
         latest = self.latest()
         said = latest.failure or latest.stalled
         if self.scenario.refusal is not None:
@@ -226,6 +232,7 @@ class World:
             self.kernel.at(CALL_TIMEOUT_US, caller, Reply(token, op, error=error))
         else:
             call = Call(caller, self.kernel.life(caller), token, op, verdict)
+            self.recorder.sent(call)
             self.kernel.at(self.kernel.streams.schedule.randint(50, 2_000), "store", call)
         if verdict is Verdict.CRASH_AFTER:
             raise SimCrash
@@ -333,8 +340,9 @@ class World:
 
     def lose_object(self) -> None:
         """Replace the job's object by a new, empty one."""
+        self.recorder.check()
         del self.service.objects[LATEST]
-        self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
+        self._begin_object()
         self.judge.lost_object = True
 
     def begin_elsewhere(self, savepoint: str) -> None:
@@ -345,14 +353,24 @@ class World:
         self.kernel.happened("another job begins from a savepoint")
         for ordinal in self.ordinals():
             self.end_worker(ordinal)
+        self.recorder.check()
         self.jobs += 1
         self.job_uid = JobUid(f"job-{self.jobs}")
         self.service.begin_directory()
         self.judge.begin_job()
         self.monitor = self.judge.monitor
         self.service.objects.pop(LATEST)
-        self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
+        self._begin_object()
+        self._begin_lease()
         self.supervisor.begin_from(f"{SAVEPOINTS}{savepoint}", f"run-{self.jobs}")
+
+    def _begin_object(self) -> None:
+        """Write the first ``-latest`` of a job."""
+        self.service.write(LATEST, Latest(self.job_uid, SwapId("none")))
+        self.recorder.begin(LATEST, self.service.objects[LATEST].version, SwapId("none"))
+
+    def _begin_lease(self) -> None:
+        self.recorder.begin(LEASE, self.service.lease_version, self.service.lease_holder)
 
     def change_job(self, name: str) -> None:
         """Let engines that start from now on compile another plan of the same job."""

@@ -86,6 +86,7 @@ class SimKernel:
         self.handled = 0
         self.sometimes: dict[str, int] = {}
         self.listener: Callable[[str, int], None] | None = None
+        self.delivered: Callable[[object], None] | None = None
         self.lines: list[str] | None = None
         self._on_crash = on_crash
         self._heap: list[tuple[int, float, int, Entry]] = []
@@ -198,6 +199,8 @@ class SimKernel:
         self.note(type(entry.event).__name__, entry.name)
         if self.lines is not None:
             self.lines.append(f"{self.now_us / SECOND:10.6f} {entry.name:<8} {entry.event!r}")
+        if self.delivered is not None:
+            self.delivered(entry.event)
         try:
             process.node.handle(entry.event, self.clock(entry.name))
         except SimCrash:

@@ -14,8 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.values import replace
+from penstock.contract.pod import latest_name
 from penstock.contract.status import JobStatus, WorkerStatus
+from penstock.supervisor.folders import JobFolder
 from penstock_spark.demo.job import JobFiles, RunningJob, is_well
+from sim.checks.call_recorder import numbers_that_go_back
+from tests.support.latest_observer import LatestObserver
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = 6
@@ -71,6 +75,8 @@ class Cluster:
             folder / "run.log",
         )
         self.job = RunningJob(self.files, workers)
+        database = JobFolder((self.files.state / "wordcount").absolute(), "wordcount", "").database
+        self.observer = LatestObserver(database, latest_name("wordcount"))
 
     def well(self) -> JobStatus:
         """Wait until all workers run and one leads."""
@@ -99,7 +105,13 @@ class Cluster:
         assert self.job.wait(2 * TIMEOUT_S) == 0, self.job.words()
 
     def check_exact(self) -> None:
-        """Compare the output with the input: every word 1..n, in order, and nothing else."""
+        """Compare the output with the input: every word 1..n, in order, and nothing else.
+
+        And no number of ``-latest`` ever went back.
+        """
+        history = self.observer.end()
+        assert history[-1].finished
+        assert not numbers_that_go_back(history)
         found: Counter[str] = Counter()
         for file in sorted(self.output.glob("*.parquet")):
             table = pq.read_table(file, columns=["word", "count"])
@@ -127,6 +139,7 @@ def running(folder: Path, *, seconds: int) -> Iterator[Cluster]:
     try:
         yield cluster
     finally:
+        cluster.observer.end()
         cluster.job.end()
 
 

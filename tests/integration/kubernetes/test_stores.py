@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from io import StringIO
 from itertools import count
 
 import pytest
@@ -13,12 +14,16 @@ from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.config_maps import ConfigMapMetaStore
 from penstock.kubernetes.lease import KubernetesLeaseStore
 from penstock.kubernetes.watch import ObjectWatch
-from penstock.ports import LeaseStore, SwapConflict, SwapUnknown, Versioned
+from penstock.ports import LeaseStore, MetaStore, SwapConflict, SwapUnknown, Versioned
+from sim.checks.histories import RegisterState, linearize
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.support.contracts import check_lease_store, check_meta_store
+from tests.support.store_histories import NAME, Log, history, run_clients
 
 WAIT_S = 20.0
+CALLERS = 4
+CALLS = 15  # of each
 
 
 def client_of(server: ApiServer, namespace: str) -> ApiClient:
@@ -54,6 +59,19 @@ def test_config_maps_keep_the_promises_of_the_port(client: ApiClient) -> None:
 def test_a_lease_keeps_the_promises_of_the_port(client: ApiClient, kubectl: Kubectl) -> None:
     make_lease(kubectl)
     check_lease_store(lambda: lease(client))
+
+
+def test_an_order_explains_what_several_callers_saw_of_one_config_map(api_server: ApiServer, kubectl: Kubectl) -> None:
+    clients = [client_of(api_server, kubectl.namespace) for _ in range(CALLERS)]
+    stores: list[MetaStore] = [ConfigMapMetaStore(client) for client in clients]
+    created = stores[0].create(NAME, b"first")
+    log = StringIO()
+    run_clients(stores, Log(log), range(CALLS))
+    found = linearize(RegisterState(created.version, "first"), history(log.getvalue()))
+    assert not found.stuck
+    assert len(found.order) >= CALLS
+    for client in clients:
+        client.close()
 
 
 def test_a_swap_keeps_uid_and_labels_and_a_new_object_is_another(client: ApiClient, kubectl: Kubectl) -> None:

@@ -305,8 +305,8 @@ MUTANTS = (
         "joiner",
         line(
             "penstock.protocol.engine.engine_status",
-            "lowest = min((t.marks.published for t in tasks), default=Epoch(0))",
-            "lowest = min((t.marks.published for t in tasks if t.marks.resumed), default=Epoch(0))",
+            "lowest = min((t.marks.published for t in tasks), default=at.committed)",
+            "lowest = min((t.marks.published for t in tasks if t.marks.resumed), default=at.committed)",
         ),
         "deposed",
         0,

@@ -1,8 +1,4 @@
-"""Folders that survive a power failure, and folders that other users cannot enter.
-
-A new name is durable once the folder that holds it is synced. A process may make a folder and die
-before the sync, so a folder that already exists may not be durable either.
-"""
+"""Folders that other users cannot enter."""
 
 import os
 import stat
@@ -13,31 +9,6 @@ from penstock.base.errors import ConfigError
 from penstock.base.os_errors import storage_error
 
 _HANDLES = Path("/proc/self/fd")
-
-
-def make_durable(folder: Path) -> None:
-    """Make ``folder`` with its parents, such that its name survives a power failure.
-
-    Each parent on the same file system is synced, even one that existed before. Blocks for the
-    disk. Raises OSError. A parent that may not be read is skipped: this user cannot have made it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    real = folder.resolve()
-    device = real.stat().st_dev
-    for parent in real.parents:
-        if parent.stat().st_dev != device:
-            return
-        with suppress(PermissionError):
-            sync(parent)
-
-
-def sync(folder: Path) -> None:
-    """Make the names in a folder durable. Blocks for the disk. Raises OSError."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class PrivateFolder:

@@ -6,11 +6,15 @@ blocks says so. A task's hot loop may call only methods that are described as ch
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.base.values import hot_dataclass
 
 if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
     import pyarrow as pa
 
     from penstock.contract.ids import Attempt, BlobName, Epoch, SplitId, TaskId
@@ -95,6 +99,87 @@ class LeaseStore(Protocol):
 
     def write(self, holder: str | None, version: str) -> LeaseView:
         """Take, renew or release (holder None) the Lease. Raises SwapConflict, SwapUnknown."""
+        ...
+
+
+class EntryKind(Enum):
+    """The kind of a folder's entry. A link counts as OTHER, whatever it leads to."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One entry of a folder."""
+
+    name: str
+    kind: EntryKind
+
+
+class FileSystem(Protocol):
+    """The files that one machine sees: its local disks, and what it has mounted. POSIX calls; all block.
+
+    Everything raises OSError. An open file or folder is a number. ``within`` is an open folder: a relative
+    path begins there, and nobody can exchange the folders above it meanwhile.
+
+    A power failure loses the content of a file up to its ``fsync``, and the names in a folder up to
+    the ``fsync`` of the folder. On a network file system ``stat``, ``entries`` and a path that was
+    missing may be answered from an old view, until the file is opened; an error may hide that the
+    call was performed.
+    """
+
+    def open(self, path: "str | Path", flags: int, mode: int = 0o666, *, within: int | None = None) -> int:
+        """Open a file or folder, with the flags of ``os``. Shows what others had closed before."""
+        ...
+
+    def close(self, handle: int) -> None:
+        """Release what :meth:`open` returned."""
+        ...
+
+    def read(self, file: int, size: int) -> bytes:
+        """Read up to ``size`` bytes, fewer when there are fewer now; empty at the end."""
+        ...
+
+    def write(self, file: int, data: "bytes | memoryview") -> int:
+        """Write as many bytes as possible, and return their number."""
+        ...
+
+    def fsync(self, handle: int) -> None:
+        """Make the content of a file, or the names in a folder, survive a power failure."""
+        ...
+
+    def stat(self, place: "str | Path | int") -> "os.stat_result":
+        """Return the metadata of a path, links followed, or of what is open."""
+        ...
+
+    def entries(self, folder: "str | Path | int") -> "list[FolderEntry]":
+        """List a folder, in no order. What others have just made or removed may be missed."""
+        ...
+
+    def link(self, source: "str | Path", target: "str | Path", *, within: int | None = None) -> None:
+        """Give a file a second name, exclusively."""
+        ...
+
+    def rename(self, source: "str | Path", target: "str | Path") -> None:
+        """Move a file or folder; a file at ``target`` is replaced."""
+        ...
+
+    def unlink(self, path: "str | Path", *, within: int | None = None) -> None:
+        """Remove a name of a file."""
+        ...
+
+    def mkdir(self, path: "str | Path", mode: int = 0o777, *, within: int | None = None) -> None:
+        """Make a folder, exclusively."""
+        ...
+
+    def rmdir(self, path: "str | Path", *, within: int | None = None) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def resolve(self, path: "str | Path") -> "Path":
+        """Return the absolute path without links."""
         ...
 
 
@@ -378,6 +463,9 @@ class InheritingSink(Protocol):
 __all__ = [
     "BlobStore",
     "Clock",
+    "EntryKind",
+    "FileSystem",
+    "FolderEntry",
     "GatheringReader",
     "Ids",
     "InheritingSink",

@@ -48,7 +48,7 @@ def visible(folder: Path) -> list[str]:
     return sorted(p.name for p in (folder / "o").glob("**/*.parquet"))
 
 
-def no_links(_source: Path, _target: Path) -> None:
+def no_links(*_paths: object, **_options: object) -> None:
     raise OSError(errno.EPERM, "no links here")
 
 
@@ -147,7 +147,7 @@ def test_a_full_disk_fails_the_epoch_and_keeps_the_rows(sink: ParquetSink, tmp_p
 def test_where_links_are_missing_files_are_renamed(
     sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    def no_link(_source: Path, _target: Path) -> None:
+    def no_link(*_paths: object, **_options: object) -> None:
         raise OSError(reason, "no links here")
 
     monkeypatch.setattr("os.link", no_link)
@@ -254,7 +254,7 @@ def test_a_full_disk_at_publication_may_be_tried_again(
     handle = prepare(sink.writer(TASK, Attempt(1)), 1, "a")
     with monkeypatch.context() as full:
 
-        def no_space(_source: Path, _target: Path) -> None:
+        def no_space(*_paths: object, **_options: object) -> None:
             raise OSError(errno.ENOSPC, "no space")
 
         full.setattr("os.link", no_space)

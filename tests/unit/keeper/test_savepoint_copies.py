@@ -36,6 +36,7 @@ from penstock.contract.manifest import (
     TaskManifest,
 )
 from penstock.contract.plan import Assignment
+from penstock.file_system import OLD_FILE
 from penstock.keeper.savepoint_copies import (
     SavepointIndex,
     copy_savepoint,
@@ -45,7 +46,7 @@ from penstock.keeper.savepoint_copies import (
 )
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
-from penstock.storage.blobs import OLD_FILE, DirectoryBlobStore
+from penstock.storage.blobs import DirectoryBlobStore
 
 LIFE = Incarnation("11111111-2222-3333-4444-555555555555")
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)

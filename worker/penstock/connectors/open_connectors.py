@@ -16,6 +16,8 @@ from penstock.connectors.parquet_source import ParquetSource, check_files, plain
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Bounded, Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
+from penstock.file_system import OS_FILES
+from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 
@@ -36,11 +38,11 @@ def open_source(source: Source) -> SourcePort:
             raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
 
-def open_sink(step: str, connector: Connector, schema: pa.Schema) -> SinkPort:
+def open_sink(step: str, connector: Connector, schema: pa.Schema, files: FileSystem = OS_FILES) -> SinkPort:
     """Open a sink step for rows of ``schema``. Raises ConfigError for an unknown kind."""
     match connector.kind:
         case "parquet":
-            return ParquetSink(step, _path(connector), schema)
+            return ParquetSink(step, _path(connector), schema, files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:

@@ -15,8 +15,7 @@ late write does no harm.
 """
 
 import json
-import os
-import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,19 @@ from penstock.connectors.published import OWNER, STAGING, SUFFIXES
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
-from penstock.folders import make_durable, sync
+from penstock.file_system import (
+    OS_FILES,
+    REPLACED_FILE,
+    closing,
+    exists,
+    is_folder,
+    make_durable,
+    read_file,
+    remove_folder,
+    sync_names,
+    write_all,
+)
+from penstock.ports import EntryKind, FileSystem
 from penstock.protocol.output_folder import FolderContents, above, refusal
 
 VISIBLE_SUFFIX = SUFFIXES["parquet"]
@@ -54,9 +65,10 @@ class Record:
 class OutputFolder:
     """One output folder, for the job that takes it."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, files: FileSystem = OS_FILES) -> None:
         """Remember the path; nothing is touched before :meth:`take`."""
         self.path = output
+        self.files = files
         self._all = output / STAGING
         self._owner = JobUid("")
 
@@ -75,16 +87,16 @@ class OutputFolder:
         record = self._read()
         if record is not None and record.owner == me:
             self._owner = me
-            make_durable(self.staging)
+            make_durable(self.files, self.staging)
             self._adopt()
         else:
             found = self._found(record)
             self._refuse(refusal(found, me, origin))  # first: make nothing in a folder of others
-            make_durable(self._all)
+            make_durable(self.files, self._all)
             record = Record(me, origin if found.files else None)
             self._write(record)
             self._owner = me
-            make_durable(self.staging)
+            make_durable(self.files, self.staging)
         self._move_away(record)
         if record.after is not None and not self._publishes():
             self._check_again(record.after)
@@ -104,14 +116,13 @@ class OutputFolder:
         why = above(self._found(record, without=epoch), record.after)
         if why is not None:
             raise StateError(f"parquet sink: output folder {self.path} {why}")
-        with (self.staging / PUBLISHED).open("w") as file:
-            os.fsync(file.fileno())
-        sync(self.staging)
-        shutil.rmtree(self._gone(record.after), ignore_errors=True)
+        self._write_durably(self.staging / PUBLISHED, b"")
+        sync_names(self.files, self.staging)
+        self._remove_folder(self._gone(record.after))
 
     def check_staging(self) -> None:
         """Raise StorageError naming the new owner when this job's staging folder is gone."""
-        if not self.staging.is_dir():
+        if not is_folder(self.files, self.staging):
             lost = self._lost(self._read())
             if lost:
                 raise StorageError(lost)
@@ -120,7 +131,7 @@ class OutputFolder:
 
     def _read(self) -> Record | None:
         try:
-            plain = parsed((self._all / OWNER).read_text())
+            plain = parsed(read_file(self.files, self._all / OWNER).decode())
             after = plain.get("after")
             origin = Origin(JobUid(after["job_uid"]), Epoch(after["epoch"])) if after else None
             return Record(JobUid(plain["job_uid"]), origin)
@@ -129,8 +140,8 @@ class OutputFolder:
 
     def _found(self, record: Record | None, without: Epoch | None = None) -> FolderContents:
         """List the visible files, except those of epoch ``without``."""
-        there = self.path.iterdir() if self.path.is_dir() else ()
-        names = sorted(p.name for p in there if p.name.endswith(VISIBLE_SUFFIX))
+        there = self.files.entries(self.path) if is_folder(self.files, self.path) else ()
+        names = sorted(entry.name for entry in there if entry.name.endswith(VISIBLE_SUFFIX))
         numbers = [name.split("-", 1)[0] for name in names]
         epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != without]
         owner = record.owner if record is not None else None
@@ -146,7 +157,7 @@ class OutputFolder:
 
     def _publishes(self) -> bool:
         """Return whether this job has begun to publish here, so that visible files may be its own."""
-        return (self.staging / PUBLISHED).exists()
+        return exists(self.files, self.staging / PUBLISHED)
 
     def _refuse(self, why: str | None) -> None:
         if why is not None:
@@ -159,9 +170,9 @@ class OutputFolder:
 
     def _adopt(self) -> None:
         """Move files that an earlier version of Penstock staged next to OWNER into this job's folder."""
-        for file in self._all.glob(f"*{STAGED_SUFFIX}"):
+        for file in self._staged_beside_owner():
             with suppress(FileNotFoundError):  # another worker of this job was quicker
-                file.rename(self.staging / file.name)
+                self.files.rename(file, self.staging / file.name)
 
     def _move_away(self, record: Record) -> None:
         """Move another job's staged files away, so that nobody publishes them.
@@ -170,12 +181,20 @@ class OutputFolder:
         """
         if record.after is not None:
             with suppress(OSError):  # another worker of this job was quicker, or nothing is there
-                (self._all / record.after.job_uid).rename(self._gone(record.after))
+                self.files.rename(self._all / record.after.job_uid, self._gone(record.after))
             return
-        for folder in self._all.iterdir():
-            if folder.is_dir() and folder.name != record.owner:
-                shutil.rmtree(folder, ignore_errors=True)
-        remove_all(self._all.glob(f"*{STAGED_SUFFIX}"))
+        for entry in self.files.entries(self._all):
+            if entry.kind is EntryKind.FOLDER and entry.name != record.owner:
+                self._remove_folder(self._all / entry.name)
+        remove_all(self.files, self._staged_beside_owner())
+
+    def _staged_beside_owner(self) -> Iterator[Path]:
+        names = [entry.name for entry in self.files.entries(self._all)]
+        return (self._all / name for name in names if name.endswith(STAGED_SUFFIX))
+
+    def _remove_folder(self, folder: Path) -> None:
+        with suppress(OSError):  # what is left does no harm
+            remove_folder(self.files, folder)
 
     def _check_again(self, origin: Origin) -> None:
         """If the previous job has published more meanwhile, give the folder back to it and refuse."""
@@ -183,16 +202,18 @@ class OutputFolder:
         if why is None:
             return
         with suppress(OSError):
-            self._gone(origin).rename(self._all / origin.job_uid)
+            self.files.rename(self._gone(origin), self._all / origin.job_uid)
         self._write(Record(origin.job_uid))
         self._refuse(why)
 
     def _write(self, record: Record) -> None:
         """Replace OWNER.json durably and atomically."""
         temporary = self._all / f"{OWNER}.{uuid4().hex}"
-        with temporary.open("w") as file:
-            file.write(json.dumps(record.as_plain()))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._all / OWNER)
-        sync(self._all)
+        self._write_durably(temporary, json.dumps(record.as_plain()).encode())
+        self.files.rename(temporary, self._all / OWNER)
+        sync_names(self.files, self._all)
+
+    def _write_durably(self, path: Path, content: bytes) -> None:
+        with closing(self.files, self.files.open(path, REPLACED_FILE)) as file:
+            write_all(self.files, file, content)
+            self.files.fsync(file)

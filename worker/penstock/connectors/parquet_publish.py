@@ -5,7 +5,6 @@ workers at once gives the same files. Another file at that name is an error; it 
 """
 
 import errno
-import os
 from pathlib import Path
 
 from penstock.base.errors import StateError, StorageError
@@ -20,6 +19,8 @@ from penstock.connectors.parquet_stage import (
 )
 from penstock.contract.ids import Epoch
 from penstock.contract.manifest import SinkHandle
+from penstock.file_system import exists
+from penstock.ports import FileSystem
 
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
@@ -30,6 +31,7 @@ class ParquetPublisher:
     def __init__(self, output: OutputFolder, step: str) -> None:
         """Serve the handles of one sink step, once ``output`` is taken."""
         self._output = output
+        self._files = output.files
         self._step = step
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
@@ -46,25 +48,25 @@ class ParquetPublisher:
         for index, part in enumerate(cut.parts):
             name = visible_name(self._step, handle, epoch, (cut.number, index))
             self._publish_part(part, self._output.path / name)
-        sync_folder(self._output.path)
+        sync_folder(self._files, self._output.path)
 
     def discard(self, handle: SinkHandle) -> None:
         """Remove the staged files of output that will never be committed."""
-        remove_all(p.path for p in self._cut(handle).parts)
+        remove_all(self._files, (p.path for p in self._cut(handle).parts))
 
     def forget(self, handle: SinkHandle) -> None:
         """Remove the staged names of published output; the visible names stay."""
-        remove_all(p.path for p in self._cut(handle).parts)
+        remove_all(self._files, (p.path for p in self._cut(handle).parts))
 
     def _cut(self, handle: SinkHandle) -> StagedCut:
         return parse_cut(handle.data, self._output.staging)
 
     def _publish_part(self, part: Staged, target: Path) -> None:
         try:
-            if target.exists():
-                _check_same(part, target)
+            if exists(self._files, target):
+                _check_same(self._files, part, target)
             else:
-                _link(part, target)
+                _link(self._files, part, target)
         except OSError as error:
             raise StorageError(f"parquet sink: cannot publish {target}: {error}") from error
 
@@ -75,33 +77,33 @@ def visible_name(step: str, handle: SinkHandle, epoch: Epoch, place: tuple[int, 
     return f"{epoch:012d}-{step}-{task}-{place[0]:06d}-{place[1]:04d}{VISIBLE_SUFFIX}"
 
 
-def _link(part: Staged, target: Path) -> None:
+def _link(files: FileSystem, part: Staged, target: Path) -> None:
     try:
-        if part.path.stat().st_size != part.size:
+        if files.stat(part.path).st_size != part.size:
             raise StateError(f"parquet sink: staged file {part.path} is not the one committed")
-        os.link(part.path, target)
+        files.link(part.path, target)
     except FileExistsError:
-        _check_same(part, target)  # another worker was quicker
+        _check_same(files, part, target)  # another worker was quicker
     except FileNotFoundError as error:
-        _check_moved(part, target, error)
+        _check_moved(files, part, target, error)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        _rename(part, target)
+        _rename(files, part, target)
 
 
-def _rename(part: Staged, target: Path) -> None:
+def _rename(files: FileSystem, part: Staged, target: Path) -> None:
     """Publish on a file system without links: no one else makes this name, and it was free."""
     try:
-        part.path.rename(target)
+        files.rename(part.path, target)
     except FileNotFoundError as error:
-        _check_moved(part, target, error)
+        _check_moved(files, part, target, error)
 
 
-def _check_moved(part: Staged, target: Path, error: OSError) -> None:
+def _check_moved(files: FileSystem, part: Staged, target: Path, error: OSError) -> None:
     """Accept a missing staged file if the output is visible: then another worker renamed it."""
-    if target.exists():
-        _check_same(part, target)
+    if exists(files, target):
+        _check_same(files, part, target)
         return
     raise StateError(
         f"parquet sink: {target.name} is committed but neither it nor its staged file"
@@ -109,8 +111,8 @@ def _check_moved(part: Staged, target: Path, error: OSError) -> None:
     ) from error
 
 
-def _check_same(part: Staged, target: Path) -> None:
-    if target.stat().st_size == part.size and hash_file(target) == part.sha256:
+def _check_same(files: FileSystem, part: Staged, target: Path) -> None:
+    if files.stat(target).st_size == part.size and hash_file(files, target) == part.sha256:
         return
     raise StateError(
         f"parquet sink: {target} exists and is not the committed output: somebody else writes to"

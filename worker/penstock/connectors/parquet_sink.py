@@ -27,12 +27,15 @@ from penstock.connectors.parquet_stage import (
     Staged,
     StagedCut,
     clean_schema,
+    names_in,
     remove_staged,
     stage,
     sync_folder,
 )
 from penstock.contract.ids import Attempt, Epoch, JobUid, TaskId
 from penstock.contract.manifest import Origin, SinkHandle
+from penstock.file_system import OS_FILES
+from penstock.ports import FileSystem
 
 ENCODER_THREADS = 1
 
@@ -42,11 +45,11 @@ class ParquetSink:
 
     guarantee = "exactly-once"
 
-    def __init__(self, step: str, path: str, schema: pa.Schema) -> None:
+    def __init__(self, step: str, path: str, schema: pa.Schema, files: FileSystem = OS_FILES) -> None:
         """Remember the path; nothing is touched before :meth:`claim`."""
         self._step = re.sub(r"[^A-Za-z0-9_.]", "_", step)
         self._name = step
-        self._output = OutputFolder(Path(path))
+        self._output = OutputFolder(Path(path), files)
         self._schema = clean_schema(schema)
         self._encoder = ThreadPoolExecutor(ENCODER_THREADS, f"encode-{step}")
         self._swept = Attempt(0)
@@ -78,12 +81,15 @@ class ParquetSink:
         """Remove files staged by older attempts. Called after START: all their handles are handled.
 
         A thread of an older attempt that is still writing removes its file when it has written it.
+        Raises StorageError.
         """
         self._swept = max(self._swept, attempt)
-        for file in self._output.staging.glob(f"*-{self._step}-*{STAGED_SUFFIX}"):
-            number = file.name.split("-", 1)[0]
-            if number.isdigit() and int(number) < attempt:
-                remove_staged(file)
+        files, folder = self._output.files, self._output.staging
+        for name in names_in(files, folder):
+            number, _, rest = name.partition("-")
+            mine = rest.startswith(f"{self._step}-") and rest.endswith(STAGED_SUFFIX)
+            if mine and number.isdigit() and int(number) < attempt:
+                remove_staged(files, folder / name)
 
     def writer(self, task: TaskId, attempt: Attempt) -> "ParquetSinkWriter":
         """Make the writer of one task for one attempt."""
@@ -96,7 +102,9 @@ class ParquetSink:
                 raise StorageError(f"parquet sink: attempt {attempt} is over, {prefix} was swept")
             self._output.check_staging()
 
-        return ParquetSinkWriter((self._name, task), prefix, self._schema, self._encoder, check)
+        return ParquetSinkWriter(
+            (self._name, task), prefix, self._schema, self._encoder, check, files=self._output.files
+        )
 
     def close(self) -> None:
         """Stop the encoder thread after its queued work. Closed writers have none."""
@@ -113,11 +121,14 @@ class Part:
         batches: Sequence[pa.RecordBatch],
         freed: Callable[[int], None],
         check: Callable[[], None],
+        *,
+        files: FileSystem,
     ) -> None:
         """Hold ``batches``; ``freed`` is called with the bytes that were released from memory.
 
         ``check`` raises StorageError when the attempt was swept or another job has the folder.
         """
+        self._files = files
         self._path = path
         self._schema = schema
         self._batches = tuple(batches)
@@ -133,11 +144,11 @@ class Part:
         with self._lock:
             if self._staged is None:
                 self._check()
-                staged = stage(self._path, self._schema, self._batches)
+                staged = stage(self._files, self._path, self._schema, self._batches)
                 try:
                     self._check()  # a sweep during the write may have run before the file existed
                 except StorageError:
-                    remove_staged(self._path)
+                    remove_staged(self._files, self._path)
                     raise
                 self._staged = staged
                 self._batches = ()
@@ -161,7 +172,7 @@ class Part:
 
     def _remove(self) -> None:
         with self._lock, suppress(StorageError):  # the next attempt sweeps what is left
-            remove_staged(self._path)
+            remove_staged(self._files, self._path)
 
 
 class ParquetSinkWriter:
@@ -176,12 +187,15 @@ class ParquetSinkWriter:
         schema: pa.Schema,
         encoder: ThreadPoolExecutor,
         check: Callable[[], None],
+        *,
+        files: FileSystem,
     ) -> None:
         """Write the output of ``owner`` (sink step, task) to files with names from ``prefix`` on.
 
         ``check`` raises StorageError when no more files may be staged.
         """
         self._owner = owner
+        self._files = files
         self._prefix = prefix
         self._schema = schema
         self._encoder = encoder
@@ -219,7 +233,7 @@ class ParquetSinkWriter:
         parts = [*(before.returned if before else ()), *self._parts]
         self._parts = []
         self._cuts += 1
-        self._unfinished = ParquetPending(self._owner, epoch, self._cuts, parts)
+        self._unfinished = ParquetPending(self._owner, epoch, self._cuts, parts, files=self._files)
         return self._unfinished
 
     def close(self) -> None:
@@ -232,7 +246,7 @@ class ParquetSinkWriter:
     def _cut_part(self) -> Part:
         self._made += 1
         path = self._prefix.with_name(f"{self._prefix.name}-{self._made:06d}{STAGED_SUFFIX}")
-        part = Part(path, self._schema, self._open, lambda size: self._hold(-size), self._check)
+        part = Part(path, self._schema, self._open, lambda size: self._hold(-size), self._check, files=self._files)
         self._parts.append(part)
         self._open, self._open_bytes = [], 0
         return part
@@ -245,9 +259,12 @@ class ParquetSinkWriter:
 class ParquetPending:
     """The rows of one cut. When staging fails, ``returned`` has the parts for the next cut."""
 
-    def __init__(self, owner: tuple[str, TaskId], epoch: Epoch, cut: int, parts: Sequence[Part]) -> None:
+    def __init__(
+        self, owner: tuple[str, TaskId], epoch: Epoch, cut: int, parts: Sequence[Part], *, files: FileSystem
+    ) -> None:
         """Hold the parts of cut number ``cut`` of a writer."""
         self._owner = owner
+        self._files = files
         self._epoch = epoch
         self._cut = cut
         self._parts = tuple(parts)
@@ -259,7 +276,7 @@ class ParquetPending:
         try:
             staged = tuple(part.store() for part in self._parts)
             if staged:
-                sync_folder(staged[0].path.parent)
+                sync_folder(self._files, staged[0].path.parent)
         except StorageError:
             self.returned = self._parts
             raise

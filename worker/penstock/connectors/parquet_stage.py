@@ -2,11 +2,9 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +12,8 @@ import pyarrow.parquet as pq
 from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.contract.codec import parsed
 from penstock.contract.columns import HIDDEN_PREFIX
+from penstock.file_system import READ, REPLACED_FILE, closing, pieces, sync_names, write_all
+from penstock.ports import FileSystem
 
 ROW_GROUP_ROWS = 1 << 20
 COMPRESSION = "snappy"
@@ -71,18 +71,17 @@ def clean_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields])
 
 
-def stage(path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Staged:
+def stage(files: FileSystem, path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Staged:
     """Write one Parquet file and fsync it. Raises StorageError, after removing the file."""
     try:
-        with path.open("wb") as file:
-            hashing = HashingFile(file)
+        with closing(files, files.open(path, REPLACED_FILE)) as file:
+            hashing = HashingFile(files, file)
             _write(hashing, schema, batches)
-            file.flush()
-            os.fsync(file.fileno())
+            files.fsync(file)
         rows = sum(b.num_rows for b in batches)
         return Staged(path, rows, hashing.size, hashing.digest.hexdigest())
     except (OSError, pa.ArrowException) as error:
-        remove_staged(path)
+        remove_staged(files, path)
         raise StorageError(f"parquet sink: cannot stage {path}: {error}") from error
 
 
@@ -119,8 +118,9 @@ def _repeats(kind: pa.DataType) -> bool:
 class HashingFile:
     """A file that computes the SHA-256 and the size of what is written."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Write through to ``file``."""
+    def __init__(self, files: FileSystem, file: int) -> None:
+        """Write through to ``file``, which is open."""
+        self._files = files
         self._file = file
         self.digest = hashlib.sha256()
         self.size = 0
@@ -129,7 +129,7 @@ class HashingFile:
     def write(self, data: bytes) -> int:
         """Write and hash. Both release the interpreter lock for large pieces."""
         self.digest.update(data)
-        self._file.write(data)
+        write_all(self._files, self._file, data)
         self.size += len(data)
         return len(data)
 
@@ -141,33 +141,44 @@ class HashingFile:
         self.closed = True
 
 
-def hash_file(path: Path) -> str:
+def hash_file(files: FileSystem, path: Path) -> str:
     """Return the SHA-256 of a file in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    seen = hashlib.sha256()
+    with closing(files, files.open(path, READ)) as file:
+        for piece in pieces(files, file):
+            seen.update(piece)
+    return seen.hexdigest()
 
 
-def remove_staged(path: Path) -> None:
+def remove_staged(files: FileSystem, path: Path) -> None:
     """Remove a file; a missing file is no error. Raises StorageError when it cannot be removed."""
     try:
-        path.unlink(missing_ok=True)
+        files.unlink(path)
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise StorageError(f"parquet sink: cannot remove {path}: {error}") from error
 
 
-def remove_all(paths: Iterable[Path]) -> None:
+def remove_all(files: FileSystem, paths: Iterable[Path]) -> None:
     """Remove files; missing files are no error. Raises StorageError."""
     for path in paths:
-        remove_staged(path)
+        remove_staged(files, path)
 
 
-def sync_folder(folder: Path) -> None:
+def names_in(files: FileSystem, folder: Path) -> list[str]:
+    """List a folder; a missing one has no names. Raises StorageError."""
+    try:
+        return [entry.name for entry in files.entries(folder)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"parquet sink: cannot list {folder}: {error}") from error
+
+
+def sync_folder(files: FileSystem, folder: Path) -> None:
     """Make the names of a folder durable. Raises StorageError."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_names(files, folder)
     except OSError as error:
         raise StorageError(f"parquet sink: cannot sync {folder}: {error}") from error

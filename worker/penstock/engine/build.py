@@ -26,8 +26,10 @@ from penstock.engine.router import Partitioner
 from penstock.engine.source_reader import ReadBatcher, SourceReader, turn_bytes
 from penstock.engine.task_runtime import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
+from penstock.file_system import OS_FILES
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, CompiledStep
 from penstock.ports import (
+    FileSystem,
     InheritingSink,
     ListedSource,
     PreparedSource,
@@ -67,6 +69,8 @@ class JobParts:
         identity: Identity,
         scratch: Path,
         page: InFlightPage | None = None,
+        *,
+        files: FileSystem = OS_FILES,
     ) -> None:
         """Open the job's connectors. Tasks note on ``page`` what they pass to user functions.
 
@@ -77,7 +81,7 @@ class JobParts:
         self._job = job
         self._scratch = scratch
         self._inputs = {s.plan.index: _open_source(s) for s in job.stages}
-        self._sinks = _open_sinks(job)
+        self._sinks = _open_sinks(job, files)
         self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
         self._want_checkpoint: Callable[[], None] | None = None
 
@@ -294,7 +298,7 @@ def _sink_nodes(stage: CompiledStage) -> tuple[CompiledStep, ...]:
     return tuple(n for n in stage.nodes if isinstance(n.parameters, Sink))
 
 
-def _open_sinks(job: CompiledJob) -> dict[str, SinkPort]:
+def _open_sinks(job: CompiledJob, files: FileSystem) -> dict[str, SinkPort]:
     sinks: dict[str, SinkPort] = {}
     for stage in job.stages:
         for node in _sink_nodes(stage):
@@ -303,7 +307,7 @@ def _open_sinks(job: CompiledJob) -> dict[str, SinkPort]:
             sinks[node.name] = (
                 OwnSink(node.name, own)
                 if own is not None
-                else open_sink(node.name, node.parameters.connector, node.input_schema())
+                else open_sink(node.name, node.parameters.connector, node.input_schema(), files)
             )
     return sinks
 

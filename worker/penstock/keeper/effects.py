@@ -292,7 +292,7 @@ class KeeperEffects:
                 case actions.CopySavepoint():
                     event = savepoints.copy_savepoint(blobs, Path(launch.savepoints), action)
                 case actions.ReadSnapshot():
-                    event = savepoints.read_snapshot(action)
+                    event = savepoints.read_snapshot(action, blobs.files)
                 case actions.ImportSnapshot():
                     event = savepoints.import_snapshot(blobs, launch.job_uid, action)
             return ForCoordinator(event)
@@ -300,8 +300,8 @@ class KeeperEffects:
         return copy
 
     def _index_job(self, action: actions.IndexSavepoint) -> Job:
-        folder, job = Path(self._launch.savepoints), self._launch.job
-        return lambda: ForCoordinator(savepoints.index_savepoint(folder, job, action))
+        folder, job, files = Path(self._launch.savepoints), self._launch.job, self._stores.blobs.files
+        return lambda: ForCoordinator(savepoints.index_savepoint(folder, job, action, files))
 
     def _file_job(self, action: FileAction) -> Job:
         blobs = self._stores.blobs

@@ -20,6 +20,8 @@ from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.schema import PATH_RULE, plain_parts
+from penstock.file_system import OS_FILES, is_folder
+from penstock.ports import FileSystem
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
@@ -53,7 +55,7 @@ def copy_savepoint(
         text = f"{action.name!r} is no name of a folder"
         return events.SavepointNotCopied(request, folder, text)
     try:
-        copies = DirectoryBlobStore(target)
+        copies = DirectoryBlobStore(target, store.files)
         if not _is_indexed(copies, target, action):
             _copy_all(store, copies, action)
             if not _is_indexed(copies, target, action):
@@ -64,13 +66,15 @@ def copy_savepoint(
     return events.SavepointIndexed(request, folder, str(target))
 
 
-def index_savepoint(savepoints: Path, job: str, action: actions.IndexSavepoint) -> events.CoordinatorEvent:
+def index_savepoint(
+    savepoints: Path, job: str, action: actions.IndexSavepoint, files: FileSystem = OS_FILES
+) -> events.CoordinatorEvent:
     """Perform :class:`actions.IndexSavepoint` in ``savepoints``/name."""
     request, folder = action.request, action.folder
     target = savepoints / action.name
     index = SavepointIndex(job, action.name, action.root, folder, INDEX_FORMAT)
     try:
-        copies = DirectoryBlobStore(target)
+        copies = DirectoryBlobStore(target, files)
         try:
             copies.put_whole(INDEX, BlobName(f"{INDEX}-{folder}"), encode(index))
         except StorageError:
@@ -82,10 +86,10 @@ def index_savepoint(savepoints: Path, job: str, action: actions.IndexSavepoint) 
     return events.SavepointIndexed(request, folder, str(target))
 
 
-def read_snapshot(action: actions.ReadSnapshot) -> events.CoordinatorEvent:
+def read_snapshot(action: actions.ReadSnapshot, files: FileSystem = OS_FILES) -> events.CoordinatorEvent:
     """Perform :class:`actions.ReadSnapshot`."""
     try:
-        *_, manifest = _opened(action.path)
+        *_, manifest = _opened(files, action.path)
     except PenstockError as error:
         return events.ImportFailed(action.token, str(error), _hopeless(error))
     return events.SnapshotRead(action.token, manifest)
@@ -142,7 +146,7 @@ def _is_indexed(
 def _clear_others(copies: DirectoryBlobStore, target: Path) -> None:
     """Remove the folders and indexes of all other tries; what cannot be removed does no harm."""
     index = _read_index(copies)
-    for name in _left_by_tries(target):
+    for name in _left_by_tries(copies.files, target):
         if index is not None and name != index.folder:
             with suppress(PenstockError):
                 if name.startswith(INDEX):
@@ -151,10 +155,10 @@ def _clear_others(copies: DirectoryBlobStore, target: Path) -> None:
                     copies.delete_folder(BlobName(name))
 
 
-def _left_by_tries(target: Path) -> Iterator[str]:
+def _left_by_tries(files: FileSystem, target: Path) -> Iterator[str]:
     """List what tries have made; whatever else a user keeps here is none of it."""
     try:
-        found = sorted(entry.name for entry in target.iterdir())
+        found = sorted(entry.name for entry in files.entries(target))
     except OSError as error:
         raise StorageError(f"{target}: {error.strerror}") from error
     for name in found:
@@ -176,14 +180,18 @@ def _read_index(copies: DirectoryBlobStore) -> SavepointIndex | None:
     return index
 
 
-def _opened(path: str) -> tuple[DirectoryBlobStore, str, RootManifest]:
+def _opened(files: FileSystem, path: str) -> tuple[DirectoryBlobStore, str, RootManifest]:
     """Return a savepoint's store, the folder of its files in it, and its manifest."""
     if plain_parts(path) is None:
         raise StateError(f"{path!r} is no folder of a savepoint: expected {PATH_RULE}")
     folder = Path(path)
-    if not folder.is_dir():
+    try:
+        there = is_folder(files, folder)
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror}") from error
+    if not there:
         raise StateError(f"{folder}: there is no such folder")
-    store = DirectoryBlobStore(folder)
+    store = DirectoryBlobStore(folder, files)
     index = _read_index(store)
     if index is None:
         raise StateError(f"{folder} is not a savepoint: it has no {INDEX}")
@@ -197,7 +205,7 @@ def _adopt(
     action: actions.ImportSnapshot,
     made: list[BlobName],
 ) -> RootManifest:
-    source, folder, manifest = _opened(action.path)
+    source, folder, manifest = _opened(store.files, action.path)
     renamed: dict[BlobName, BlobRef] = {}
     for blob in files_of(manifest):
         name = _fresh(action, suffix_of(blob.name), made)

@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,25 +19,36 @@ from pathlib import Path
 from penstock.base.errors import PenstockError, StateError, StorageError
 from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef
-from penstock.folders import make_durable
+from penstock.file_system import (
+    CHUNK_BYTES,
+    FOLDER,
+    FOLDER_NOT_LINKED,
+    NEW_FILE,
+    OLD_FILE,
+    OS_FILES,
+    closing,
+    make_durable,
+    pieces,
+    read_up_to,
+    remove_folder,
+    write_all,
+)
+from penstock.ports import EntryKind, FileSystem
 
-CHUNK_BYTES = 1024 * 1024
 PART = re.compile(r"(?!\.)[A-Za-z0-9._=-]{1,200}")
 PARTS_MAX = 8
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DirectoryBlobStore:
     """:class:`penstock.ports.BlobStore` on a directory, which the first file makes if it is missing."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, files: FileSystem = OS_FILES) -> None:
         """Remember ``root``; it may itself be reached by a link, nothing below it may.
 
         Nothing is touched before the first call, so a volume that is full now stops no process.
         """
         self._root = root
+        self.files = files
         self._durable: set[tuple[str, ...]] = set()
 
     def put(self, name: BlobName, data: bytes) -> BlobRef:
@@ -77,9 +87,9 @@ class DirectoryBlobStore:
         *folders, leaf = _parts(name)
         try:
             with self._folder(folders) as folder:
-                file = os.open(leaf, OLD_FILE, dir_fd=folder)
-            with os.fdopen(file, "rb") as source:
-                return source.read(bytes_max)
+                file = self.files.open(leaf, OLD_FILE, within=folder)
+            with closing(self.files, file):
+                return read_up_to(self.files, file, bytes_max)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -98,8 +108,8 @@ class DirectoryBlobStore:
         assert folders == staged_folders, "linked within one folder"
         try:
             with self._folder(folders) as folder:
-                os.link(staged_leaf, leaf, src_dir_fd=folder, dst_dir_fd=folder)
-                os.fsync(folder)
+                self.files.link(staged_leaf, leaf, within=folder)
+                self.files.fsync(folder)
         except OSError as error:
             raise _write_error(error, self._root / name) from error
         finally:
@@ -110,7 +120,7 @@ class DirectoryBlobStore:
         *folders, leaf = _parts(name)
         try:
             with self._folder(folders) as folder:
-                os.unlink(leaf, dir_fd=folder)
+                self.files.unlink(leaf, within=folder)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -124,7 +134,7 @@ class DirectoryBlobStore:
         *folders, leaf = _parts(name)
         try:
             with self._folder(folders) as folder:
-                shutil.rmtree(leaf, dir_fd=folder)
+                remove_folder(self.files, leaf, within=folder)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -138,27 +148,25 @@ class DirectoryBlobStore:
             raise StorageError(f"{self._root}: {error.strerror}") from error
 
     def _list(self, folder: Path, prefix: str) -> Iterator[BlobName]:
-        with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
+        for entry in sorted(self.files.entries(folder), key=lambda entry: entry.name):
+            if entry.kind is EntryKind.FOLDER:
                 yield from self._list(folder / entry.name, f"{prefix}{entry.name}/")
-            elif entry.is_file(follow_symlinks=False):
+            elif entry.kind is EntryKind.FILE:
                 yield BlobName(prefix + entry.name)
 
-    def _create(self, name: BlobName, pieces: Iterable[bytes]) -> BlobRef:
+    def _create(self, name: BlobName, content: Iterable[bytes]) -> BlobRef:
         *folders, leaf = _parts(name)
         try:
             with self._folder(folders, make=True) as folder:
-                file = os.open(leaf, NEW_FILE, 0o600, dir_fd=folder)
+                file = self.files.open(leaf, NEW_FILE, 0o600, within=folder)
                 try:
-                    ref = _write(file, name, pieces)
-                    os.fsync(folder)
+                    ref = self._write(file, name, content)
+                    self.files.fsync(folder)
                 except BaseException:
                     # The name stays burnt for the caller; its space must not stay taken on a
                     # full disk. The file is ours: it was created exclusively a moment ago.
                     with suppress(OSError):
-                        os.unlink(leaf, dir_fd=folder)
+                        self.files.unlink(leaf, within=folder)
                     raise
         except OSError as error:
             raise _write_error(error, self._root / name) from error
@@ -168,11 +176,11 @@ class DirectoryBlobStore:
         *folders, leaf = _parts(ref.name)
         try:
             with self._folder(folders) as folder:
-                file = os.open(leaf, OLD_FILE, dir_fd=folder)
-            with os.fdopen(file, "rb", buffering=0) as source:
-                _check_size(os.fstat(file), ref, self._root / ref.name)
+                file = self.files.open(leaf, OLD_FILE, within=folder)
+            with closing(self.files, file):
+                _check_size(self.files.stat(file), ref, self._root / ref.name)
                 seen = hashlib.sha256()
-                for piece in iter(lambda: source.read(CHUNK_BYTES), b""):
+                for piece in pieces(self.files, file):
                     seen.update(piece)
                     take(piece)
         except OSError as error:
@@ -183,30 +191,40 @@ class DirectoryBlobStore:
                 f"the manifest says {ref.sha256}"
             )
 
+    def _write(self, file: int, name: BlobName, content: Iterable[bytes]) -> BlobRef:
+        seen, size = hashlib.sha256(), 0
+        with closing(self.files, file):
+            for piece in content:
+                seen.update(piece)
+                size += len(piece)
+                write_all(self.files, file, piece)
+            self.files.fsync(file)
+        return BlobRef(name, seen.hexdigest(), size)
+
     @contextmanager
     def _folder(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
         if make and () not in self._durable:
-            make_durable(self._root)
+            make_durable(self.files, self._root)
             self._durable.add(())
-        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = self.files.open(self._root, FOLDER)
         try:
             for count, part in enumerate(parts, start=1):
                 if make:
                     self._make_folder(tuple(parts[:count]), folder)
-                inner = os.open(part, FOLDER, dir_fd=folder)
-                os.close(folder)
+                inner = self.files.open(part, FOLDER_NOT_LINKED, within=folder)
+                self.files.close(folder)
                 folder = inner
             yield folder
         finally:
-            os.close(folder)
+            self.files.close(folder)
 
     def _make_folder(self, parts: tuple[str, ...], parent: int) -> None:
         """Make the last of ``parts``, durably: one that is there may be another's, not synced."""
         with suppress(FileExistsError):
-            os.mkdir(parts[-1], 0o700, dir_fd=parent)
+            self.files.mkdir(parts[-1], 0o700, within=parent)
             self._durable.discard(parts)
         if parts not in self._durable:
-            os.fsync(parent)
+            self.files.fsync(parent)
             self._durable.add(parts)
 
 
@@ -215,23 +233,6 @@ def _parts(name: str) -> list[str]:
     if len(parts) > PARTS_MAX or not all(PART.fullmatch(part) for part in parts):
         raise StateError(f"{name!r} is no name of a stored file")
     return parts
-
-
-def _write(file: int, name: BlobName, pieces: Iterable[bytes]) -> BlobRef:
-    seen, size = hashlib.sha256(), 0
-    with os.fdopen(file, "wb", buffering=0) as target:
-        for piece in pieces:
-            seen.update(piece)
-            size += len(piece)
-            _write_all(target.fileno(), piece)
-        os.fsync(target.fileno())
-    return BlobRef(name, seen.hexdigest(), size)
-
-
-def _write_all(file: int, piece: bytes) -> None:
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[os.write(file, rest) :]
 
 
 @contextmanager
@@ -245,7 +246,7 @@ def _local(path: str) -> Iterator[None]:
 def _write_local(file: int, piece: bytes, path: str) -> None:
     # Its own error, or a full local disk would be reported as a fault of the shared one.
     with _local(path):
-        _write_all(file, piece)
+        write_all(OS_FILES, file, piece)
 
 
 def _check_size(found: os.stat_result, ref: BlobRef, path: Path) -> None:

@@ -306,7 +306,7 @@ MUTANTS = (
         line(
             "penstock.protocol.engine.engine_status",
             "lowest = min((t.marks.published for t in tasks), default=at.committed)",
-            "lowest = min((t.marks.published for t in tasks if t.marks.resumed), default=at.committed)",
+            "lowest = min((t.marks.published for t in tasks if t.marks.resumed), default=Epoch(0))",
         ),
         "deposed",
         0,

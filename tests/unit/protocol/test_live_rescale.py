@@ -229,7 +229,7 @@ def test_a_prepared_rescale_waits_for_a_checkpoint_for_as_long_as_it_takes() -> 
     plane.thaw(2)
     plane.run(SETTINGS.prepare_timeout_s + 1.0)
     assert [plane.engine(o).status.prepared for o in (0, 1, 2)] == [2, 2, 2]
-    assert sent(plane, control.Hurry), "what is in flight is all that it waits for"
+    assert sent(plane, control.Expedite), "what is in flight is all that it waits for"
     mute(plane, 1)
     plane.until(lambda: rescaled(plane, 3))
     assert plane.latest.version == 2, "the first proposal, never called off"

@@ -101,8 +101,11 @@ class Inject(Message, tag="Inject"):
     committed: Epoch
 
 
-class Hurry(Message, tag="Hurry"):
-    """Somebody waits for ``epoch``: write its state at full speed. Its loss costs only time."""
+class Expedite(Message, tag="Hurry"):
+    """Somebody waits for ``epoch``: write its state at full speed. Its loss costs only time.
+
+    Its tag is the name that it had first, because tags are part of the wire format.
+    """
 
     attempt: Attempt
     epoch: Epoch
@@ -188,7 +191,7 @@ Command = (
     | Publish
     | Start
     | Inject
-    | Hurry
+    | Expedite
     | Commit
     | Abort
     | Prepare

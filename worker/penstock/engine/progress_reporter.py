@@ -128,7 +128,7 @@ class ProgressReporter(Thread):
         self._wanted = Event()
         self._over = False
 
-    def hurry(self) -> None:
+    def report_now(self) -> None:
         """Send the counters now. From any thread; never blocks."""
         self._wanted.set()
 

@@ -248,10 +248,10 @@ class TaskEffects:
             windows = {c: o.window for c, o in self._outputs.items()}
             self.core.step(ev.Paced(windows), 0.0)
 
-    def hurry(self) -> None:
+    def expedite(self) -> None:
         """Store the present snapshot without pauses."""
         if self._cut is not None:
-            self._cut.hurry.set()
+            self._cut.expedite.set()
 
     def copy_on(self) -> bool:
         """Copy more of the cut state for about a millisecond; store it when all is copied.
@@ -390,7 +390,7 @@ class TaskEffects:
             ev.Fire: self._fire,
             ev.RelayBarrier: self._spread,
             ev.Snapshot: self._snapshot,
-            ev.ExpediteSnapshot: lambda _: self.hurry(),
+            ev.ExpediteSnapshot: lambda _: self.expedite(),
             ev.Ack: self._ack,
             ev.Failed: self._failed,
             ev.ConfirmCommitted: self._confirm,

@@ -25,7 +25,7 @@ from penstock.protocol.task.task_core import TaskCore
 from penstock.protocol.task.task_events import (
     EpochCommitted,
     Event,
-    Hurried,
+    Expedited,
     Injected,
     LoadState,
     Preloaded,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Events that do not depend on the order of rows: they are taken even while rows are being sent. A
 # barrier that is already known is harmless too.
-_HARMLESS = (EpochCommitted, Hurried, Injected, Published, SnapshotStored, StoreFailed)
+_HARMLESS = (EpochCommitted, Expedited, Injected, Published, SnapshotStored, StoreFailed)
 
 log = logging.getLogger(__name__)
 

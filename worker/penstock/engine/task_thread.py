@@ -222,7 +222,7 @@ class TaskLoop:
     def end(self) -> None:
         """Release everything that the task owns; after a reset, discard uncommitted output."""
         self._effects.over = True
-        self._effects.hurry()
+        self._effects.expedite()
         reset = self.inbox.reset
         if isinstance(reset, ev.ResetTo):
             for action in self.core.step(reset, 0.0):

@@ -193,7 +193,7 @@ class Worker:
             self._say_progress()  # the last counters go before the word that ends the engine
         elif status.running not in (0, self._told):
             self._told = status.running
-            self._counting.hurry()  # who shows the job need not wait to say that it runs
+            self._counting.report_now()  # who shows the job need not wait to say that it runs
         self._say(status)
 
     def _say_progress(self) -> None:

@@ -167,7 +167,7 @@ class InProcessTasks:
         epoch = self._epoch = Epoch(self._epoch + 1)
         manifests = self._context.manifests
         manifests.clear()
-        self._order(c.Hurry(attempt, epoch))
+        self._order(c.Expedite(attempt, epoch))
         self._order(c.Inject(attempt, epoch, version, kind, self._committed))
         self._scheduler.settle()
         stored = self._commit(epoch, kind, tuple(manifests[task] for task in self._table.tasks()))

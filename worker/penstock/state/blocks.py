@@ -81,9 +81,9 @@ def write_file(
     schema: StateSchema,
     max_key_groups: int,
     parts: Iterator[RowsCopy],
-    hurry: Event,
+    expedite: Event,
 ) -> int:
-    """Write copies of rows, at half speed until ``hurry`` is set; return the number of rows.
+    """Write copies of rows, at half speed until ``expedite`` is set; return the number of rows.
 
     Raises StorageError when the disk is full or fails.
     """
@@ -94,7 +94,7 @@ def write_file(
     try:
         with path.open("xb") as file:
             file.write(_MAGIC)
-            for block in at_half_speed(blocks, hurry):
+            for block in at_half_speed(blocks, expedite):
                 data = _encoded(_batch(block, schema).replace_schema_metadata(meta))
                 index.append(_ENTRY.pack(at, data.size, block.groups[0], block.groups[-1]))
                 at += file.write(data)
@@ -105,12 +105,12 @@ def write_file(
     return rows
 
 
-def at_half_speed(blocks: Iterable[Block], hurry: Event) -> Iterator[Block]:
+def at_half_speed(blocks: Iterable[Block], expedite: Event) -> Iterator[Block]:
     """Before each block but the first, rest as long as the block before it took (REST_MAX_S)."""
     since: float | None = None
     for block in blocks:
         if since is not None:
-            hurry.wait(min(monotonic() - since, REST_MAX_S))
+            expedite.wait(min(monotonic() - since, REST_MAX_S))
         since = monotonic()
         yield block
 

@@ -45,7 +45,7 @@ class StateSnapshot:
     """The state of a task at a barrier: copied changes, and the state files they add to.
 
     With ``merges`` many small files are merged to one. The changes are written at half speed until
-    ``hurry`` is set. :meth:`write` uses up the copies and sets ``listing``, the state files that
+    ``expedite`` is set. :meth:`write` uses up the copies and sets ``listing``, the state files that
     the epoch's manifest lists.
     """
 
@@ -56,7 +56,7 @@ class StateSnapshot:
     changes: tuple[tuple[StateSchema, CutRows], ...]
     scratch: Path | None = None
     merges: bool = True
-    hurry: Event = field(default_factory=Event)
+    expedite: Event = field(default_factory=Event)
     listing: Files | None = field(default=None)
 
     def write(self, naming: Naming, blobs: "BlobStore") -> Files:
@@ -76,7 +76,7 @@ class StateSnapshot:
                 listing += files.merged(schema, own) if self.merges else own
                 if changed:
                     groups = to_share({*groups_of(self.share), *changed})
-                    listing.append(files.store(schema, rows.parts(), order, groups, hurry=self.hurry))
+                    listing.append(files.store(schema, rows.parts(), order, groups, expedite=self.expedite))
         self.listing = in_order(listing)
         return self.listing
 
@@ -98,11 +98,11 @@ class SnapshotFiles:
         order: int,
         groups: Share,
         *,
-        hurry: Event,
+        expedite: Event,
     ) -> StateFile:
         """Write one file and put it into the blob store."""
         path = self._new_path()
-        rows = write_file(path, schema, self.cut.max_key_groups, parts, hurry)
+        rows = write_file(path, schema, self.cut.max_key_groups, parts, expedite)
         blob = self.blobs.put_file(self.naming(SUFFIX), str(path))
         path.unlink()
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
@@ -123,7 +123,7 @@ class SnapshotFiles:
                 return left
             again = _chained(first, parts)
             order = max(f.order for f in chosen)
-            return (*left, self.store(schema, again, order, groups, hurry=_no_rest()))
+            return (*left, self.store(schema, again, order, groups, expedite=_no_rest()))
 
     def _parts(
         self,
@@ -221,9 +221,9 @@ def _slabs(files: Files, groups: Share) -> list[Share]:
 
 def _no_rest() -> Event:
     """Return an event that is set: a merge never rests, or it may not end before the next failure."""
-    hurry = Event()
-    hurry.set()
-    return hurry
+    expedited = Event()
+    expedited.set()
+    return expedited
 
 
 def _chained(first: RowsCopy, rest: Iterator[RowsCopy]) -> Iterator[RowsCopy]:

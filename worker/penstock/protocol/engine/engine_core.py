@@ -91,8 +91,8 @@ class EngineCore:
                 kind = BarrierKind(order.kind)
                 barrier = Barrier(term, order.epoch, order.version, kind, order.committed, wall_us)
                 return [em.InjectBarrier(barrier)]
-            case c.Hurry(epoch=epoch):
-                return [em.TellTasks(ev.Hurried(epoch))]
+            case c.Expedite(epoch=epoch):
+                return [em.TellTasks(ev.Expedited(epoch))]
             case c.Commit(epoch=epoch, version=version):
                 self.at.confirm(epoch)
                 return [em.TellTasks(ev.EpochCommitted(epoch, version))]

@@ -21,7 +21,7 @@ from penstock.contract.control_messages import (
     Abort,
     Commit,
     EpochFailed,
-    Hurry,
+    Expedite,
     Inject,
     PublishFailed,
     TaskAck,
@@ -43,7 +43,7 @@ class InFlightCheckpoint:
     - ``assignment``: the table that holds behind its barrier; ``tasks``: those that acknowledge it.
     - ``requests``: the requests that are answered when it is published; ``keep``: the request of the
       savepoint that it becomes.
-    - ``hurried``: the members know that somebody waits for it.
+    - ``expedited``: the members know that somebody waits for it.
     """
 
     epoch: Epoch
@@ -55,7 +55,7 @@ class InFlightCheckpoint:
     keep: str | None = None
     acks: dict[TaskId, TaskManifest] = field(default_factory=dict)
     name: BlobName | None = None
-    hurried: bool = False
+    expedited: bool = False
 
 
 @dataclass(slots=True)
@@ -110,11 +110,11 @@ class CheckpointCoordinator:
         Epochs of other kinds are always written at full speed.
         """
         in_flight = self.in_flight
-        if in_flight is None or in_flight.hurried or in_flight.kind is not BarrierKind.CHECKPOINT:
+        if in_flight is None or in_flight.expedited or in_flight.kind is not BarrierKind.CHECKPOINT:
             return
-        in_flight.hurried = True
+        in_flight.expedited = True
         for member in state.admitted():
-            state.send_once(member, Hurry(state.latest.attempt, in_flight.epoch))
+            state.send_once(member, Expedite(state.latest.attempt, in_flight.epoch))
 
     def number(self, state: LeaderState) -> Epoch:
         """Return the next epoch's number. It is above all epochs that were ever committed."""

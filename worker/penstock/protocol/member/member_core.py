@@ -41,8 +41,8 @@ from penstock.contract.control_messages import (
     Enumerate,
     Envelope,
     EpochFailed,
+    Expedite,
     Heartbeat,
-    Hurry,
     Inject,
     Prepare,
     Publish,
@@ -258,7 +258,7 @@ class MemberCore:
             case CancelRescale(attempt, version):
                 self.taken.cancelled = max(self.taken.cancelled, version)
                 self._once(command, attempt, version)
-            case Inject(attempt, epoch) | Hurry(attempt, epoch):
+            case Inject(attempt, epoch) | Expedite(attempt, epoch):
                 if epoch > self.taken.decided():
                     self._once(command, attempt, epoch)
             case Commit(attempt, epoch) | Abort(attempt, epoch):
@@ -288,7 +288,7 @@ class MemberCore:
     def _pass(self, command: Command) -> None:
         if self.engine is EnginePhase.UP and self.hello is not None:
             self.context.do(ToEngine(self.hello.incarnation, self.term, command))
-            if not isinstance(command, Inject | Hurry | Commit):  # a report follows these soon
+            if not isinstance(command, Inject | Expedite | Commit):  # a report follows these soon
                 self.beat_at = self.context.now
 
     # --- The engine ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from penstock.contract.control_messages import (
     Commit,
     Enumerate,
     EpochFailed,
-    Hurry,
+    Expedite,
     Inject,
     Prepare,
     Publish,
@@ -25,7 +25,7 @@ from penstock.contract.control_messages import (
 from penstock.contract.ids import Attempt, Epoch, TaskId, Term
 
 # A new leader repeats these commands under its own term, where their numbers may recur.
-OF_A_TERM = (Inject, Hurry, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)
+OF_A_TERM = (Inject, Expedite, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)
 
 
 @dataclass(slots=True)

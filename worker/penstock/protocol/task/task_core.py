@@ -256,7 +256,7 @@ class TaskCore:
         actions += state.send_marks()  # pending watermarks go before the barrier
         since = state.snapshots.cut(SnapshotInProgress(barrier, state.time.task_us, self.exhausted))
         actions.append(ev.Snapshot(barrier, since, state.time.task_us))
-        if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= state.hurried:
+        if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= state.expedited:
             actions.append(ev.ExpediteSnapshot())
         actions += [ev.Send(channel, barrier) for channel in state.outputs]
         if rescale:
@@ -295,10 +295,10 @@ class TaskCore:
         barrier, self.state.waiting = self.state.waiting, None
         return self._cut(barrier) if barrier else []
 
-    def _hurry(self, event: ev.Hurried, _: float) -> list[ev.Action]:
+    def _expedite(self, event: ev.Expedited, _: float) -> list[ev.Action]:
         """Expedite the snapshot that is being stored. One of an older epoch delays the next one."""
         state = self.state
-        state.hurried = max(state.hurried, event.epoch)
+        state.expedited = max(state.expedited, event.epoch)
         return [ev.ExpediteSnapshot()] if state.snapshots.busy else []
 
     def _committed(self, event: ev.EpochCommitted, _: float) -> list[ev.Action]:
@@ -308,7 +308,7 @@ class TaskCore:
         return self.rescale.give_up(event.term, event.epoch)
 
     def _announced(self, event: ev.TermAnnounced, _: float) -> list[ev.Action]:
-        self.state.hurried = NO_EPOCH  # a new term may use the numbers again
+        self.state.expedited = NO_EPOCH  # a new term may use the numbers again
         actions = commit(self.state, event.epoch, event.version)  # goes forward if it was a rescale
         return actions + self.rescale.give_up(event.term, Epoch(0))
 
@@ -336,7 +336,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.Paced: TaskCore._paced,
     ev.SnapshotStored: TaskCore._stored,
     ev.StoreFailed: TaskCore._store_failed,
-    ev.Hurried: TaskCore._hurry,
+    ev.Expedited: TaskCore._expedite,
     ev.EpochCommitted: TaskCore._committed,
     ev.Aborted: TaskCore._aborted,
     ev.TermAnnounced: TaskCore._announced,

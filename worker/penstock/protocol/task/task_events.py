@@ -206,7 +206,7 @@ class StoreFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurried:
+class Expedited:
     """Somebody waits for ``epoch``, which may not have begun here yet."""
 
     epoch: Epoch
@@ -302,7 +302,7 @@ Event = (
     | PeerVersion
     | SnapshotStored
     | StoreFailed
-    | Hurried
+    | Expedited
     | EpochCommitted
     | Aborted
     | TermAnnounced
@@ -332,10 +332,10 @@ __all__ = [
     "EpochCommitted",
     "Event",
     "ExpediteSnapshot",
+    "Expedited",
     "Failed",
     "Fire",
     "Forget",
-    "Hurried",
     "Injected",
     "InputIdle",
     "LoadState",

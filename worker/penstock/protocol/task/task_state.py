@@ -87,7 +87,7 @@ class TaskState:
         "buffer",
         "dropped",
         "epoch_frozen",
-        "hurried",
+        "expedited",
         "life",
         "loading",
         "low_us",
@@ -124,7 +124,7 @@ class TaskState:
         self.marks = OutputMarks()
         self.low_us: int | None = None
         self.waiting: Barrier | None = None
-        self.hurried = NO_EPOCH  # the newest epoch that somebody waits for
+        self.expedited = NO_EPOCH  # the newest epoch that somebody waits for
         self.epoch_frozen = (NO_TERM, NO_EPOCH)
         self.moving: dict[int, None] = {}
         self.retired: dict[ChannelId, None] = {}

@@ -23,7 +23,7 @@ class State:
         self.cuts: list[Any] = []
 
     def flip(self, epoch: Epoch, *, merges: bool = True) -> Any:
-        self.cuts.append(SimpleNamespace(epoch=epoch, merges=merges, hurry=threading.Event()))
+        self.cuts.append(SimpleNamespace(epoch=epoch, merges=merges, expedite=threading.Event()))
         return self.cuts[-1]
 
     def copy_on(self) -> bool:
@@ -50,9 +50,9 @@ def snapshot(kind: BarrierKind) -> Any:
 
 def test_a_snapshot_rests_until_somebody_waits_for_it(performer: TaskEffects, state: State) -> None:
     performer.step(snapshot(BarrierKind.CHECKPOINT))
-    assert not state.cuts[0].hurry.is_set()
+    assert not state.cuts[0].expedite.is_set()
     performer.step(ev.ExpediteSnapshot())  # type: ignore[arg-type]
-    assert state.cuts[0].hurry.is_set()
+    assert state.cuts[0].expedite.is_set()
 
 
 @pytest.mark.parametrize("kind", list(BarrierKind))

@@ -146,7 +146,7 @@ DIRECTED = (
         events=_at(1.2, STANDSTILL) + _at(4.0, STANDSTILL),
         attempts=(1, 1),
     ),
-    # The leader's keeper is late at every turn, and a member is silent: it is lost all the same.
+    # The leader's keeper is late at every step, and a member is silent: it is lost all the same.
     replace(
         BUSY,
         name="leader-always-late",

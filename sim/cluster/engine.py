@@ -28,7 +28,7 @@ from sim.cluster.exchange import SimExchange
 from sim.cluster.ports import Cluster
 from sim.cluster.task import SimTask
 from sim.cluster.task_files import Token, publication
-from sim.cluster.turns import POLL_US, TurnScheduler
+from sim.cluster.task_scheduler import POLL_US, SimTaskScheduler
 from sim.kernel.calls import ClaimOutput, Get, Op, Reply
 from sim.kernel.kernel import SimCrash
 from sim.kernel.messages import (
@@ -39,8 +39,8 @@ from sim.kernel.messages import (
     Heard,
     Order,
     Poll,
+    RunTask,
     SocketClosed,
-    Turn,
 )
 from sim.kernel.network import Carried, SimStreamBroken
 
@@ -48,7 +48,7 @@ HELD_BYTES_MAX = 20_000
 POISON_US = 700_000  # from a record that kills to the end of its process
 
 
-class EngineNode(TurnScheduler):
+class EngineNode(SimTaskScheduler):
     """One life of one engine."""
 
     def __init__(self, cluster: Cluster, ordinal: Ordinal, name: str) -> None:
@@ -95,8 +95,8 @@ class EngineNode(TurnScheduler):
                 self.exchange.carried(event)
             case SimStreamBroken():
                 self.exchange.stream_broken(event)
-            case Turn():
-                self._turn(event)
+            case RunTask():
+                self._run_task(event)
             case Heard():
                 self._heard(event)
             case Beat():
@@ -191,7 +191,7 @@ class EngineNode(TurnScheduler):
 
     def _begin(self) -> None:
         self.tasks = {}
-        self._turns = {}
+        self._scheduled = {}
         self._direct = {}
         self._broken = False
 

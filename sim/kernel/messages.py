@@ -40,7 +40,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RunTask:
     """One task may take one input."""
 
     task: TaskId

@@ -53,7 +53,7 @@ RULES: dict[str, str] = {
     "unseen": "an input that is not read to its end keeps the final epoch from being taken",
     "start": "sources start when all are ready and the old output is visible",
     "gap": "time in which a leader stood still is no silence of others",
-    "gap-limit": "a leader that is late at every turn knows a loss all the same",
+    "gap-limit": "a leader that is late at every step knows a loss all the same",
     "restarts": "a commit clears no death: a record that kills ends in a failure",
     "restarts-kept": "a new leader goes on from the deaths that were counted",
     "gone": "while a member cannot come back the attempt goes on with the wanted number",

@@ -290,10 +290,10 @@ class World:
             case act.Create(manifest):
                 self.invariants.check_create(manifest)
                 self._create(manifest)
-            case act.Scale(replicas, turn, version):
-                self._scale((replicas, turn, version), seen)
-            case act.WriteDesired(value, turn, latest_uid, version):
-                self._want(coordination.desired(owner, value, turn, latest_uid), version)
+            case act.Scale(replicas, fence, version):
+                self._scale((replicas, fence, version), seen)
+            case act.WriteDesired(value, fence, latest_uid, version):
+                self._want(coordination.desired(owner, value, fence, latest_uid), version)
             case act.Archive(job_uid, uid, version):
                 self._archive(owner, (job_uid, uid, version))
             case act.Delete(kind, name, uid, now):
@@ -355,13 +355,13 @@ class World:
         self.api.put({**old, **manifest, "metadata": both}, version=version)
 
     def _scale(self, what: tuple[int, int, str], seen: Observed) -> None:
-        replicas, turn, version = what
+        replicas, fence, version = what
         old = self.api.get(*SET)
         if old is None or text_at(old, "metadata", "resourceVersion") != version:
             raise ConflictError("set changed")
         self.invariants.check_scale(replicas, seen)
         metadata = object_at(old, "metadata")
-        marks = {**texts_at(old, "metadata", "annotations"), names.ANNOTATION_TURN: str(turn)}
+        marks = {**texts_at(old, "metadata", "annotations"), names.ANNOTATION_FENCE: str(fence)}
         spec = {**object_at(old, "spec"), "replicas": replicas}
         self.api.put({**old, "metadata": {**metadata, "annotations": dict(marks)}, "spec": spec})
 

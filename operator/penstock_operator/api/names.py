@@ -12,7 +12,7 @@ from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
 FIELD_MANAGER = "penstock-operator"
 FINALIZER = "penstock.dev/operator"
 ANNOTATION_APPLIED = "penstock.dev/applied"  # hash of what was applied last
-ANNOTATION_TURN = "penstock.dev/turn"  # of the StatefulSet and -desired; see reconcile.workers
+ANNOTATION_FENCE = "penstock.dev/turn"  # its first name, on stored objects; see reconcile.workers
 ANNOTATION_DIGEST = "penstock.dev/digest"  # of the spec that the pods run
 ANNOTATION_CONFIG = "penstock.dev/config"  # the ConfigMap of that spec
 ANNOTATION_LATEST = "penstock.dev/latest-uid"  # on -desired: the -latest that this job began with

@@ -41,7 +41,7 @@ class JobView:
 class SetView:
     """The StatefulSet of the workers.
 
-    - ``turn``, ``digest``: its annotations; see ``reconcile.workers``.
+    - ``fence``, ``digest``: its annotations; see ``reconcile.workers``.
     - ``config``: the name of the ConfigMap with the spec that its pods run.
     - ``observed``: its controller has seen this size and creates no pods of an earlier size.
     - ``line``: the trust line that its pods started with, 0 when unknown; see
@@ -52,7 +52,7 @@ class SetView:
     job_uid: str
     version: str
     replicas: int
-    turn: int
+    fence: int
     digest: str
     config: str
     observed: bool = True
@@ -113,7 +113,7 @@ class LatestView:
 
 @dataclass(frozen=True, slots=True)
 class DesiredView:
-    """``{job}-desired`` with its annotations: the turn, and the uid of the -latest of this job.
+    """``{job}-desired`` with its annotations: the fence, and the uid of the -latest of this job.
 
     ``newer`` says that a newer version wrote it, empty where none did.
     """
@@ -122,7 +122,7 @@ class DesiredView:
     job_uid: str
     version: str
     value: Desired
-    turn: int
+    fence: int
     latest_uid: str
     newer: str = ""
 

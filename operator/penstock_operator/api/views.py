@@ -131,7 +131,7 @@ def set_view(plain: Plain) -> SetView:
         job_uid=job_of(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         replicas=whole_at(plain, "spec", "replicas"),
-        turn=whole_of(marks.get(names.ANNOTATION_TURN)),
+        fence=whole_of(marks.get(names.ANNOTATION_FENCE)),
         digest=marks.get(names.ANNOTATION_DIGEST, ""),
         config=marks.get(names.ANNOTATION_CONFIG, ""),
         observed=whole_at(plain, "status", "observedGeneration") >= whole_at(plain, "metadata", "generation"),
@@ -229,7 +229,7 @@ def desired_view(plain: Plain) -> DesiredView:
         job_uid=job_of(plain),
         version=text_at(plain, "metadata", "resourceVersion"),
         value=value,
-        turn=whole_of(marks.get(names.ANNOTATION_TURN)),
+        fence=whole_of(marks.get(names.ANNOTATION_FENCE)),
         latest_uid=marks.get(names.ANNOTATION_LATEST, ""),
         newer=newer,
     )

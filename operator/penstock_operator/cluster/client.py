@@ -95,7 +95,7 @@ CONNECTIONS_MAX = 16
 PAGE = 500  # objects of one answer to a list
 WATCH_S = 300  # then the server ends a watch, and the next one continues from its version
 WATCH_SILENT_S = 70.0  # bookmarks come every 60 s: a connection without one is dead
-WATCH_BUFFER_BYTES = 1024 * 1024  # of one turn; more stays in the connection
+WATCH_BUFFER_BYTES = 1024 * 1024  # of one event batch; more stays in the connection
 NO_VERSION = "1"  # etcd's version before the first write: no object has it
 
 
@@ -146,8 +146,8 @@ class Client:
     async def watch(self, kind: Kind, namespace: str, selector: str, version: str) -> AsyncIterator[list[bytes]]:
         """Watch from ``version`` on, with bookmarks, until the server ends it or is silent.
 
-        Each turn gives all events, as JSON texts, that have arrived since the last turn. Between
-        two turns nothing is read. Raises ApiError: 410 when the version is too old.
+        Each batch has all events, as JSON texts, that have arrived since the last batch. Between
+        two batches nothing is read. Raises ApiError: 410 when the version is too old.
         """
         query = {
             "watch": "true",
@@ -174,7 +174,7 @@ class Client:
                 async for chunk in answer.content.iter_any():
                     *lines, left = (left + chunk).split(b"\n")
                     if transport is not None:
-                        transport.pause_reading()  # the kernel buffers events until the next turn
+                        transport.pause_reading()  # the kernel buffers events until the next batch
                     yield lines
                     if transport is not None:
                         transport.resume_reading()

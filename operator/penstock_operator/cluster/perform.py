@@ -108,8 +108,8 @@ class ActionRunner:
                 await self._create(seen, manifest)
             case act.Scale():
                 await self._scale(seen, action)
-            case act.WriteDesired(value, turn, latest_uid, version):
-                manifest = coordination.desired(owner, value, turn, latest_uid)
+            case act.WriteDesired(value, fence, latest_uid, version):
+                manifest = coordination.desired(owner, value, fence, latest_uid)
                 if version:
                     self._keep_as(manifest, await self.client.replace(manifest, version))
                 else:
@@ -186,7 +186,7 @@ class ActionRunner:
         change: Object = {
             "metadata": {
                 "resourceVersion": action.version,
-                "annotations": {names.ANNOTATION_TURN: str(action.turn)},
+                "annotations": {names.ANNOTATION_FENCE: str(action.fence)},
             },
             "spec": {"replicas": action.replicas},
         }

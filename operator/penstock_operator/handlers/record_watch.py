@@ -10,8 +10,8 @@ It also watches SparkApplications, because their definitions may be installed la
 
 Kopf watches all other kinds. Kopf needs a task for each object and 0.25 ms for each event
 (docs/decisions/053). With two hundred events a second that is 5 % of a core, which is all that the
-operator may use. This module works in turns: a turn handles all events that arrived since the turn
-before. Most events renew a Lease; they are recognised without parsing them (``renewals``). Most
+operator may use. This module handles events in batches: a batch has all events that arrived since the
+batch before. Most events renew a Lease; they are recognised without parsing them (``renewals``). Most
 other events only change the store, and no job has to be reconciled.
 """
 
@@ -33,8 +33,8 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
-TURN_S = 0.5  # pause between two turns; the next turn handles all events that arrive in it
-FULL_TURN_BYTES = 64 * 1024  # a turn with so many bytes is followed by no pause, because more events wait
+EVENT_BATCH_S = 0.5  # pause between two batches; the next batch has all events that arrive in it
+FULL_BATCH_BYTES = 64 * 1024  # no pause follows a batch with so many bytes, because more events wait
 ABSENT = 404
 GONE = 410
 
@@ -114,16 +114,16 @@ class RecordWatch:
             self.queue.add(key)
 
     async def _watch(self) -> None:
-        """Handle events, turn by turn, until the server ends the watch, as it does from time to time."""
-        turns = self.client.watch(self.kind, self.namespace, pod.LABEL_JOB, self.version)
-        async for lines in turns:
+        """Handle events, batch by batch, until the server ends the watch, as it does from time to time."""
+        batches = self.client.watch(self.kind, self.namespace, pod.LABEL_JOB, self.version)
+        async for lines in batches:
             self.failures = 0
             for line in lines:
                 renewal = self.renewals.renewal(line)
                 if renewal is None or not self._renew(renewal):
                     self._take(object_at(read_json(line)))
-            if sum(map(len, lines)) < FULL_TURN_BYTES:
-                await asyncio.sleep(TURN_S)
+            if sum(map(len, lines)) < FULL_BATCH_BYTES:
+                await asyncio.sleep(EVENT_BATCH_S)
 
     def _renew(self, renewal: Renewal) -> bool:
         """Store the new version of a Lease. Return False when the store does not have that Lease."""

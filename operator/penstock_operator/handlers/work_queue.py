@@ -31,7 +31,7 @@ class WorkQueue:
     paused_until: float = 0.0
     _heap: list[tuple[float, JobKey]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _head_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def add(self, key: JobKey, after_s: float = 0.0) -> None:
         """Queue a key for this time, or keep an earlier one."""
@@ -44,7 +44,7 @@ class WorkQueue:
 
     async def take(self) -> JobKey:
         """Wait for the key that has been due the longest, and take it."""
-        async with self._turn:  # only one worker waits for the head, so only one is woken
+        async with self._head_lock:  # only one worker waits for the head, so only one is woken
             return await self._take()
 
     async def _take(self) -> JobKey:

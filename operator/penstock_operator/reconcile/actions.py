@@ -36,10 +36,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Set the replicas and the turn of the StatefulSet, if ``version`` is still the newest."""
+    """Set the replicas and the fence of the StatefulSet, if ``version`` is still the newest."""
 
     replicas: int
-    turn: int
+    fence: int
     version: str
 
 
@@ -48,7 +48,7 @@ class WriteDesired:
     """Write ``{job}-desired`` over ``version``, or create it when the version is empty."""
 
     value: Desired
-    turn: int
+    fence: int
     latest_uid: str
     version: str
 

@@ -5,10 +5,10 @@ safe:
 
 - A write of the StatefulSet or of ``-desired`` names the version that was read.
 - ``-latest`` is read after both.
-- The StatefulSet and ``-desired`` each hold a number, the **turn**. The number of workers in
-  ``-desired`` changes only together with its turn, and only after the StatefulSet got that turn.
+- The StatefulSet and ``-desired`` each hold a number, the **fence**. The number of workers in
+  ``-desired`` changes only together with its fence, and only after the StatefulSet got that fence.
 
-Example: operator A adds workers. A writes the StatefulSet first, with the next turn, and this
+Example: operator A adds workers. A writes the StatefulSet first, with the next fence, and this
 changes the StatefulSet's ``resourceVersion``. Operator B has read the StatefulSet before and still
 wants fewer workers. B's write names the old version, so the API server refuses it.
 
@@ -72,7 +72,7 @@ def reconcile_workers(
             _scale_up_to_committed(seen.stateful_set, latest, builder)
         case JobPhase.TERMINATE if seen.stateful_set is not None and seen.stateful_set.replicas > 0:
             current = seen.stateful_set
-            builder.do(Scale(0, current.turn, current.version))
+            builder.do(Scale(0, current.fence, current.version))
         case _:
             return
 
@@ -88,7 +88,7 @@ def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: 
     if current is not None and not latest.closed() and run_parts(run)[2] != current.digest[:8]:
         run = run_name(run_parts(run)[0] + 1, int(latest.epoch), current.digest)
     wanted = Desired(latest.workers or target.spec.replicas, run=run)
-    return WriteDesired(wanted, max(1, 0 if current is None else current.turn), latest_uid, "")
+    return WriteDesired(wanted, max(1, 0 if current is None else current.fence), latest_uid, "")
 
 
 def _start(seen: Observed, accepted: Accepted, target: Target, builder: DecisionBuilder) -> None:
@@ -105,11 +105,11 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
         restore=_restore_to_start(now, accepted, latest, run),
         run=run,
     )
-    turn = now.turn
+    fence = now.fence
     if wanted != now.value:
-        turn += 1
-        builder.do(WriteDesired(wanted, turn, now.latest_uid, now.version))
-    manifest, applied = stateful_set_to_apply(target, target.spec.replicas, turn, trust_line_to_start(seen))
+        fence += 1
+        builder.do(WriteDesired(wanted, fence, now.latest_uid, now.version))
+    manifest, applied = stateful_set_to_apply(target, target.spec.replicas, fence, trust_line_to_start(seen))
     if seen.stateful_set is None:
         # Created, never applied: after a stale read it must not overwrite a newer StatefulSet.
         builder.do(Create(manifest))
@@ -117,10 +117,10 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
         builder.do(Apply(manifest, applied, seen.stateful_set.version, seen.stateful_set.uid))
 
 
-def stateful_set_to_apply(target: Target, replicas: int, turn: int, line: int) -> tuple[Object, str]:
-    """Return the StatefulSet, and the hash of its content without size, turn and trust line."""
+def stateful_set_to_apply(target: Target, replicas: int, fence: int, line: int) -> tuple[Object, str]:
+    """Return the StatefulSet, and the hash of its content without size, fence and trust line."""
     applied = _set_hash(target)
-    return with_applied_hash(stateful_set(target, replicas, turn, line), applied), applied
+    return with_applied_hash(stateful_set(target, replicas, fence, line), applied), applied
 
 
 @lru_cache(512)
@@ -160,22 +160,22 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         run=_run_to_reopen(now, latest, target),
     )
     workers = target.spec.replicas
-    if current.turn < now.turn:  # somebody deleted the StatefulSet, and it was created again
-        builder.do(Scale(current.replicas, now.turn, current.version))
-    elif now.turn < current.turn:  # the operator was interrupted between the two writes
+    if current.fence < now.fence:  # somebody deleted the StatefulSet, and it was created again
+        builder.do(Scale(current.replicas, now.fence, current.version))
+    elif now.fence < current.fence:  # the operator was interrupted between the two writes
         wanted = replace(wanted, workers=workers)
-        builder.do(WriteDesired(wanted, current.turn, now.latest_uid, now.version))
+        builder.do(WriteDesired(wanted, current.fence, now.latest_uid, now.version))
     elif now.value.workers != workers:
         wanted = replace(wanted, workers=workers)
-        builder.do(Scale(max(current.replicas, workers), current.turn + 1, current.version))
-        builder.do(WriteDesired(wanted, current.turn + 1, now.latest_uid, now.version))
+        builder.do(Scale(max(current.replicas, workers), current.fence + 1, current.version))
+        builder.do(WriteDesired(wanted, current.fence + 1, now.latest_uid, now.version))
     else:
         if wanted != now.value:
-            builder.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+            builder.do(WriteDesired(wanted, now.fence, now.latest_uid, now.version))
         needed = workers_needed(latest, now.value, current.replicas)
         # A failed job keeps its pods, because their logs say why it failed.
         if needed != current.replicas and not latest.closed():
-            builder.do(Scale(needed, current.turn, current.version))
+            builder.do(Scale(needed, current.fence, current.version))
 
 
 def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:
@@ -199,13 +199,13 @@ def _stop(now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *
     if request not in now.value.requests:
         others = tuple(r for r in now.value.requests if r.kind != "stop")
         wanted = replace(now.value, requests=(*others, request))
-        builder.do(WriteDesired(wanted, now.turn, now.latest_uid, now.version))
+        builder.do(WriteDesired(wanted, now.fence, now.latest_uid, now.version))
 
 
 def _scale_up_to_committed(current: SetView | None, latest: Latest, builder: DecisionBuilder) -> None:
     """Scale up to the committed number of workers. A savepoint needs all workers that hold state."""
     if current is not None and current.replicas < latest.workers:
-        builder.do(Scale(latest.workers, current.turn, current.version))
+        builder.do(Scale(latest.workers, current.fence, current.version))
 
 
 def set_is_current(seen: Observed, target: Target) -> bool:
@@ -223,7 +223,7 @@ def reapply_stateful_set(seen: Observed, target: Target, builder: DecisionBuilde
     if current is None or current.digest != target.digest:
         return
     if seen.refresh or not set_is_current(seen, target):
-        manifest, applied = stateful_set_to_apply(target, current.replicas, current.turn, current.line or 1)
+        manifest, applied = stateful_set_to_apply(target, current.replicas, current.fence, current.line or 1)
         builder.do(Apply(manifest, applied, current.version, current.uid))
 
 

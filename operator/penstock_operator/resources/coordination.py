@@ -39,9 +39,9 @@ def config_spec(config_map: Plain) -> Plain:
         return None
 
 
-def desired(owner: Owner, wanted: Desired, turn: int, latest_uid: str) -> Object:
+def desired(owner: Owner, wanted: Desired, fence: int, latest_uid: str) -> Object:
     """Build ``{job}-desired``, with the annotations that order its writes."""
-    marks = {names.ANNOTATION_TURN: str(turn), names.ANNOTATION_LATEST: latest_uid}
+    marks = {names.ANNOTATION_FENCE: str(fence), names.ANNOTATION_LATEST: latest_uid}
     name = pod.desired_name(owner.name)
     frame = framed("v1", "ConfigMap", owner, name, component=names.STATE, annotations=marks)
     return {**frame, "data": {pod.RECORD: encode_desired(wanted).decode()}}

@@ -8,7 +8,7 @@ from penstock_operator.resources.pods import pod_template
 from penstock_operator.resources.target import Owner, Target, framed
 
 
-def stateful_set(target: Target, replicas: int, turn: int, line: int) -> Object:
+def stateful_set(target: Target, replicas: int, fence: int, line: int) -> Object:
     """Build the StatefulSet. It starts all pods at once, and never replaces one by a roll-out.
 
     ``line`` is the trust line that the pods start with.
@@ -17,7 +17,7 @@ def stateful_set(target: Target, replicas: int, turn: int, line: int) -> Object:
     marks = {
         names.ANNOTATION_DIGEST: target.digest,
         names.ANNOTATION_CONFIG: target.config,
-        names.ANNOTATION_TURN: str(turn),
+        names.ANNOTATION_FENCE: str(fence),
         names.ANNOTATION_LINE: str(line),
     }
     frame = framed("apps/v1", "StatefulSet", owner, pod.workers_name(owner.name), annotations=marks)

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import SOURCE_TURN_BYTES, SOURCE_TURN_S
+from penstock.base.limits import SOURCE_READ_BYTES, SOURCE_READ_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine import source_reader as coalesce
-from penstock.engine.source_reader import Bound, ReadBatcher, turn_bytes
+from penstock.engine.source_reader import Bound, ReadBatcher, read_bytes_max
 from penstock.ports import Read
 
 
@@ -37,8 +37,8 @@ class Reader:
         """Nothing to release."""
 
 
-def turns(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> list[list[int]]:
-    """Read until nothing is there; what each turn brought."""
+def reads(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_READ_BYTES) -> list[list[int]]:
+    """Read until nothing is there; what each read brought."""
     reads, found = ReadBatcher(batch_rows, bytes_max), []
     while (read := reads.next(reader)) is not None:
         numbers = read.batch.column("n").to_pylist()
@@ -49,17 +49,17 @@ def turns(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -
 
 
 def test_turns_grow_while_they_cost_little_and_lose_no_row() -> None:
-    found = turns(Reader([10] * 100), 10)
-    assert [n for turn in found for n in turn] == list(range(1000))
+    found = reads(Reader([10] * 100), 10)
+    assert [n for read in found for n in read] == list(range(1000))
     assert len(found) < 20
-    assert max(len(turn) for turn in found) > 100
+    assert max(len(read) for read in found) > 100
 
 
 def test_a_split_that_gives_less_than_asked_is_not_asked_again() -> None:
-    found = turns(Reader([10, 10, 10, 4, 10, 10, 3]), 10)
-    assert [n for turn in found for n in turn] == list(range(57))
-    assert all(len(turn) % 10 or len(turn) <= 40 for turn in found)
-    assert any(turn[-1] == 33 for turn in found)  # the short read ended its turn
+    found = reads(Reader([10, 10, 10, 4, 10, 10, 3]), 10)
+    assert [n for read in found for n in read] == list(range(57))
+    assert all(len(read) % 10 or len(read) <= 40 for read in found)
+    assert any(read[-1] == 33 for read in found)  # the short one ended its joined read
 
 
 def test_a_turn_without_rows_changes_nothing() -> None:
@@ -71,8 +71,8 @@ def test_a_turn_without_rows_changes_nothing() -> None:
 
 
 def test_large_rows_are_put_together_up_to_a_size() -> None:
-    reader = Reader([4] * 200, "x" * (SOURCE_TURN_BYTES // 16))
-    assert max(len(turn) for turn in turns(reader, 4)) <= 20
+    reader = Reader([4] * 200, "x" * (SOURCE_READ_BYTES // 16))
+    assert max(len(read) for read in reads(reader, 4)) <= 20
 
 
 class Block(Reader):
@@ -130,24 +130,24 @@ def test_a_gathering_reader_gets_many_small_reads_in_one_call() -> None:
 def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPatch) -> None:
     worked = [0.0]
     monkeypatch.setattr(coalesce, "thread_time", lambda: worked[0])
-    monkeypatch.setattr(coalesce, "SOURCE_TURN_ROWS_MAX", 1024)  # no multiple of ten
+    monkeypatch.setattr(coalesce, "SOURCE_READ_ROWS_MAX", 1024)  # no multiple of ten
     reader, reads = Gathering(50_000), ReadBatcher(10)
 
-    def rows_of_turn(cost_s: float) -> int:
+    def rows_of_read(cost_s: float) -> int:
         worked[0] += cost_s
         read = reads.next(reader, reader)
         return 0 if read is None else read.batch.num_rows
 
-    assert [rows_of_turn(0.0) for _ in range(12)][-1] == 1020
-    assert [rows_of_turn(SOURCE_TURN_S * 2) for _ in range(3)][-1] < 200
-    assert [rows_of_turn(0.0) for _ in range(12)][-1] == 1020
+    assert [rows_of_read(0.0) for _ in range(12)][-1] == 1020
+    assert [rows_of_read(SOURCE_READ_S * 2) for _ in range(3)][-1] < 200
+    assert [rows_of_read(0.0) for _ in range(12)][-1] == 1020
 
 
 def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:
     text = "x" * 8192
     reader, reads = Gathering(3000, text), ReadBatcher(10)
     while (read := reads.next(reader, reader)) is not None:
-        assert read.batch.nbytes <= SOURCE_TURN_BYTES
+        assert read.batch.nbytes <= SOURCE_READ_BYTES
     assert not reader.asked  # the first read showed how large rows are
 
 
@@ -175,11 +175,11 @@ def test_no_turn_brings_more_bytes_than_its_bound_by_the_rows_before_unless_one_
 
 
 def test_a_turn_is_as_large_as_what_may_wait_at_its_receivers() -> None:
-    assert turn_bytes([], 100) == SOURCE_TURN_BYTES
-    assert turn_bytes([3, 2], 100) == 200
-    assert turn_bytes([4], SOURCE_TURN_BYTES) == SOURCE_TURN_BYTES
+    assert read_bytes_max([], 100) == SOURCE_READ_BYTES
+    assert read_bytes_max([3, 2], 100) == 200
+    assert read_bytes_max([4], SOURCE_READ_BYTES) == SOURCE_READ_BYTES
 
 
 def test_large_rows_are_put_together_up_to_what_may_wait() -> None:
-    assert max(len(turn) for turn in turns(Reader([4] * 200, "x" * 1024), 4, 16 * 1024)) <= 20
-    assert max(len(turn) for turn in turns(Reader([4] * 200, "x" * 1024), 4)) > 40
+    assert max(len(read) for read in reads(Reader([4] * 200, "x" * 1024), 4, 16 * 1024)) <= 20
+    assert max(len(read) for read in reads(Reader([4] * 200, "x" * 1024), 4)) > 40

@@ -1,4 +1,4 @@
-"""The turns of splits, and when a source task may sleep."""
+"""The order of splits, and when a source task may sleep."""
 
 from dataclasses import dataclass
 from typing import Any

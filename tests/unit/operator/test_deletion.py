@@ -147,7 +147,7 @@ def test_a_last_savepoint_is_taken_although_desired_is_gone() -> None:
     (made,) = [a for a in actions if isinstance(a, WriteDesired)]
     assert (made.value.workers, made.version) == (2, "")
     assert not [a for a in actions if isinstance(a, SetFinalizer)]
-    desired = DesiredView("d2", seen.job.uid, "10", made.value, made.turn, "l")
+    desired = DesiredView("d2", seen.job.uid, "10", made.value, made.fence, "l")
     seen, _ = step(replace(seen, desired=desired))
     _, actions = step(seen)
     (asked,) = [a for a in actions if isinstance(a, WriteDesired)]

@@ -84,11 +84,11 @@ def test_what_is_remembered_has_a_bound() -> None:
 
 
 class Told:
-    """Stands for a client: lists nothing but ``listed``, and shows ``turns`` of events."""
+    """Stands for a client: lists nothing but ``listed``, and shows ``batches`` of events."""
 
-    def __init__(self, listed: list[dict[str, Any]], *turns: list[bytes]) -> None:
+    def __init__(self, listed: list[dict[str, Any]], *batches: list[bytes]) -> None:
         self.listed = listed
-        self.turns = list(turns)
+        self.batches = list(batches)
         self.asked: list[str] = []
         self.done = asyncio.Event()
 
@@ -98,10 +98,10 @@ class Told:
 
     async def watch(self, *query: object) -> AsyncIterator[list[bytes]]:
         self.asked.append(str(query[-1]))
-        if not self.turns:
+        if not self.batches:
             self.done.set()
             await asyncio.Event().wait()
-        yield self.turns.pop(0)
+        yield self.batches.pop(0)
 
 
 def watched(told: Told, store: Store) -> RecordWatch:

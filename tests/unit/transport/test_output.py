@@ -229,7 +229,7 @@ def test_a_sender_is_called_once_for_a_turn_that_ends_in_a_flush() -> None:
     assert sender.called == [output]
 
 
-def test_a_full_buffer_calls_the_sender_in_the_middle_of_a_turn() -> None:
+def test_a_full_buffer_calls_the_sender_in_the_middle_of_a_pass() -> None:
     output, sender = remote(60.0)
     assert output.try_send(words("x" * BUFFER), more=True)
     assert sender.called == [output]

@@ -78,7 +78,7 @@ class Slot:
         self._at = at
         self._steps = _clipped(steps)
         self._shown: tuple[str, str] | None = None
-        self._spelt: dict[tuple[str, str], bytes] = {}  # splits take turns
+        self._spelt: dict[tuple[str, str], bytes] = {}  # splits are read round-robin
 
     def enter(self, reading: Reading | None, rows: int) -> None:
         """Say what the task is about to hand to the user's functions."""

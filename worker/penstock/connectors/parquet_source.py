@@ -4,7 +4,7 @@
 
 A seek skips whole row groups by the footer, and decodes again only the rows before the offset in
 its row group. A file is open while its rows are read, and may be closed between two row groups. So
-only the few files that are being read use memory. With a rate, all files are read in turns.
+only the few files that are being read use memory. With a rate, all files are read round-robin.
 
 A file's identity is its name, size, number of rows and the hash of its footer. The job's state has
 it. A file that grew, shrank, vanished or was rewritten cannot be replayed; the error says which.

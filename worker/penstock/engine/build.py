@@ -23,7 +23,7 @@ from penstock.contract.settings import ShuffleSettings
 from penstock.contract.trust import IngestPlace
 from penstock.engine.input_watch import WatchedInput
 from penstock.engine.router import Partitioner
-from penstock.engine.source_reader import ReadBatcher, SourceReader, turn_bytes
+from penstock.engine.source_reader import ReadBatcher, SourceReader, read_bytes_max
 from penstock.engine.task_runtime import OutEdge, SinkSlot, TaskParts
 from penstock.engine.warm import warm
 from penstock.file_system import OS_FILES
@@ -193,7 +193,7 @@ class JobParts:
         found = self._inputs[stage.plan.index]
         source = None
         if found is not None:
-            most = turn_bytes(_receivers(edges, core), self.shuffle.low_watermark_bytes)
+            most = read_bytes_max(_receivers(edges, core), self.shuffle.low_watermark_bytes)
             reads = ReadBatcher(found.parameters.batch_rows, most)
             source = SourceReader(found.name, found.source, reads)
             chain.read_by(source.where)

@@ -34,7 +34,7 @@ class EdgeRouter:
         self._routes = routes
         self._keys = keys
         self._custom = custom
-        self._turn = 0
+        self._sent = 0
         pairs = list(zip(routes.old, routes.new, strict=True)) if self._paired else []
         self._pairs: list[Pair] = list(dict.fromkeys(pairs))
         numbers = {pair: i for i, pair in enumerate(self._pairs)}
@@ -64,7 +64,7 @@ class EdgeRouter:
             case Partitioning.CUSTOM:
                 return self._by_function
             case _:
-                return self._in_turn
+                return self._round_robin
 
     def _one(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         old, new = self._pairs[0]
@@ -80,11 +80,11 @@ class EdgeRouter:
         data = _data(batch)
         return [RoutedRows(old, new, data) for old, new in self._pairs]
 
-    def _in_turn(self, batch: pa.RecordBatch) -> list[RoutedRows]:
-        """Send whole batches in turn, if possible to receivers that stay: those rows are not held."""
+    def _round_robin(self, batch: pa.RecordBatch) -> list[RoutedRows]:
+        """Send whole batches round-robin, if possible to receivers that stay: those rows are not held."""
         stay = [p for p in self._pairs if p[0] == p[1]] or self._pairs
-        self._turn += 1
-        old, new = stay[self._turn % len(stay)]
+        self._sent += 1
+        old, new = stay[self._sent % len(stay)]
         return [RoutedRows(old, new, _data(batch))]
 
     def _by_function(self, batch: pa.RecordBatch) -> list[RoutedRows]:

@@ -1,26 +1,26 @@
-"""Reads the splits of a source task in turns, and makes the events for the task's core.
+"""Reads the splits of a source task round-robin, and makes the events for the task's core.
 
-Order of splits (:class:`SplitTurns`):
+Order of splits (:class:`SplitScheduler`):
 
-    waiting --a place is free--> read in turns --no more rows--> gone
+    waiting --a place is free--> read round-robin --no more rows--> gone
        ^                               |
        +-------- gives its place ------+
 
-Splits that hold files and memory while they are read share ``places``. All other splits are read in
-turns. A split that may not be read, because it moves, keeps its files and memory, but no place.
+Splits that hold files and memory while they are read share ``places``. All other splits are read
+round-robin. A split that may not be read, because it moves, keeps its files and memory, but no place.
 
-Size of a turn (:class:`ReadBatcher`): small reads are joined, so that the fixed cost of a turn is
-paid once for many rows. A turn hashes, splits and sends a batch with some hundred Python calls,
+Size of a joined read (:class:`ReadBatcher`): small reads are joined, so that the fixed cost of a batch
+is paid once for many rows. A task hashes, splits and sends a batch with some hundred Python calls,
 whatever its size; with other threads running, a call may also pass on the interpreter lock. So a
-split that has more rows is read again until the rows are enough for a turn, which is
-``SOURCE_TURN_S`` of work of the task's thread. The work is measured in processor time. So it adapts
+split that has more rows is read again until the rows are enough, which is
+``SOURCE_READ_S`` of work of the task's thread. The work is measured in processor time. So it adapts
 to the size of rows and the cost of the steps, and a task that waits for credit does not count as slow.
 
 A reader that gives few rows at a time may join them itself in compiled code: a Python call for each
 read would cost more than all later work.
 
 A split is read again only when it gave as many rows as requested: then it probably has more, and the
-read does not wait. A call returns all rows it has read, so a checkpoint between two turns matches
+read does not wait. A call returns all rows it has read, so a checkpoint between two calls matches
 the positions of the readers.
 """
 
@@ -34,11 +34,11 @@ from penstock.base.limits import (
     LATENCY_MARK_INTERVAL_S,
     LATENCY_MARKS_PER_READ_MAX,
     SOURCE_POLL_S,
+    SOURCE_READ_BYTES,
+    SOURCE_READ_ROWS_MAX,
+    SOURCE_READ_S,
     SOURCE_REST_MAX_S,
     SOURCE_SPLITS_READ_MAX,
-    SOURCE_TURN_BYTES,
-    SOURCE_TURN_ROWS_MAX,
-    SOURCE_TURN_S,
 )
 from penstock.base.threads import thread_time
 from penstock.contract.ids import Epoch, SplitId
@@ -62,19 +62,19 @@ _CUTS_KEPT = 16  # cuts of aborted epochs are never committed: only the newest c
 SourceEvent = RowsRead | SplitEmpty | SplitEnded
 
 
-def turn_bytes(receivers: Iterable[int], waiting_bytes: int) -> int:
-    """Return the size limit of a turn, given how many receivers divide the rows of each edge.
+def read_bytes_max(receivers: Iterable[int], waiting_bytes: int) -> int:
+    """Return the size limit of a joined read, given how many receivers divide the rows of each edge.
 
     A receiver's part of at most ``waiting_bytes`` can be sent while the next part waits.
     """
-    return min([SOURCE_TURN_BYTES, *(count * waiting_bytes for count in receivers)])
+    return min([SOURCE_READ_BYTES, *(count * waiting_bytes for count in receivers)])
 
 
 class Bound(NamedTuple):
     """How many rows, and how many bytes, may be read at once."""
 
-    rows: int = SOURCE_TURN_ROWS_MAX
-    size: int = SOURCE_TURN_BYTES
+    rows: int = SOURCE_READ_ROWS_MAX
+    size: int = SOURCE_READ_BYTES
 
 
 ANY = Bound()
@@ -83,13 +83,13 @@ ANY = Bound()
 class ReadBatcher:
     """Makes the reads of one source task large enough. Only one thread uses and is measured by it."""
 
-    def __init__(self, batch_rows: int, bytes_max: int = SOURCE_TURN_BYTES) -> None:
-        """Ask for ``batch_rows`` at a time, up to ``bytes_max``; begin with one read a turn."""
+    def __init__(self, batch_rows: int, bytes_max: int = SOURCE_READ_BYTES) -> None:
+        """Ask for ``batch_rows`` at a time, up to ``bytes_max``; begin without joining."""
         self._batch_rows = batch_rows
         self._bytes_max = bytes_max
-        self._wanted = batch_rows  # rows of a turn
+        self._wanted = batch_rows  # rows of a joined read
         self._row_bytes = 1
-        self._last = 0  # rows of the turn before
+        self._last = 0  # rows of the joined read before
         self._worked_s = 0.0  # of the thread, when it began
 
     def next(
@@ -144,15 +144,15 @@ class ReadBatcher:
         return rows < wanted and fits
 
     def _adapt(self) -> None:
-        """Double or halve the rows wanted per turn, by the cost of the last turn."""
+        """Double or halve the rows of a joined read, by the cost of the last one."""
         now = thread_time()
         worked, self._worked_s = now - self._worked_s, now
         if not self._last:
             return
-        if worked > SOURCE_TURN_S:
+        if worked > SOURCE_READ_S:
             self._wanted = max(self._wanted // 2, self._batch_rows)
-        elif 2 * worked < SOURCE_TURN_S and self._last > self._wanted - self._batch_rows:
-            self._wanted = min(2 * self._wanted, SOURCE_TURN_ROWS_MAX)
+        elif 2 * worked < SOURCE_READ_S and self._last > self._wanted - self._batch_rows:
+            self._wanted = min(2 * self._wanted, SOURCE_READ_ROWS_MAX)
 
     def _joined(self, reads: list[Read]) -> Read:
         first = reads[0]
@@ -163,7 +163,7 @@ class ReadBatcher:
         return Read(pa.concat_batches(batches) if joined is None else joined, first.offset)
 
 
-class SplitTurns:
+class SplitScheduler:
     """The splits that have rows left, in the order in which they are read."""
 
     def __init__(self, places: int) -> None:
@@ -250,7 +250,7 @@ class SourceReader:
         self._pace = Pace()
         self._opened: dict[SplitId, _Opened] = {}
         self._ended: set[SplitId] = set()
-        self._turns = SplitTurns(SOURCE_SPLITS_READ_MAX)
+        self._scheduler = SplitScheduler(SOURCE_SPLITS_READ_MAX)
         self._empty = 0  # reads since the last rows
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []
@@ -267,12 +267,12 @@ class SourceReader:
             if state.finished:
                 self._ended.add(state.split)
             else:
-                self._turns.join(state.split, takes_place=opened.releasing is not None)
+                self._scheduler.join(state.split, takes_place=opened.releasing is not None)
 
     def close(self, splits: Iterable[SplitId] | None = None) -> None:
         """Close some splits, or all."""
         leaving = list(self._opened if splits is None else splits)
-        self._turns.leave(leaving)
+        self._scheduler.leave(leaving)
         for split in leaving:
             opened = self._opened.pop(split, None)
             self._ended.discard(split)
@@ -297,7 +297,7 @@ class SourceReader:
     def worked(self, rows: int, seconds: float, waited_s: float) -> None:
         """Record the time that the steps needed for rows, ``waited_s`` of it waiting for credit.
 
-        The size of later reads follows it, because a barrier waits for one turn. While the cost of
+        The size of later reads follows it, because a barrier waits for one joined read. While the cost of
         rows is not known, few rows are read.
         """
         self._pace.worked(rows, 0, seconds, waited_s)
@@ -307,29 +307,29 @@ class SourceReader:
         marks, self._marks = self._marks, []
         return marks
 
-    def next(self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_TURN_BYTES) -> SourceEvent | None:
-        """Read the split whose turn it is; None when no split may be read.
+    def next(self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_READ_BYTES) -> SourceEvent | None:
+        """Read the next split, round-robin; None when no split may be read.
 
         Reads at most ``bytes_max``, unless a single row is larger.
         """
-        split = self._turns.next(reads)
+        split = self._scheduler.next(reads)
         if split is None:
             return None
         opened = self._opened[split]
         event = self._ask(split, opened, bytes_max)
         releasing = opened.releasing
         if split in self._ended:
-            self._turns.end(split)
+            self._scheduler.end(split)
             if releasing is not None:
                 releasing.release()
-        elif releasing is not None and self._turns.wanted:
+        elif releasing is not None and self._scheduler.wanted:
             self._let_others_read(split, releasing)
         return event
 
     def _let_others_read(self, split: SplitId, reader: "ReleasingReader") -> None:
         """Give up the place of a split, unless only its end is left to report."""
         if not self._opened[split].reader.state().finished and reader.release():
-            self._turns.give_place(split)
+            self._scheduler.give_place(split)
 
     @property
     def dry(self) -> bool:

@@ -7,7 +7,7 @@ and to events that do not depend on the order of rows.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_TURN_BYTES
+from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_READ_BYTES
 from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
 from penstock.engine.router import EdgeRouter
@@ -50,10 +50,10 @@ class TaskEffects:
         self._wakeup = wakeup
         self._outputs: dict[ChannelId, Output] = {}
         self._filling: dict[Output, None] = {}  # given rows since they were last flushed
-        self._given: dict[Output, None] = {}  # given rows in this turn
+        self._given: dict[Output, None] = {}  # given rows in this pass
         self._routers: list[EdgeRouter] = []
         self._routed_by: tuple[Any, Any] = (None, None)
-        self._marker_turn = 0
+        self._markers = 0
         self._waited_s = 0.0  # for credit, by rows since the steps were given theirs
         self._captured: Captured | None = None  # while state of it is not copied
         self._cut: StateSnapshot | None = None  # the newest
@@ -87,7 +87,7 @@ class TaskEffects:
             return None
         return output
 
-    def turn_bytes(self) -> int:
+    def read_bytes_max(self) -> int:
         """Return how many bytes may be read at once: half of what may wait at an edge's receivers.
 
         More would wait in the buffers before a barrier.
@@ -97,7 +97,7 @@ class TaskEffects:
             output = self._outputs.get(channel)
             window = CREDIT_FIRST_CHANNEL_BYTES_MIN if output is None else output.window
             waiting[channel.edge] = waiting.get(channel.edge, 0) + window
-        return min(waiting.values(), default=2 * SOURCE_TURN_BYTES) // 2
+        return min(waiting.values(), default=2 * SOURCE_READ_BYTES) // 2
 
     # --- Steps and their rows -----------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class TaskEffects:
         self._given.clear()
 
     def wake_receivers(self) -> None:
-        """Wake the threads that continue with what was sent in this turn, at its end.
+        """Wake the threads that continue with what was sent in this pass, at its end.
 
         If they were woken earlier, each would wait for the interpreter lock of this thread.
         """
@@ -215,8 +215,8 @@ class TaskEffects:
     def _forward_marker(self, marker: LatencyMarker) -> None:
         """Send a marker to the receivers in turn; a task with sinks measures its age instead."""
         if self.core.state.outputs:
-            self._marker_turn += 1
-            channel = self.core.state.outputs[self._marker_turn % len(self.core.state.outputs)]
+            self._markers += 1
+            channel = self.core.state.outputs[self._markers % len(self.core.state.outputs)]
             self._send(ev.Send(channel, marker))
             return
         for sink in self._parts.sinks.values():

@@ -4,7 +4,7 @@
 
 Every wait sleeps on the task's one wakeup, which the inbox, arriving elements and credit set.
 :class:`TaskLoop` is the loop, without a thread: ``penstock.inprocess`` gives the loops of all tasks
-their turns on one thread, with wakeups that never sleep.
+their passes on one thread, with wakeups that never sleep.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ POLL_S = 0.002  # how often to check a sink without room, which cannot wake the 
 
 
 class TaskLoop:
-    """Drives one task from its build to the end of the attempt: begin, turns, end."""
+    """Drives one task from its build to the end of the attempt: begin, passes, end."""
 
     def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
         """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
@@ -66,7 +66,7 @@ class TaskLoop:
         try:
             self.begin()
             while True:
-                self.turn()
+                self.run_pass()
         except TaskStopped:
             pass
         except BaseException as error:
@@ -88,7 +88,7 @@ class TaskLoop:
             return error
         return RowNotSentError(f"{Where(source.name, *reading)} or behind it: {error}")
 
-    def turn(self) -> None:
+    def run_pass(self) -> None:
         """Do one thing of each kind; sleep if there was none, or it is known to be the last.
 
         Raises what a step, a source or a sink raises, and TaskStopped when the attempt is over.
@@ -115,9 +115,9 @@ class TaskLoop:
             self._effects.wake_receivers()
 
     def handle_orders(self) -> bool:
-        """Do what a turn does, but read nothing. Return whether something was done or is left.
+        """Do what a pass does, but read nothing. Return whether something was done or is left.
 
-        Raises as :meth:`turn`.
+        Raises as :meth:`run_pass`.
         """
         heard = self._control()
         self._effects.wake_receivers()
@@ -158,7 +158,7 @@ class TaskLoop:
         return False
 
     def _read_split(self, source: SourceReader) -> bool:
-        event = source.next(self.core.reads_split, self._effects.turn_bytes())
+        event = source.next(self.core.reads_split, self._effects.read_bytes_max())
         if event is None:
             return False
         self._effects.step(event)

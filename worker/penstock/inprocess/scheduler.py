@@ -47,7 +47,7 @@ class CooperativeWakeup(Wakeup):
 
 
 class ScheduledTask:
-    """A task and its wakeup. ``busy`` is true within its turn."""
+    """A task and its wakeup. ``busy`` is true within its pass."""
 
     __slots__ = ("busy", "handling", "loop", "parts", "wakeup")
 
@@ -73,19 +73,19 @@ class ScheduledTask:
         return self.wakeup.woken or not self.wakeup.rested
 
     def work(self, reading: bool) -> None:
-        """Take one turn. Raises what a step, a source or a sink raises."""
+        """Run one pass. Raises what a step, a source or a sink raises."""
         self.busy, self.wakeup.rested = True, False
         try:
             if self.is_source and not reading:
                 self.handling = self.loop.handle_orders()
             else:
-                self.loop.turn()
+                self.loop.run_pass()
         finally:
             self.busy = False
 
 
 class TaskScheduler:
-    """The tasks of a job, and work that is done between two turns."""
+    """The tasks of a job, and work that is done between two passes."""
 
     def __init__(self) -> None:
         """Begin without tasks."""
@@ -109,13 +109,13 @@ class TaskScheduler:
         self._in_order = [self.tasks[name] for name in sorted(self.tasks, key=lambda name: -name.stage)]
 
     def ask_sources(self) -> None:
-        """Ask each source again in the next turn: there may be rows, or time may have passed."""
+        """Ask each source again in the next pass: there may be rows, or time may have passed."""
         for task in self._in_order:
             if task.is_source:
                 task.wakeup.rested = False
 
     def settle(self) -> None:
-        """Give turns until no task has anything to do. Read no source meanwhile."""
+        """Give passes until no task has anything to do. Read no source meanwhile."""
         self._reading = False
         try:
             while self.run_one():
@@ -140,7 +140,7 @@ class TaskScheduler:
 
 
 class DeferredExecutor(Executor):
-    """An executor that runs its work between two turns, on the caller's thread."""
+    """An executor that runs its work between two passes, on the caller's thread."""
 
     def __init__(self, deferred: "deque[Work]") -> None:
         """Put work into ``deferred``."""

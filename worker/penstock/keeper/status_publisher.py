@@ -245,15 +245,15 @@ class StatusPublisher:
 
     def final_report(self) -> None:
         """Report once more, now: the process is about to end."""
-        self._turn()
+        self._pass()
 
     def _run(self) -> None:
         while True:
             self._wanted.wait(ANNOUNCE_INTERVAL_S)
             self._wanted.clear()
-            self._turn()
+            self._pass()
 
-    def _turn(self) -> None:
+    def _pass(self) -> None:
         facts = self._view.facts()
         self._tell(facts)
         if facts.leads is not None:

@@ -84,7 +84,7 @@ class Packing:
         if self._mode is CompressionMode.LZ4:
             return True
         if self._left <= 0 or (self._left_s <= 0 and not self._trying and self._rate.bytes_per_s):
-            self._turn(batch)
+            self._begin_or_end_trial(batch)
         self._asked = size
         return self._prefers_packed != self._trying
 
@@ -108,7 +108,7 @@ class Packing:
             self._compressible = entropy_bits(sample_of(batch)) <= self._settings.entropy_threshold
         return self._compressible
 
-    def _turn(self, batch: pa.RecordBatch) -> None:
+    def _begin_or_end_trial(self, batch: pa.RecordBatch) -> None:
         """Begin or end a trial of the other form."""
         self._skipped = COMPRESSION_SKIPPED_BYTES
         if not self._trying and self._may_gain(batch):

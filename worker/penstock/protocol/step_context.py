@@ -62,7 +62,7 @@ class StepContext:
         """Return when the sender of the sign ``heard`` has been silent for ``timeout_s``.
 
         Time in which this core stood still since then does not count, up to ``excused_s_max``. The
-        bound exists because a core that is late at every turn must notice a loss, too.
+        bound exists because a core that is late at every step must notice a loss, too.
         """
         return heard.at + timeout_s + min(self.absent_s - heard.absent_s, excused_s_max)
 

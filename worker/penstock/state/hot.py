@@ -157,7 +157,7 @@ class HotTable:
 
         Lists all rows instead when at least half of them have changed and ``all_here`` says that
         no row is on disk. Returns the generation that ended (see :meth:`settle`) and the rows.
-        :meth:`copy_on` copies the rows; a row that changes before its turn is copied first.
+        :meth:`copy_on` copies the rows; a row that changes before that is copied first.
         """
         self._copy_rest()
         whole = all_here and WHOLE_SHARE * self.changed >= self.used

@@ -229,7 +229,7 @@ class LocalCluster:
     def _run(self) -> None:
         failure: str | None = None
         try:
-            while not self._kill and self._turn():
+            while not self._kill and self._pass():
                 self._wake.wait(self._pause_s())
                 self._wake.clear()
         except Exception as error:
@@ -252,7 +252,7 @@ class LocalCluster:
             return SUPERVISOR_LOOK_INTERVAL_S
         return min(SUPERVISOR_LOOK_INTERVAL_S, max(0.0, due - time.monotonic()))
 
-    def _turn(self) -> bool:
+    def _pass(self) -> bool:
         """Do what is due. False when the run is over and every process has ended."""
         try:
             self._wanted.collect()

@@ -132,7 +132,7 @@ class TaskInput:
     ) -> tuple[ChannelId, Element[pa.RecordBatch]] | None:
         """Take the next element of a channel for which ``reads`` is true, or None. Never blocks.
 
-        Channels take turns. An element that is not taken stays queued, and its credit stays spent:
+        Channels are read round-robin. An element that is not taken stays queued, and its credit stays spent:
         a channel that waits behind its barrier is held in this way. When an element has more rows
         than the task should take at once, its first rows are taken and the others stay at the head
         of the channel. Small batches that wait one behind another are joined to one element, so

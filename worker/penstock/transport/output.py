@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.base.limits import SENDS_PER_TURN_MAX
+from penstock.base.limits import SENDS_PER_PUMP_MAX
 from penstock.base.threads import Empty, Lock, SimpleQueue, Thread, monotonic
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.contract.settings import ShuffleSettings
@@ -308,18 +308,18 @@ class RemoteOutput(Output):
     # --- On the sender thread -----------------------------------------------------------------
 
     def pump(self) -> float | None:
-        """Send what may be sent, at most one turn's share; return when to call again, if known.
+        """Send what may be sent, at most ``SENDS_PER_PUMP_MAX`` elements; return when to call again, if known.
 
         Blocks while the peer's socket is full. Raises FlightError when the stream is broken.
         """
         with self._lock:
-            # Reset first: a call from now on schedules another turn, so none is lost.
+            # Reset first: a call from now on schedules another call, so none is lost.
             self._scheduled = False
             stream = None if self._closed or self._opened else self._stream
         if stream is not None:
             self._opened = True
             stream.open()
-        for _ in range(SENDS_PER_TURN_MAX):
+        for _ in range(SENDS_PER_PUMP_MAX):
             with self._lock:
                 outgoing = None if self._closed else self._state.take(monotonic())
                 if outgoing is None:

@@ -4,7 +4,7 @@ A queued row has a time, which the caller keeps in a column by row. Rows of one 
 form a bucket: a list through ``links``, so that any row leaves it in a few steps.
 Buckets are found by (time, group) in slots, and the heap has the one that comes first on top.
 Rows come due in the order of time, key group, hash and key bytes, which depends only on the keys. A
-bucket is sorted once, when its turn comes, even when it is taken in several slices.
+bucket is sorted once, when its time comes, even when it is taken in several slices.
 
 Slots grow one by one (linear hashing, Litwin 1980), so no insertion has to move all of them.
 Costs: queueing O(1), and O(log buckets) where the time and group are new; taking O(rows taken).

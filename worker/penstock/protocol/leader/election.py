@@ -90,7 +90,7 @@ class Election:
             case LeaseWritten(_, version):
                 self._written(context, version)
             case LeaseFailed():
-                self.version = ""  # the Lease may have changed: the next turn reads it first
+                self.version = ""  # the Lease may have changed: the next pass reads it first
                 self.next_at = context.now + self.settings.lease_retry_s
 
     def _read(self, context: StepContext, lease: LeaseRead) -> None:

@@ -1,4 +1,4 @@
-"""One turn of a leader: it takes an event into the facts, then reconciles.
+"""One pass of a leader: it takes an event into the facts, then reconciles.
 
 This module holds the order only: which part acts first, and what must hold before the next part
 may act. The rules are in the parts.
@@ -202,7 +202,7 @@ class TermController:
             self._recover(decision)
 
     def _run(self) -> None:
-        """One turn while all members run: checkpoint in flight, rescale, answers, new requests."""
+        """One pass while all members run: checkpoint in flight, rescale, answers, new requests."""
         state, checkpoints, rescale = self.state, self.checkpoints, self.rescale
         if state.plan is None:
             return

@@ -6,13 +6,13 @@ from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.task import task_events as ev
 from sim.cluster.task import SimTask
 from sim.kernel.kernel import SimKernel
-from sim.kernel.messages import Heard, Poll, Turn
+from sim.kernel.messages import Heard, Poll, RunTask
 
-TURN_US = (50, 400)
+PASS_US = (50, 400)
 POLL_US = 20_000
 
 
-class TurnScheduler:
+class SimTaskScheduler:
     """The scheduler of an engine: tasks run in any order, with small delays."""
 
     kernel: SimKernel
@@ -21,7 +21,7 @@ class TurnScheduler:
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, SimTask] = {}
-        self._turns: dict[TaskId, bool] = {}
+        self._scheduled: dict[TaskId, bool] = {}
 
     @property
     def attempt(self) -> Attempt:
@@ -50,18 +50,18 @@ class TurnScheduler:
 
     def _wake_tasks(self) -> None:
         for task_id, task in self.tasks.items():
-            if self._turns.get(task_id, False):
+            if self._scheduled.get(task_id, False):
                 continue
             if task.candidates() or not task.quiet:
-                self._turns[task_id] = True
+                self._scheduled[task_id] = True
                 delay_us = max(self._delay_us(), task.busy_until_us - self.kernel.now_us)
-                self.kernel.at(delay_us, self.name, Turn(task_id, self.attempt))
+                self.kernel.at(delay_us, self.name, RunTask(task_id, self.attempt))
 
-    def _turn(self, turn: Turn) -> None:
-        task = self.tasks.get(turn.task)
-        if turn.attempt != self.attempt or task is None:
+    def _run_task(self, run: RunTask) -> None:
+        task = self.tasks.get(run.task)
+        if run.attempt != self.attempt or task is None:
             return
-        self._turns[turn.task] = False
+        self._scheduled[run.task] = False
         choices = task.candidates()
         if choices:
             task.take(self.kernel.streams.schedule.choice(choices))
@@ -75,4 +75,4 @@ class TurnScheduler:
         self.kernel.at(POLL_US, self.name, Poll())
 
     def _delay_us(self) -> int:
-        return self.kernel.streams.schedule.randint(*TURN_US)
+        return self.kernel.streams.schedule.randint(*PASS_US)

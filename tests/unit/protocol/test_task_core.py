@@ -4,8 +4,7 @@ import pytest
 
 from penstock.base.errors import PeerError
 from penstock.base.values import replace
-from penstock.contract.ids import Epoch, KeyGroup, SplitId, Term, Version
-from penstock.contract.keygroups import groups_of
+from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.manifest import TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
 from penstock.protocol.task import task_events as ev
@@ -18,7 +17,6 @@ from tests.support.task_harness import (
     SOURCE,
     SPLITS,
     THREE,
-    TWO,
     barrier,
     handle,
     rescale,
@@ -314,18 +312,3 @@ def test_a_checkpoint_that_follows_a_restore_at_once_has_the_restored_time() -> 
     for sender in (0, 1):
         last = counter.arrive(to_count(sender, 0), barrier(4))
     assert ev.Snapshot(barrier(4), Epoch(3), 40) in last
-
-
-def test_no_timer_of_a_group_that_moves_is_run_until_it_is_clear_whose_it_is() -> None:
-    counter = rig(COUNT, worker=1)
-    mine, after = (sorted(groups_of(table.share_of(task(COUNT, 1)))) for table in (TWO, THREE))
-    moves = next(group for group in mine if group not in after)
-    stays = next(group for group in mine if group in after)
-    due = [ev.TimerDue(KeyGroup(group)) for group in (moves, stays)]
-    counter(ev.Proposed(THREE, None))
-    assert [counter(event) for event in due] == [[ev.Fire(event.group)] for event in due]
-    for sender in (0, 1):
-        counter.arrive(to_count(sender, 1), rescale(1))
-    assert [counter(event) for event in due] == [[], [ev.Fire(KeyGroup(stays))]]
-    counter(ev.Aborted(Term(1), Epoch(1)))
-    assert [counter(event) for event in due] == [[ev.Fire(event.group)] for event in due]

@@ -22,7 +22,6 @@ from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, Step
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 8
-NOTES_SHOWN = 4
 _RARE: tuple[tuple[str, Callable[[StepStatus], int]], ...] = (  # columns, where there is any
     ("keys", lambda step: step.state_keys),
     ("late", lambda step: step.late_rows),

@@ -50,14 +50,8 @@ class TaskId(Message, tag="TaskId", order=True):
         return hash((self.stage, self.worker, self.slot))
 
     def __str__(self) -> str:
-        """Spell the task as ``stage.worker.slot``; :func:`parse_task` reads it back."""
+        """Spell the task as ``stage.worker.slot``."""
         return f"{self.stage}.{self.worker}.{self.slot}"
-
-
-def parse_task(text: str) -> TaskId:
-    """Read what ``str(TaskId)`` wrote. Raises ValueError on anything else."""
-    stage, worker, slot = text.split(".")
-    return TaskId(StageIndex(int(stage)), Ordinal(int(worker)), int(slot))
 
 
 @dataclass(frozen=True, slots=True, order=True)

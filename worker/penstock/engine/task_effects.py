@@ -378,16 +378,12 @@ class TaskEffects:
     def _failed(self, action: ev.Failed) -> None:
         self._host.epoch_failed(self.task, action.term, action.epoch, action.reason)
 
-    def _fire(self, _: ev.Fire) -> None:
-        """No step of this version has timers of processing time."""
-
     def _performers(self) -> dict[type, Callable[[Any], None]]:
         return {
             ev.ProcessRows: self._process,
             ev.Send: self._send,
             ev.AdvanceWatermark: self._advance,
             ev.SendMark: self._mark,
-            ev.Fire: self._fire,
             ev.RelayBarrier: self._spread,
             ev.Snapshot: self._snapshot,
             ev.ExpediteSnapshot: lambda _: self.expedite(),

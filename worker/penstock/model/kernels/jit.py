@@ -34,8 +34,6 @@ I64 = types.Array(types.int64, 1, "C", readonly=True)
 U64 = types.Array(types.uint64, 1, "C", readonly=True)
 F64 = types.Array(types.float64, 1, "C", readonly=True)
 OUT_U8 = types.uint8[::1]
-OUT_U16 = types.uint16[::1]
-OUT_U32 = types.uint32[::1]
 OUT_I32 = types.int32[::1]
 OUT_I64 = types.int64[::1]
 OUT_I64_2D = types.int64[:, ::1]

@@ -36,7 +36,7 @@ from enum import StrEnum
 from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
 from penstock.contract.control_messages import Announce, Command, MembersFile, StageSplits
-from penstock.contract.ids import Epoch, Ordinal, StageIndex, Term, Version
+from penstock.contract.ids import Epoch, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment, PhysicalPlan
@@ -306,7 +306,3 @@ class LeaderState:
     def next_version(self) -> Version:
         """Return a version number that no proposal has used."""
         return Version(max(self.latest.version, self.latest.proposed) + 1)
-
-    def is_member_ordinal(self, ordinal: Ordinal) -> bool:
-        """Return whether the committed version has a worker ``ordinal``."""
-        return ordinal < self.latest.workers

@@ -26,13 +26,6 @@ class Routes:
     old: Receivers
     new: Receivers
 
-    @property
-    def staying(self) -> tuple[ChannelId, ...]:
-        """List the channels that are there before and after."""
-        after = set(self.new)
-        seen = dict.fromkeys(c for c in self.old if c is not None and c in after)
-        return tuple(seen)
-
 
 def routes(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, new: Assignment | None) -> Routes:
     """Build the routes of ``sender`` over ``edge``; ``new`` is None outside a rescale."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.values import hot_dataclass
-from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
+from penstock.contract.ids import ChannelId, Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile, TaskManifest
 from penstock.model.elements import Barrier, Control, Data, LatencyMarker
@@ -70,13 +70,6 @@ class AdvanceWatermark:
     """Tell the steps the task's watermark. Rows that they emit come back as Produced."""
 
     time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fire:
-    """Run the due processing-time timers of a key group."""
-
-    group: KeyGroup
 
 
 @hot_dataclass
@@ -200,7 +193,6 @@ Action = (
     | ProcessRows
     | SendMark
     | AdvanceWatermark
-    | Fire
     | Send
     | RelayBarrier
     | Snapshot

@@ -4,7 +4,7 @@ The state is :class:`TaskState`, whose module has the table of the lifecycle. It
 :mod:`barrier_aligner`, :mod:`watermark`, :mod:`rescale_buffer` (rows that move),
 :mod:`snapshot_ledger` (epochs), :mod:`prepared_output` and :mod:`source_splits`. The part of a
 task in a rescale is in :mod:`task_rescale`. While a task is FROZEN, rows of the groups that stay
-flow, but no time passes: there is no watermark, no idle mark, and no timer of a group that moves.
+flow, but no time passes: there is no watermark and no idle mark.
 
 The shell takes input only where :meth:`TaskCore.reads` and :meth:`TaskCore.reads_split` allow it.
 It performs the actions in their order, and gives the rows that the steps emit back as Produced
@@ -212,9 +212,6 @@ class TaskCore:
             self.state.splits.waited()
         return []
 
-    def _timer(self, event: ev.TimerDue, _: float) -> list[ev.Action]:
-        return [] if event.group in self.state.moving else [ev.Fire(event.group)]
-
     # --- Output -------------------------------------------------------------------------------
 
     def _produced(self, event: ev.Produced, _: float) -> list[ev.Action]:
@@ -330,7 +327,6 @@ _HANDLERS: dict[type, Handler] = {
     ev.SplitEnded: TaskCore._split_ended,
     ev.ReadBlocked: TaskCore._waited,
     ev.Injected: TaskCore._injected,
-    ev.TimerDue: TaskCore._timer,
     ev.Produced: TaskCore._produced,
     ev.PeerVersion: lambda core, event, _: core.rescale.peer_version(event),
     ev.Paced: TaskCore._paced,

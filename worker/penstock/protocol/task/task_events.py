@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.values import hot_dataclass
-from penstock.contract.ids import ChannelId, Epoch, KeyGroup, SplitId, Term, Version
+from penstock.contract.ids import ChannelId, Epoch, SplitId, Term, Version
 from penstock.contract.manifest import (
     RootManifest,
     SinkHandle,
@@ -30,7 +30,6 @@ from penstock.protocol.task.task_actions import (
     DropGroups,
     ExpediteSnapshot,
     Failed,
-    Fire,
     Forget,
     LoadState,
     Preload,
@@ -126,13 +125,6 @@ class Injected:
     """A barrier reached a source task, from the leader or in band, between two batches."""
 
     barrier: Barrier
-
-
-@dataclass(frozen=True, slots=True)
-class TimerDue:
-    """A processing-time timer of a key group is due."""
-
-    group: KeyGroup
 
 
 # --- Events: output --------------------------------------------------------------------------
@@ -297,7 +289,6 @@ Event = (
     | SplitEnded
     | ReadBlocked
     | Injected
-    | TimerDue
     | Produced
     | PeerVersion
     | SnapshotStored
@@ -334,7 +325,6 @@ __all__ = [
     "ExpediteSnapshot",
     "Expedited",
     "Failed",
-    "Fire",
     "Forget",
     "Injected",
     "InputIdle",
@@ -370,5 +360,4 @@ __all__ = [
     "Started",
     "StoreFailed",
     "TermAnnounced",
-    "TimerDue",
 ]

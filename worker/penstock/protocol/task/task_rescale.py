@@ -14,7 +14,6 @@ from typing import Any
 
 from penstock.base.errors import PeerError
 from penstock.contract.ids import ChannelId, Epoch, Term
-from penstock.contract.keygroups import groups_of
 from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol.state_entries import emitted_until, entries_of, watermark_of
@@ -92,7 +91,6 @@ class TaskRescale:
         state.epoch_frozen = (barrier.term, barrier.epoch)
         state.buffer.begin(barrier.version, state.channels(state.proposed)[1])
         state.marks.restart()
-        state.moving = dict.fromkeys(groups_of(state.lost()))
         if state.splits is not None:
             state.splits.stop(state.lost_splits())
         else:
@@ -188,7 +186,6 @@ class TaskRescale:
     def _undo(self) -> list[ev.Action]:
         state = self.state
         state.enter(TaskLifecycle.RUNNING)
-        state.moving = {}
         if state.splits is not None:
             state.splits.go_on()
         actions: list[ev.Action] = list(state.buffer.abort())
@@ -226,7 +223,6 @@ class TaskRescale:
         else:
             state.time.replace(inputs)  # inputs that stay were restarted at the barrier
         state.enter(TaskLifecycle.RUNNING)
-        state.moving = {}
         if state.buffer.settled():
             state.previous = None
         actions: list[ev.Action] = [ev.CloseSplits(lost_splits)] if lost_splits else []

@@ -126,7 +126,6 @@ class TaskState:
         self.waiting: Barrier | None = None
         self.expedited = NO_EPOCH  # the newest epoch that somebody waits for
         self.epoch_frozen = (NO_TERM, NO_EPOCH)
-        self.moving: dict[int, None] = {}
         self.retired: dict[ChannelId, None] = {}
         self.dropped: tuple[ChannelId, ...] = ()
         inputs, self.outputs = self.channels(self.assignment)

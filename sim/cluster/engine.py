@@ -21,7 +21,7 @@ from penstock.contract.ids import (
 from penstock.contract.manifest import RootManifest, SinkHandle, SplitState
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskSetup
 from sim.cluster.channel_ends import Flush, SimStreamIdentity
 from sim.cluster.exchange import SimExchange

@@ -11,7 +11,7 @@ from penstock.contract.ids import ChannelId, SplitId
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Partitioning
 from penstock.model.elements import BarrierKind, Data
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.routes import Routes, routes
 from penstock.protocol.task.task_core import TaskSetup
 from sim import workload as job_steps

@@ -3,7 +3,7 @@
 from penstock.contract.ids import Attempt, TaskId
 from penstock.model.elements import Barrier
 from penstock.protocol.engine.engine_core import EngineCore
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from sim.cluster.task import SimTask
 from sim.kernel.kernel import SimKernel
 from sim.kernel.messages import Heard, Poll, RunTask

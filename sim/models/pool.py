@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from penstock.contract.codec import Message
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskCore
 
 T = TypeVar("T", bound=Hashable)

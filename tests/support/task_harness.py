@@ -26,7 +26,7 @@ from penstock.contract.plan import (
     next_assignment,
 )
 from penstock.model.elements import Barrier, BarrierKind, Data
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskCore
 from penstock.protocol.task.task_state import TaskSetup
 

@@ -25,7 +25,7 @@ from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import ReleasingReader
-from penstock.protocol.task.task_events import RowsRead, SplitEnded
+from penstock.protocol.task.task_messages import RowsRead, SplitEnded
 
 LINE = (Column("line", "string"),)
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.contract.ids import Epoch, StageIndex, TaskId, Term, Version
 from penstock.engine.task_effects import TaskEffects
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.transport.wakeup import Wakeup
 from tests.support.fakes import FakeClock
 

@@ -21,7 +21,7 @@ from penstock.contract.plan import (
 from penstock.engine.router import Custom, EdgeRouter, Partitioner
 from penstock.model.keys import hash_columns, key_groups
 from penstock.protocol.task.routes import routes
-from penstock.protocol.task.task_events import RoutedRows
+from penstock.protocol.task.task_messages import RoutedRows
 
 EDGE = EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY)
 PLAN = PhysicalPlan(

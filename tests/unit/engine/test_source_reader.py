@@ -11,7 +11,7 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import Read
-from penstock.protocol.task.task_events import RowsRead, SplitEmpty, SplitEnded
+from penstock.protocol.task.task_messages import RowsRead, SplitEmpty, SplitEnded
 
 
 class Reader:

@@ -11,7 +11,7 @@ from penstock.contract.ids import Ordinal, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Range, Share
 from penstock.engine.task_effects import TaskEffects
 from penstock.engine.task_runtime import FetchedState, OutEdge, TaskParts, TaskRuntime
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from tests.support.fakes import FakeClock
 
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)

@@ -7,7 +7,7 @@ from penstock.base.limits import TASK_INBOX_MAX
 from penstock.contract.ids import Epoch, Term, Version
 from penstock.engine.task_runtime import TaskInbox
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.transport.wakeup import Wakeup
 
 

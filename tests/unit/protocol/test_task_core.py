@@ -7,7 +7,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.manifest import TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_state import TaskLifecycle
 from penstock.protocol.task.watermark import END_OF_TIME
 from tests.support.task_harness import (

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.contract.ids import Epoch, Term, Version
 from penstock.model.elements import BarrierKind
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from tests.support.task_harness import SOURCE, THREE, barrier, rescale, rig
 
 

@@ -6,7 +6,7 @@ from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data, Watermark
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.source_splits import SourceSplits
-from penstock.protocol.task.task_events import RoutedRows, Send
+from penstock.protocol.task.task_messages import RoutedRows, Send
 from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
 
 

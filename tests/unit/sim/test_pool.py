@@ -4,7 +4,7 @@ from penstock.contract.ids import SplitId, StageIndex
 from penstock.contract.manifest import SplitState
 from penstock.contract.plan import first_assignment
 from penstock.model.elements import Data
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskCore, TaskSetup
 from sim.models.pool import Cores, Pool, copied, structure
 from sim.workload import Shape, make_plan

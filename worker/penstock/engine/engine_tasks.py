@@ -12,7 +12,7 @@ from penstock.engine.task_runtime import Stop, TaskRuntime
 from penstock.engine.task_thread import TaskThread
 from penstock.model.elements import Barrier
 from penstock.protocol.engine import engine_messages as em
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.transport.exchange import Exchange, Peer, Wiring
 from penstock.transport.wakeup import Wakeup
 

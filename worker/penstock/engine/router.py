@@ -17,7 +17,7 @@ from penstock.contract.plan import Partitioning
 from penstock.model.arrays import Int32s
 from penstock.model.elements import Data
 from penstock.protocol.task.routes import Routes
-from penstock.protocol.task.task_events import RoutedRows
+from penstock.protocol.task.task_messages import RoutedRows
 from penstock.steps.base import split_hidden
 from penstock.steps.user_calls import record_text
 from penstock.transport.batches import check, measure, measure_fresh

@@ -14,7 +14,7 @@ from penstock.base.errors import StorageError
 from penstock.base.threads import Executor
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, blob_name
 from penstock.contract.manifest import SinkHandle, SplitState, StateFile
-from penstock.protocol.task.task_events import SnapshotParts, SnapshotStored, StoreFailed
+from penstock.protocol.task.task_messages import SnapshotParts, SnapshotStored, StoreFailed
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore, Pending

@@ -46,7 +46,7 @@ from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data
 from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RestingReader
 from penstock.protocol.channel.pace import Pace
-from penstock.protocol.task.task_events import RowsRead, SplitEmpty, SplitEnded
+from penstock.protocol.task.task_messages import RowsRead, SplitEmpty, SplitEnded
 from penstock.transport.batches import conform, whole
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier
 from penstock.ports import Clock, LatencyMeter
 from penstock.protocol.task.task_core import TaskCore
-from penstock.protocol.task.task_events import (
+from penstock.protocol.task.task_messages import (
     EpochCommitted,
     Event,
     Expedited,

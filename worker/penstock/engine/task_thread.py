@@ -17,7 +17,7 @@ from penstock.engine.source_reader import SourceReader
 from penstock.engine.task_effects import REST_S, ROWS, TaskEffects, TaskStopped
 from penstock.engine.task_runtime import FetchedState, Stop, TaskParts, TaskRuntime
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
 from penstock.transport.wakeup import Wakeup
 

@@ -23,7 +23,7 @@ from penstock.model.elements import Barrier
 from penstock.ports import BlobStore, Clock
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.transport.input import TaskInput
 from penstock.transport.output import LocalOutput, Output, join_locally
 

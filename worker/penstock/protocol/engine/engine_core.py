@@ -19,7 +19,7 @@ from penstock.contract.plan import Assignment, PhysicalPlan, channels_of
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_status import EngineAttempt, EngineTask, status_of
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 
 
 class EngineCore:

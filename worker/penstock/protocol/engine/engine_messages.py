@@ -16,7 +16,7 @@ from penstock.contract.latest import Member
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, SinkHandle
 from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 
 Loading: TypeAlias = Reset | Prepare | Adopt  # orders for which a manifest is read first
 

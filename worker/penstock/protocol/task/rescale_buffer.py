@@ -25,7 +25,7 @@ from enum import Enum
 
 from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Version
-from penstock.protocol.task.task_events import RoutedRows, Send
+from penstock.protocol.task.task_messages import RoutedRows, Send
 from penstock.protocol.transitions import checked
 
 

@@ -1,7 +1,7 @@
 """The reaction of a task to a committed epoch, and to output that is visible."""
 
 from penstock.contract.ids import Epoch
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_state import TaskState
 
 

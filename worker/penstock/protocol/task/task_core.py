@@ -27,7 +27,7 @@ from penstock.model.elements import (
 )
 from penstock.model.elements import BarrierKind as Kind
 from penstock.protocol.state_entries import emitted_until, entries_of
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
 from penstock.protocol.task.task_commits import commit, forget_published
 from penstock.protocol.task.task_rescale import TaskRescale

@@ -17,7 +17,7 @@ from penstock.contract.ids import ChannelId, Epoch, Term
 from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol.state_entries import emitted_until, entries_of, watermark_of
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
 from penstock.protocol.task.task_commits import commit, forget_published
 from penstock.protocol.task.task_state import TaskLifecycle, TaskState

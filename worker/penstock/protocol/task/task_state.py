@@ -28,7 +28,7 @@ from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan, channels
 from penstock.model.elements import Barrier
 from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
-from penstock.protocol.task import task_events as ev
+from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.barrier_aligner import BarrierAligner
 from penstock.protocol.task.prepared_output import SinkLedger
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from penstock.contract.ids import ChannelId
 from penstock.model.elements import Active, Idle, Watermark
-from penstock.protocol.task.task_events import Send
+from penstock.protocol.task.task_messages import Send
 
 END_OF_TIME = 2**63 - 1  # the last watermark of a bounded source
 

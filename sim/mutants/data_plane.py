@@ -135,7 +135,7 @@ MUTANTS = (
         "announce",
         line(
             "penstock.protocol.task.task_core",
-            "actions = commit(self.state, event.epoch, event.version)  # goes forward if it was a rescale",
+            "actions = self.state.commit(event.epoch, event.version)  # goes forward if it was a rescale",
             "actions = self.rescale.give_up(event.term, event.epoch)",
         ),
         "deposed",
@@ -167,7 +167,7 @@ MUTANTS = (
         "handles-dropped-on-abort",
         "carry",
         line(
-            "penstock.protocol.task.prepared_output",
+            "penstock.protocol.task.snapshot_ledger",
             "self._prepared += handles",
             "self._prepared = handles",
         ),
@@ -178,7 +178,7 @@ MUTANTS = (
         "reset-discards-committed",
         "carry",
         line(
-            "penstock.protocol.task.prepared_output",
+            "penstock.protocol.task.snapshot_ledger",
             "return tuple(h for h in self._prepared if h not in kept)",
             "return self._prepared",
         ),

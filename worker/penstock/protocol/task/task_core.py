@@ -2,7 +2,7 @@
 
 The state is :class:`TaskState`, whose module has the table of the lifecycle. It holds small machines:
 :mod:`barrier_aligner`, :mod:`watermark`, :mod:`rescale_buffer` (rows that move),
-:mod:`snapshot_ledger` (epochs), :mod:`prepared_output` and :mod:`source_splits`. The part of a
+:mod:`snapshot_ledger` (epochs and prepared output) and :mod:`source_splits`. The part of a
 task in a rescale is in :mod:`task_rescale`. While a task is FROZEN, rows of the groups that stay
 flow, but no time passes: there is no watermark and no idle mark.
 
@@ -29,7 +29,6 @@ from penstock.model.elements import BarrierKind as Kind
 from penstock.protocol.state_entries import emitted_until, entries_of
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
-from penstock.protocol.task.task_commits import commit, forget_published
 from penstock.protocol.task.task_rescale import TaskRescale
 from penstock.protocol.task.task_state import TaskLifecycle, TaskSetup, TaskState
 
@@ -125,7 +124,7 @@ class TaskCore:
         return [ev.Discard(handles)] if handles else []
 
     def _end_all(self, _: ev.EndAll, __: float) -> list[ev.Action]:
-        actions = forget_published(self.state)
+        actions = self.state.forget_published()
         if self.state.splits is None or self.state.life is TaskLifecycle.ENDED:
             return actions
         return actions + self._end()
@@ -299,14 +298,14 @@ class TaskCore:
         return [ev.ExpediteSnapshot()] if state.snapshots.busy else []
 
     def _committed(self, event: ev.EpochCommitted, _: float) -> list[ev.Action]:
-        return commit(self.state, event.epoch, event.version)
+        return self.state.commit(event.epoch, event.version)
 
     def _aborted(self, event: ev.Aborted, _: float) -> list[ev.Action]:
         return self.rescale.give_up(event.term, event.epoch)
 
     def _announced(self, event: ev.TermAnnounced, _: float) -> list[ev.Action]:
         self.state.expedited = NO_EPOCH  # a new term may use the numbers again
-        actions = commit(self.state, event.epoch, event.version)  # goes forward if it was a rescale
+        actions = self.state.commit(event.epoch, event.version)  # goes forward if it was a rescale
         return actions + self.rescale.give_up(event.term, Epoch(0))
 
     def _published(self, event: ev.Published, _: float) -> list[ev.Action]:

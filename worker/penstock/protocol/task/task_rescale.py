@@ -19,7 +19,6 @@ from penstock.model.elements import Barrier, Control, Data, EndOfStream
 from penstock.protocol.state_entries import emitted_until, entries_of, watermark_of
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
-from penstock.protocol.task.task_commits import commit, forget_published
 from penstock.protocol.task.task_state import TaskLifecycle, TaskState
 
 
@@ -70,7 +69,7 @@ class TaskRescale:
         """
         state = self.state
         rescale = state.proposed is not None and barrier.version == state.proposed.version
-        actions = commit(state, barrier.committed, state.assignment.version)
+        actions = state.commit(barrier.committed, state.assignment.version)
         if state.buffer.phase is BufferPhase.UNDECIDED:
             if not rescale and barrier.version != state.assignment.version:
                 raise PeerError(
@@ -117,7 +116,7 @@ class TaskRescale:
             return [ev.Resumed(event.version)]
         if state.loading is not None:
             return []
-        actions = commit(state, event.root.epoch, event.version)
+        actions = state.commit(event.root.epoch, event.version)
         joins = state.life is TaskLifecycle.JOINING
         if not joins and (state.life is not TaskLifecycle.FROZEN or state.proposed is None):
             return actions
@@ -160,7 +159,7 @@ class TaskRescale:
         actions: list[ev.Action] = [ev.Send(channel, EndOfStream()) for channel in ends]
         state.dropped = ()
         if leaving:
-            actions += forget_published(state)
+            actions += state.forget_published()
             state.outputs = ()
             if not state.retired:
                 state.enter(TaskLifecycle.ENDED)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, SplitId, TaskId
+from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, Epoch, SplitId, TaskId
 from penstock.contract.keygroups import Share, subtract
 from penstock.contract.manifest import RootManifest, SplitState
 from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan, channels_of
@@ -30,9 +30,8 @@ from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.barrier_aligner import BarrierAligner
-from penstock.protocol.task.prepared_output import SinkLedger
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
-from penstock.protocol.task.snapshot_ledger import SnapshotLedger
+from penstock.protocol.task.snapshot_ledger import SinkLedger, SnapshotLedger
 from penstock.protocol.task.source_splits import SourceSplits
 from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
 from penstock.protocol.transitions import checked
@@ -92,7 +91,6 @@ class TaskState:
         "loading",
         "low_us",
         "marks",
-        "moving",
         "outputs",
         "previous",
         "proposed",
@@ -189,6 +187,33 @@ class TaskState:
         return [] if self.time.all_idle else list(self.marks.activate())
 
     # --- What a rescale moves ---------------------------------------------------------------------------
+
+    def commit(self, epoch: Epoch, version: int) -> list[ev.Action]:
+        """Take in that ``epoch`` is committed and ``version`` holds. This may be known already."""
+        actions: list[ev.Action] = []
+        if self.snapshots.confirm(epoch):
+            actions.append(ev.ConfirmCommitted(epoch))
+        if self.proposed is not None and version == self.proposed.version:
+            self.buffer.commit()
+        handles = self.sinks.commit(epoch)
+        if handles is None:
+            return actions
+        old = self.sinks.forget(epoch)
+        if old:
+            actions.append(ev.Forget(old))
+        if handles:
+            actions.append(ev.PublishOutput(epoch, handles))
+        else:
+            self.sinks.done(epoch)
+        return actions
+
+    def forget_published(self) -> list[ev.Action]:
+        """Remove the staged files of visible output: no later commit comes to this task.
+
+        This happens only when the leader orders the end. The object then records all output as published.
+        """
+        published = self.sinks.forget(Epoch(self.sinks.published + 1))
+        return [ev.Forget(published)] if published else []
 
     def gained(self) -> Share:
         """Return the key groups that the proposed table adds to this task's."""

@@ -10,11 +10,14 @@ standby is not ready while it does not learn from the API server who leads.
 /leadz succeeds only in the process that leads. It shows which of two ready pods does the work.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from aiohttp import web
+
+from penstock_operator.app.callers import Callers
 
 OLDEST_S = 1200.0  # each job is reconciled every REST_S even when nothing happens
 HEAD_S = 180.0
@@ -69,10 +72,10 @@ class Health:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/leadz", self._leadz)
         app.router.add_get("/metrics", self._metrics)
+        app.on_response_prepare.append(_hang_up_after)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, port=port)
-        await site.start()
+        await _Site(runner, port).start()
         # With port 0 each address family gets its own port: return that of IPv4 if there is one.
         found = min(runner.addresses, key=len)
         return runner, int(found[1])
@@ -91,6 +94,30 @@ class Health:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=self.page(), content_type="text/plain")
+
+
+async def _hang_up_after(_request: web.Request, response: web.StreamResponse) -> None:
+    """Close the connection after its answer: each has one deadline, for one request."""
+    response.force_close()
+
+
+class _Site(web.BaseSite):
+    """Listens on all addresses. A caller that is slow, or one of too many, is sent away."""
+
+    def __init__(self, runner: web.AppRunner, port: int) -> None:
+        super().__init__(runner)
+        self._port = port
+
+    @property
+    def name(self) -> str:
+        return f"http://*:{self._port}"
+
+    async def start(self) -> None:
+        await super().start()
+        make = self._runner.server
+        assert make is not None, "the runner was set up"
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(Callers(make), port=self._port, reuse_address=True)
 
 
 def problem_of(ages: Ages) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.cli.exits import Exit
 from penstock.contract.codec import decode
 from penstock.contract.status import JobState, JobStatus
 from tests.integration.local_job import REPOSITORY, wait_until
@@ -46,6 +47,11 @@ class ShutFolder(JsonFolder):
         return ShutWriter((self._step, task), self.folder / "_staging")
 
 class SlowFolder(TextFolder):
+    def splits(self):
+        if Path("lost").exists():
+            raise LookupError("the index is lost")
+        return super().splits()
+
     def prepare(self):
         if Path("unready").exists():
             raise RuntimeError("no catalogue yet")
@@ -102,12 +108,13 @@ def status(root: Path) -> JobStatus:
 
 
 @contextmanager
-def running(root: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run the job in ``root``; what it says goes to ``log`` there."""
+def running(root: Path, *settings: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run the job in ``root`` with ``settings``; what it says goes to ``log`` there."""
     shutil.copy(REPOSITORY / "examples" / "text_to_json.py", root)
     (root / "slow_texts.py").write_text(SLOW)
     (root / "job.yaml").write_text(JOB)
-    command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml"]
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml", *chosen]
     with (root / "log").open("wb") as out:
         process = subprocess.Popen(command, cwd=root, stdout=out, stderr=subprocess.STDOUT)
     try:
@@ -158,3 +165,31 @@ def test_a_sink_that_raises_is_told_while_the_job_tries_again(tmp_path: Path) ->
     assert "tries again: sink 'output': ValueError: the drain is shut" in said
     assert 'raise ValueError("the drain is shut")' in said
     assert counted_in(tmp_path / "counts") == expected
+
+
+FEW = ("restart.attempts=2", "restart.backoff.max=300ms")
+
+
+def test_a_sink_that_always_raises_fails_the_job_with_the_users_traceback(tmp_path: Path) -> None:
+    make_texts(tmp_path)
+    (tmp_path / "shut").touch()
+    (tmp_path / "hurry").touch()
+    with running(tmp_path, *FEW) as process:
+        assert process.wait(WITHIN_S) == Exit.FAILED
+    said = (tmp_path / "log").read_text()
+    for number in (1, 2):
+        assert f"sink 'output': ValueError: the drain is shut: restart {number} of 2 within 10m" in said
+    _, _, error = said.partition("3 failures within 10m, and restart.attempts allows 2 restarts")
+    assert 'raise ValueError("the drain is shut")' in error, said
+    assert "penstock/connectors" not in error, said
+
+
+def test_a_source_that_never_lists_its_splits_fails_the_job_with_the_users_traceback(tmp_path: Path) -> None:
+    make_texts(tmp_path)
+    (tmp_path / "lost").touch()
+    with running(tmp_path, *FEW) as process:
+        assert process.wait(WITHIN_S) == Exit.FAILED
+    said = (tmp_path / "log").read_text()
+    place = "source 'lines', splits(): LookupError: the index is lost"
+    assert f"{place}: 3 failures within 10m, and restart.attempts allows 2 restarts" in said
+    assert 'raise LookupError("the index is lost")' in said

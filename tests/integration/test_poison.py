@@ -100,7 +100,7 @@ def test_a_record_that_kills_the_process_ends_in_failure(tmp_path: Path, deadly:
     )
     assert place is not None, ran
     assert int(place[1]) <= POISON <= int(place[2])
-    assert f"{how}: 3 deaths within 10m, and restart.attempts allows 2 restarts" in ran.errors
+    assert f"{how}: 3 failures within 10m, and restart.attempts allows 2 restarts" in ran.errors
     assert "about to do it" in ran.errors, "the last lines"
     assert "penstock/engine" not in ran.errors, "no frames of our own"
     if deadly == "segfault":

@@ -177,11 +177,11 @@ def _crash_loop(deaths: Deaths, last: Death) -> Problem:
 
 
 def crash_text(deaths: Deaths, last: Death) -> str:
-    """Return a text: how often engines died, how many restarts are allowed, why the newest one died."""
+    """Return a text: how many failures there were, how many restarts are allowed, and the newest failure."""
     window = span_text(deaths.window_s)
     return (
-        f"engines died {deaths.count} times within {window}, and after {deaths.attempts} restarts "
-        f"(spec.restart.attempts) the next death fails the job; the last one, of worker "
+        f"{deaths.count} failures within {window}, and after {deaths.attempts} restarts "
+        f"(spec.restart.attempts) the next one fails the job; the last one, of worker "
         f"{last.ordinal}: {last.reason}"
     )
 

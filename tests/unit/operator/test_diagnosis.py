@@ -29,7 +29,7 @@ def reason_of(seen: Observed, latest: Latest | None) -> Reason | None:
     [
         (f"{DOES_NOT_LOAD}: job.yaml:5: there is no module 'jobs'", Reason.JOB_INVALID),
         ("worker 1: step counts: division by zero", Reason.JOB_FAILED),
-        (f"worker 1: killed: 3 deaths within 1m, and {RESTARTS_EXHAUSTED} 2", Reason.CRASH_LOOP),
+        (f"worker 1: killed: 3 failures within 1m, and {RESTARTS_EXHAUSTED} 2", Reason.CRASH_LOOP),
     ],
 )
 def test_a_failed_job_is_named_after_who_can_mend_it(text: str, reason: Reason) -> None:
@@ -53,7 +53,7 @@ def test_engines_that_die_again_and_again_stall_the_job_before_it_fails(
     assert (found is not None) is stalls
     if found is not None:
         assert found.reason is Reason.CRASH_LOOP
-        assert f"engines died {count} times within 10m" in found.message
+        assert f"{count} failures within 10m" in found.message
         assert "in flight: x" in found.message
 
 

@@ -200,6 +200,16 @@ def test_a_break_is_repeated_in_heartbeats_until_the_next_attempt() -> None:
     assert bench.beat().broken is None
 
 
+def test_a_stream_that_breaks_does_not_hide_the_failure_from_which_it_follows() -> None:
+    bench = Bench()
+    failed = control.Broken(Attempt(1), "sink 'out': ValueError", failures=1)
+    bench.report(failed)
+    bench.report(control.Broken(Attempt(1), "stream: it broke"))
+    assert bench.beat().broken == failed
+    bench.report(control.Broken(Attempt(1), "sink 'out': ValueError", failures=2))
+    assert bench.beat().broken == replace(failed, failures=2)
+
+
 def test_splits_are_repeated_until_the_attempt_that_they_are_for() -> None:
     bench = Bench(up=False)
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))

@@ -51,7 +51,7 @@ def test_a_record_that_kills_ends_in_failure() -> None:
     plane.until(lambda: plane.latest.failure is not None)
     first, *details = (plane.latest.failure or "").splitlines()
     assert first == (
-        "worker 1: the engine was killed by SIGSEGV (signal 11): 4 deaths within 1m, and "
+        "worker 1: the engine was killed by SIGSEGV (signal 11): 4 failures within 1m, and "
         "restart.attempts allows 3 restarts"
     )
     assert details[0] == "in flight: step 'parse', offsets 8 to 15"
@@ -148,7 +148,7 @@ def test_an_engine_that_never_gets_ready_fails_the_job() -> None:
     plane.dies_at_birth[1] = 99
     plane.until(lambda: plane.latest.failure is not None)
     assert plane.latest.attempt == 0
-    assert "worker 1: killed at birth: 4 deaths within 1m" in (plane.latest.failure or "")
+    assert "worker 1: killed at birth: 4 failures within 1m" in (plane.latest.failure or "")
 
 
 def test_a_joiner_that_dies_at_birth_harms_nobody_else() -> None:
@@ -268,3 +268,53 @@ def test_a_heartbeat_tells_how_the_engine_before_ended_until_this_one_runs() -> 
     ]
     newest = [b for b in beats if isinstance(b, control.Heartbeat)][-1]
     assert newest.lost is None
+
+
+RAISED = "sink 'out': ValueError: no room\nTraceback of your code (most recent call last):\n  line 3, in write"
+
+
+def fail(plane: InMemoryControlPlane, ordinal: int, number: int) -> None:
+    """Report that a task raised: number ``number`` of this engine."""
+    plane.report(ordinal, control.Broken(plane.latest.attempt, RAISED, failures=number))
+
+
+def test_a_connector_that_always_raises_ends_in_failure() -> None:
+    plane = running()
+    for number in range(1, FEW.restart_attempts + 1):
+        attempt = plane.latest.attempt
+        fail(plane, 1, number)
+        runs_again(plane, attempt + 1)
+        assert (plane.latest.failure, plane.latest.deaths.count) == (None, number)
+    fail(plane, 1, FEW.restart_attempts + 1)
+    plane.until(lambda: plane.latest.failure is not None)
+    first, *details = (plane.latest.failure or "").splitlines()
+    assert first == (
+        "worker 1: sink 'out': ValueError: no room: 4 failures within 1m, and restart.attempts allows 3 restarts"
+    )
+    assert details[1] == "  line 3, in write"
+
+
+def test_a_failure_that_is_repeated_or_breaks_streams_counts_once() -> None:
+    plane = running()
+    attempt = plane.latest.attempt
+    plane.report(0, control.Broken(attempt, "stream: it broke"))
+    for ordinal in (0, 1):
+        plane.report(ordinal, control.Broken(attempt, RAISED, failures=1))
+    plane.report(1, control.Broken(attempt, "stream: it broke"))
+    runs_again(plane, attempt + 1)
+    plane.run(5.0)
+    assert (plane.latest.deaths.count, plane.latest.deaths.total) == (1, 1)
+    assert [death.reason for death in plane.latest.deaths.newest] == [RAISED]
+
+
+def test_a_listing_that_always_raises_ends_in_failure() -> None:
+    plane = InMemoryControlPlane(2, FEW)
+    plane.cut = lambda _a, _b, body: isinstance(body, control.Splits)
+    plane.run(1.0)
+    for number in range(1, FEW.restart_attempts + 2):
+        assert plane.latest.failure is None
+        asked = next(o for o in (0, 1) if plane.keepers[o].engine is not None)
+        plane.report(asked, control.Broken(Attempt(1), RAISED, failures=number))
+        plane.run(5.0)
+    assert plane.latest.attempt == 0
+    assert "4 failures within 1m" in (plane.latest.failure or "")

@@ -5,7 +5,8 @@
     ├── PeerError       the other side of a connection broke the contract
     ├── BusyError       another process has what is needed; try again when it has ended
     ├── StorageError    an effect failed or its outcome is unknown; try again
-    │   └── UnansweredError  there was no answer to a request
+    │   ├── UnansweredError  there was no answer to a request
+    │   └── ConnectorError   a user's own source or sink raised; try again, but not without end
     ├── StateError      stored data is lost, altered or incompatible
     └── UserCodeError   a user's function raised; carries step, source, partition and offset
 
@@ -44,6 +45,13 @@ class StorageError(PenstockError):
 
 class UnansweredError(StorageError):
     """There was no answer to a request, which may have been carried out or not."""
+
+
+class ConnectorError(StorageError):
+    """A user's own source or sink raised. It is tried again, as often as ``spec.restart`` allows.
+
+    A connector that raises :class:`StorageError` itself is tried again without an end.
+    """
 
 
 class StateError(PenstockError):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, PenstockError, StateError
 from penstock.base.user_code import named, user_traceback
 from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.contract.columns import HIDDEN_PREFIX
@@ -33,9 +33,10 @@ from penstock.ports import (
 
 @contextmanager
 def _naming_errors(place: str) -> Iterator[None]:
-    """Turn an error of a user's connector into a StorageError with its place and traceback.
+    """Turn an error of a user's connector into a ConnectorError with its place and traceback.
 
-    A StorageError is tried again, because something that the connector needs may be unavailable.
+    The attempt is given up, and the next one tries again, because something that the connector needs may
+    be unavailable. Each time counts towards the limit of restarts.
     """
     try:
         yield
@@ -44,7 +45,7 @@ def _naming_errors(place: str) -> Iterator[None]:
     except Exception as error:
         trace = user_traceback(error)
         text = f"{place}: {named(error)}" + (f"\n{trace}" if trace else "")
-        raise StorageError(text) from error
+        raise ConnectorError(text) from error
 
 
 class OwnSource:
@@ -65,7 +66,7 @@ class OwnSource:
         self.schema = with_stamp(self._plain, self._time)
 
     def splits(self) -> list[SplitState]:
-        """List the splits. Raises StorageError when the user's source raises.
+        """List the splits. Raises ConnectorError when the user's source raises.
 
         Raises ConfigError when it gives anything but splits, or two splits with the same name.
         """
@@ -87,7 +88,7 @@ class OwnSource:
             self._own.prepare()
 
     def open(self, state: SplitState) -> "OwnReader":
-        """Open a split at its offset. Raises StorageError when the user's source raises."""
+        """Open a split at its offset. Raises ConnectorError when the user's source raises."""
         place = f"source {self._step!r}"
         with _naming_errors(f"{place}, partition {state.split!r}, offset {state.offset}"):
             own = self._own.open(state)
@@ -122,7 +123,7 @@ class OwnReader:
         """Return the next rows.
 
         Raises StateError for a gap, a repeat, other columns, or a result that is no ``Read``.
-        Raises StorageError when the user's reader raises an error of its own.
+        Raises ConnectorError when the user's reader raises an error of its own.
         """
         with _naming_errors(f"{self._place}, offset {self._next}"):
             read = self._own.read(max_rows)
@@ -140,16 +141,21 @@ class OwnReader:
         return Read(self._stamper.stamp(batch) if self._stamper is not None else batch, read.offset)
 
     def state(self) -> SplitState:
-        """Return where the next read begins, as the user's reader describes it."""
-        own = self._own.state()
+        """Return where the next read begins, as the user's reader describes it.
+
+        Raises ConnectorError when the user's reader raises.
+        """
+        with _naming_errors(f"{self._place}, state()"):
+            own = self._own.state()
         if own.offset != self._next:
             raise StateError(f"{self._place}: its state says {own.offset}, the next row is {self._next}")
         max_ts = own.max_ts if self._stamper is None else self._stamper.max_ts
         return SplitState(own.split, own.spec, own.offset, own.finished, max_ts)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Pass on."""
-        self._own.committed(epoch, state)
+        """Pass on. Raises ConnectorError when the user's reader raises."""
+        with _naming_errors(f"{self._place}, committed()"):
+            self._own.committed(epoch, state)
 
     def close(self) -> None:
         """Pass on."""
@@ -170,7 +176,7 @@ class OwnSink:
         return self._own.publisher
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Pass on. Raises StorageError when the user's sink raises."""
+        """Pass on. Raises ConnectorError when the user's sink raises."""
         with _naming_errors(self._place):
             self._own.claim(job_uid, fresh)
 
@@ -183,12 +189,12 @@ class OwnSink:
             self._own.inherit(job_uid, parent, epoch)
 
     def sweep(self, attempt: Attempt) -> None:
-        """Pass on. Raises StorageError when the user's sink raises."""
+        """Pass on. Raises ConnectorError when the user's sink raises."""
         with _naming_errors(self._place):
             self._own.sweep(attempt)
 
     def writer(self, task: TaskId, attempt: Attempt) -> "OwnWriter":
-        """Make the writer of a task. Raises StorageError when the user's sink raises."""
+        """Make the writer of a task. Raises ConnectorError when the user's sink raises."""
         with _naming_errors(self._place):
             return OwnWriter(self._place, self._own.writer(task, attempt))
 
@@ -206,11 +212,12 @@ class OwnWriter:
         self.guarantee = own.guarantee
 
     def room(self) -> bool:
-        """Pass on."""
-        return self._own.room()
+        """Pass on. Raises ConnectorError when the user's writer raises."""
+        with _naming_errors(f"{self._place}, room()"):
+            return self._own.room()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Pass on the user's columns. Raises StorageError when the user's writer raises."""
+        """Pass on the user's columns. Raises ConnectorError when the user's writer raises."""
         names = batch.schema.names
         if any(name.startswith(HIDDEN_PREFIX) for name in names):
             batch = batch.select([name for name in names if not name.startswith(HIDDEN_PREFIX)])
@@ -218,7 +225,7 @@ class OwnWriter:
             self._own.write(batch)
 
     def seal(self, epoch: Epoch, name: str) -> Pending:
-        """Pass on. Raises StorageError when the user's writer raises."""
+        """Pass on. Raises ConnectorError when the user's writer raises."""
         with _naming_errors(self._place):
             return self._own.seal(epoch, name)
 

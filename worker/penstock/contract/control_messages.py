@@ -220,12 +220,15 @@ class Broken(Message, tag="Broken"):
     """``attempt`` cannot continue here: a stream broke or a task failed. ``fatal`` fails the job.
 
     An engine tells its keeper, which repeats it in heartbeats until a Reset to a higher attempt.
-    When :class:`Enumerate` fails, ``attempt`` is the one that it named.
+    When :class:`Enumerate` fails, ``attempt`` is the one that it named. ``failures`` is above zero when
+    code of the user's or ours raised and may raise again: how often that has happened to this engine.
+    It counts towards the limit of restarts.
     """
 
     attempt: Attempt
     reason: str
     fatal: bool = False
+    failures: int = 0
 
 
 class EngineStatus(Message, tag="EngineStatus"):
@@ -295,7 +298,7 @@ DOES_NOT_LOAD = "the job does not load"
 OUT_OF_MEMORY = "the kernel ended it because memory ran out"
 # The error of a system call contains one of them when a volume is full, however it is wrapped.
 NO_ROOM = ("No space left on device", "Disk quota exceeded")
-# The reason of a job contains it when its engines died more often than its limit allows.
+# The reason of a job contains it when there were more failures than its limit of restarts allows.
 RESTARTS_EXHAUSTED = "restart.attempts allows"
 
 

@@ -181,13 +181,13 @@ class BackoffSettings(Fields):
 
 @dataclass(frozen=True, slots=True)
 class RestartSettings(Fields):
-    """The number of restarts within ``window_s``. One more death of an engine fails the job."""
+    """The number of restarts within ``window_s``. One more failure fails the job."""
 
     attempts: Annotated[
         int,
         Field(
             "attempts",
-            "restarts within the window; one more death fails the job, and with 0 the first death does",
+            "restarts within the window; one more failure fails the job, and with 0 the first one does",
             minimum=0,
             maximum=limits.RESTART_ATTEMPTS_MAX,
         ),
@@ -196,7 +196,7 @@ class RestartSettings(Fields):
         Duration,
         Field(
             "window",
-            "older deaths do not count; a commit between two deaths does not reset the count",
+            "older failures do not count; a commit between two of them does not reset the count",
             minimum="1s",
         ),
     ] = limits.RESTART_WINDOW_S_DEFAULT

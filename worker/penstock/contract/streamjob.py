@@ -339,8 +339,8 @@ class Spec(Fields):
         RestartSettings,
         Field(
             "restart",
-            "how often the job starts again after an engine has died, as in Flink's failure-rate"
-            " and exponential-delay strategies",
+            "how often the job starts again after an engine has died or an own source or sink has raised, as in"
+            " Flink's failure-rate and exponential-delay strategies",
             change=Change.RESTART,
         ),
     ] = RestartSettings()

@@ -251,10 +251,10 @@ class LastFailure(Fields):
 
 @dataclass(frozen=True, slots=True)
 class RestartSummary(Fields):
-    """Deaths of engines within the window."""
+    """Deaths of engines, and failures of own sources and sinks, within the window."""
 
-    count: Annotated[Count, Field("count", "deaths within the window of spec.restart")]
-    limit: Annotated[Count, Field("limit", "restarts that are allowed; one death more fails the job")]
+    count: Annotated[Count, Field("count", "failures within the window of spec.restart")]
+    limit: Annotated[Count, Field("limit", "restarts that are allowed; one failure more fails the job")]
     window_s: Annotated[Duration, Field("window", "the window of spec.restart")]
     last: Annotated[
         MessageText,
@@ -368,7 +368,7 @@ class StreamJobStatus(Fields):
     last_failure: Annotated[LastFailure | None, Field("lastFailure", "why the job last rolled back or failed")] = None
     restarts: Annotated[
         RestartSummary | None,
-        Field("restarts", "recent deaths of engines; absent when there were none"),
+        Field("restarts", "recent failures; absent when there were none"),
     ] = None
     pending: Annotated[Pending | None, Field("pending", "the operation under way, written before it begins")] = None
     restore: Annotated[RestoreStatus | None, Field("restore", "the last restore that was carried out")] = None

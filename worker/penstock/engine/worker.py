@@ -4,11 +4,13 @@ Commands come in order, on the main thread; tasks report on their own threads. O
 repeated by the leader until their effect shows, so every one of them may come twice.
 """
 
+import itertools
 import logging
 from collections.abc import Callable
 
 from penstock.base.errors import (
     ConfigError,
+    ConnectorError,
     PenstockError,
     StateError,
     UserCodeError,
@@ -78,6 +80,7 @@ class Worker:
         self._tasks = EngineTasks(TaskPlacement(ordinal, job, self._exchange, self))
         self._core = EngineCore(ordinal, job.plan, lambda: tuple(self._tasks.threads.values()))
         self._broken: AttemptId | None = None
+        self._failures = itertools.count(1)  # taking a number is atomic
         self._progress = ProgressCounters(job.plan, job.guarantees)
         self._told = AttemptId(0)
         self._inputs = InputWatch(job.watched() if ordinal == LOOKS else ())
@@ -128,7 +131,7 @@ class Worker:
             self._carry_out(term, order)
         except (PenstockError, OSError) as error:  # an error of the system is tried again
             log.error("event=order_failed order=%s reason=%s", type(order).__name__, error)
-            self._say(c.Broken(attempt, str(error), isinstance(error, _FATAL)))
+            self._say_failed(attempt, str(error), error)
         self.changed()
 
     def _carry_out(self, term: Term, order: c.Command) -> None:
@@ -252,7 +255,6 @@ class Worker:
 
     def broken(self, task: TaskId, error: BaseException) -> None:
         """Report that a task cannot go on: the job goes back, or fails when that cannot help."""
-        fatal = isinstance(error, _FATAL)
         if isinstance(error, PenstockError):
             reason = str(error)
             log.error("event=task_failed task=%s reason=%s", task, reason)
@@ -260,7 +262,13 @@ class Worker:
             log.error("event=task_failed task=%s", task, exc_info=error)
             trace = user_traceback(error)
             reason = f"task {task}: {named(error)}" + (f"\n{trace}" if trace else "")
-        self._say(c.Broken(self._core.attempt, reason, fatal))
+        self._say_failed(self._core.attempt, reason, error)
+
+    def _say_failed(self, attempt: AttemptId, reason: str, error: BaseException) -> None:
+        """Report an error that ends an attempt. One that code raised, not storage, may come again."""
+        fatal = isinstance(error, _FATAL)
+        again = isinstance(error, ConnectorError) or not isinstance(error, PenstockError)
+        self._say(c.Broken(attempt, reason, fatal, next(self._failures) if again and not fatal else 0))
 
     # --- Trouble ------------------------------------------------------------------------------
 

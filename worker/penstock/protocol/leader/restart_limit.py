@@ -1,14 +1,17 @@
-"""The limit of restarts: it counts deaths of engines and decides when they fail the job.
+"""The limit of restarts: it counts deaths and failures of engines and decides when they fail the job.
 
-A record that kills an engine kills the next engine, too. So a leader counts deaths, as Flink's
-failure-rate restart strategy does. When ``attempts`` restarts happened within ``window_s``, the next
-death fails the job. The :class:`Cause` of a loss decides how it counts:
+A record that kills an engine kills the next engine, too. A source or sink that raises may raise in every
+attempt. So a leader counts both, as Flink's failure-rate restart strategy does. When ``attempts``
+restarts happened within ``window_s``, the next death or failure fails the job. The :class:`Cause` of a
+loss decides how it counts:
 
 ::
 
     admitted engines died                     one death for each attempt, however many engines died
     engines died before their admission       one death for each round, however many died in it
     a member was lost for an unknown cause    the second loss at the same ordinal, and each later one
+    a task of an admitted engine raised       one for each attempt that has counted no death
+    a listing of splits raised                one for each time
     the end was ordered                       none (drained, not ready, retired)
     a stream broke, storage failed, restore   none
 
@@ -29,7 +32,7 @@ from penstock.base.limits import (
     RESTART_ATTEMPTS_MAX,
 )
 from penstock.base.units import span_text
-from penstock.contract.control_messages import RESTARTS_EXHAUSTED, Cause, EngineLost
+from penstock.contract.control_messages import RESTARTS_EXHAUSTED, Cause, EngineLost, Heartbeat
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, clip
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
@@ -37,8 +40,8 @@ from penstock.protocol.leader.worker_registry import WorkerIncarnation
 from penstock.protocol.step_context import StepContext
 
 WHAT_TO_DO = (
-    "What is in flight makes the process end each time: correct the step, or take those rows out "
-    "of the input, and run the job again. spec.restart says how often it is tried."
+    "It happens again each time: correct the step, source or sink, or take the rows in flight out of the "
+    "input, and run the job again. spec.restart says how often it is tried."
 )
 
 
@@ -51,6 +54,7 @@ class RestartLimit:
     - ``judged``: the newest attempt whose losses are decided: they counted as a death or not.
       ``counted``: the newest attempt in which a death was counted.
     - ``unknown``: for each ordinal, the time of its newest loss for an unknown cause.
+    - ``failed``: for each engine, how many of its failures are known.
     - ``early``: for each ordinal, the engines that died before their admission since ``attempt``
       began. ``rounds``: how many deaths were counted for them.
     """
@@ -64,6 +68,7 @@ class RestartLimit:
     newest: tuple[Death, ...] = ()
     reason: str = ""
     attempt: Attempt = Attempt(0)
+    failed: dict[Incarnation, int] = field(default_factory=dict)
     early: dict[Ordinal, list[Incarnation]] = field(default_factory=dict)
     rounds: int = 0
 
@@ -101,6 +106,24 @@ class RestartLimit:
         if len(died) > self.rounds:
             self.rounds = len(died)
             self._count(state, lost.ordinal, lost.died, lost.reason)
+
+    def on_heartbeat(self, state: LeaderState, beat: Heartbeat) -> None:
+        """Count a failure that an engine reports. A heartbeat repeats it, so its number tells whether it is known."""
+        broken = beat.broken
+        if broken is None or broken.failures <= self.failed.get(beat.incarnation, 0):
+            return
+        if broken.attempt > state.latest.attempt:
+            if state.phase is not LeaderPhase.GATHERING:
+                return
+        elif beat.incarnation not in [m.incarnation for m in state.admitted()]:
+            return  # a joiner, or an engine of an older attempt
+        lives = state.registry.lives
+        self.failed = {i: n for i, n in self.failed.items() if i in lives} | {beat.incarnation: broken.failures}
+        if broken.attempt > state.latest.attempt:
+            self._count(state, beat.ordinal, beat.incarnation, broken.reason)
+        elif self.counted < broken.attempt:
+            self.counted = broken.attempt
+            self._count(state, beat.ordinal, beat.incarnation, broken.reason)
 
     # --- Reconcile --------------------------------------------------------------------------------
 
@@ -189,7 +212,7 @@ class RestartLimit:
         window = span_text(state.settings.restart_window_s)
         allowed = state.settings.restart_attempts
         count = (
-            f"{len(self.times)} deaths within {window}, and {RESTARTS_EXHAUSTED} "
+            f"{len(self.times)} failures within {window}, and {RESTARTS_EXHAUSTED} "
             f"{allowed} restart{'' if allowed == 1 else 's'}"
         )
         return "\n".join([f"worker {last.ordinal}: {first}: {count}", *details, WHAT_TO_DO])

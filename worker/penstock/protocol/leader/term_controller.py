@@ -112,6 +112,8 @@ class TermController:
         body = envelope.body
         if isinstance(body, Heartbeat | EngineLost):
             state.registry.on_report(state.context, envelope)
+        if isinstance(body, Heartbeat):
+            self.restart_limit.on_heartbeat(state, body)
         if isinstance(body, EngineLost):
             self.restart_limit.on_report(state, body)
         if isinstance(body, EngineLost) and body.fatal and envelope.term in (NO_TERM, state.term):

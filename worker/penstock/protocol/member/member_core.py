@@ -303,7 +303,7 @@ class MemberCore:
             case EngineStatus():
                 self._status(report)
             case Broken(attempt):
-                if attempt >= self.taken.attempt:
+                if attempt >= self.taken.attempt and not self._follows_failure(report):
                     self.broken = report
                     self.taken.enumerated = None  # a listing that failed may be asked again
                     self.beat_at = self.context.now
@@ -314,6 +314,11 @@ class MemberCore:
             case PublishFailed() | Splits() | CheckpointWanted():
                 self.open.keep(report)
                 self._report(report)
+
+    def _follows_failure(self, report: Broken) -> bool:
+        """Return whether the attempt is known to have ended by a failure: a stream that breaks follows from it."""
+        known = self.broken
+        return known is not None and known.attempt == report.attempt and known.failures > report.failures
 
     def _hello(self, hello: EngineHello) -> None:
         if self.hello is not None or hello.ordinal != self.ordinal:

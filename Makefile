@@ -48,9 +48,9 @@ unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 	@$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile quick \
 		$(wildcard tests/unit tests/golden tests/property)
 
-sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000 (make test runs it too)
-	@echo "== make sim: $(SCENARIO), seeds $(SEEDS); a violation prints the command that repeats it"
-	@$(BIN)/python -m sim --scenario $(SCENARIO) --seeds $(SEEDS)
+sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000; SEED=7 prints what happens in one run
+	@echo "== make sim: $(SCENARIO), $(if $(SEED),seed $(SEED),seeds $(SEEDS)); a violation prints how to repeat it"
+	@$(BIN)/python -m sim --scenario $(SCENARIO) $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 fuzz: $(STAMP)  ## read many altered messages of Arrow: MESSAGES=1000000 FIRST=0 (make test reads 10,000)
 	@echo "== make fuzz: $(MESSAGES) messages; a failure prints the command that repeats it"

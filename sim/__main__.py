@@ -20,8 +20,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--every-crash", action="store_true", help="every effect, three ways")
     parser.add_argument("--mutant", help="change one line of the core first; a name from --list")
     parser.add_argument("--hunt", type=int, metavar="N", help="run a mutant up to N times")
-    parser.add_argument("--trace", action="store_true", help="print every event")
-    parser.add_argument("--width", type=int, default=240, help="columns of a trace line")
+    parser.add_argument("--only", metavar="PARTS", help="of the faults and requests, only these: f0,p2,m1 or none")
+    parser.add_argument("--shrink", action="store_true", help="find the fewest faults and requests that still fail")
+    parser.add_argument("--trace", action="store_true", help="print every event in few words")
+    parser.add_argument("--raw", action="store_true", help="print every event with all its values")
+    parser.add_argument("--width", type=int, default=240, help="columns of a line of --raw")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="name scenarios and mutants")
     return parser.parse_args()
@@ -38,6 +41,8 @@ def main() -> int:
     from sim import running  # noqa: PLC0415
     from sim.kernel.faults import parse_crash  # noqa: PLC0415
     from sim.scenario_table import SCENARIOS  # noqa: PLC0415
+    from sim.shrinking import parse_parts  # noqa: PLC0415
+    from sim.transcript import transcribe  # noqa: PLC0415
 
     if arguments.list:
         print("scenarios:", ", ".join((*SCENARIOS, *running.SEARCHES)))
@@ -51,8 +56,12 @@ def main() -> int:
     if arguments.seeds or arguments.every_crash:
         return _many(arguments)
     crash = parse_crash(arguments.crash_at) if arguments.crash_at else None
-    case = running.Case(arguments.scenario, arguments.seed, crash, arguments.mutant)
-    result = running.run_case(case, keep_trace=arguments.trace)
+    parts = parse_parts(arguments.only) if arguments.only else None
+    case = running.Case(arguments.scenario, arguments.seed, crash, arguments.mutant, parts)
+    if arguments.shrink:
+        case = running.shrunk(running.run_case(case)).case
+    describe = repr if arguments.raw else transcribe
+    result = running.run_case(case, keep_trace=arguments.trace or arguments.raw, describe=describe)
     for line in result.lines or ():
         print(line[: arguments.width])
     print(result)

@@ -20,6 +20,7 @@ from sim.models.search import Small, search
 from sim.mutants.patching import change
 from sim.mutants.table import Mutant
 from sim.scenario_table import SCENARIOS
+from sim.shrinking import RunParts, shrink
 from sim.world import World
 
 SEARCH_STATES = 50_000
@@ -38,6 +39,7 @@ class Case:
     seed: int
     crash: CrashAt | None = None
     mutant: str | None = None
+    parts: RunParts | None = None
 
     def command(self) -> str:
         """Return the command that repeats exactly this run."""
@@ -46,6 +48,8 @@ class Case:
             parts.append(f"--crash-at {self.crash.index}:{self.crash.verdict.value}")
         if self.mutant is not None:
             parts.append(f"--mutant {self.mutant}")
+        if self.parts is not None:
+            parts.append(f"--only {self.parts}")
         return " ".join(parts)
 
 
@@ -63,6 +67,7 @@ class Result:
     injected: dict[str, int] = field(default_factory=dict)
     sometimes: dict[str, int] = field(default_factory=dict)
     lines: list[str] | None = None
+    parts: RunParts | None = None
     runs: int = 1
 
     def __str__(self) -> str:
@@ -71,15 +76,19 @@ class Result:
         return f"{how}\n  repeat: {self.case.command()}"
 
 
-def run_case(case: Case, *, keep_trace: bool = False) -> Result:
-    """Run once. An exception of the core is a finding, also a failed assertion."""
+def run_case(case: Case, *, keep_trace: bool = False, describe: Callable[[object], str] = repr) -> Result:
+    """Run once. An exception of the core is a finding, also a failed assertion.
+
+    ``keep_trace``: the result has a line for each event, which ``describe`` puts in words.
+    """
     if case.scenario in SEARCHES:
         return _search(case)
     faults = None
     if case.crash is not None:
         faults = Faults(Streams(case.seed).faults, single=case.crash)
-    world = World(SCENARIOS[case.scenario], case.seed, faults)
+    world = World(SCENARIOS[case.scenario], case.seed, faults, case.parts)
     world.kernel.lines = [] if keep_trace else None
+    world.kernel.describe = describe
     result = Result(case)
     try:
         world.run()
@@ -95,7 +104,7 @@ def run_case(case: Case, *, keep_trace: bool = False) -> Result:
     result.effects, result.events = world.faults.effects, world.kernel.handled
     result.virtual_s = world.kernel.now_us / 1_000_000
     result.injected, result.sometimes = world.faults.injected, world.kernel.sometimes
-    result.lines = world.kernel.lines
+    result.lines, result.parts = world.kernel.lines, world.parts()
     return result
 
 
@@ -108,6 +117,21 @@ def _search(case: Case) -> Result:
     except Exception as error:  # as in a run
         result.rule, result.text = "X", f"{type(error).__name__}: {error}"
     return result
+
+
+def shrunk(result: Result) -> Result:
+    """Return the run with the fewest faults and requests that breaks the same promise as ``result``.
+
+    The run of ``result`` must have broken one. A run with a fault at one effect has nothing to shrink.
+    """
+    case = result.case
+    if not result.rule or result.parts is None or case.crash is not None:
+        return result
+
+    def fails(parts: RunParts) -> bool:
+        return run_case(replace(case, parts=parts)).rule == result.rule
+
+    return run_case(replace(case, parts=shrink(case.parts or result.parts, fails)))
 
 
 def run_all(cases: Iterable[Case], processes: int = 2) -> Iterator[Result]:

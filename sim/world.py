@@ -18,6 +18,7 @@ from sim.kernel.kernel import SECOND, SimKernel, Violation
 from sim.kernel.nemesis import draw_faults, draw_moments
 from sim.kernel.network import Network
 from sim.scenario import Scenario
+from sim.shrinking import RunParts
 from sim.workload import make_job, make_plan
 
 EVENTS_MAX = 400_000
@@ -27,7 +28,14 @@ GRACE_US = 8 * SECOND
 class World(ControlPlane):
     """One run of one scenario under one seed."""
 
-    def __init__(self, scenario: Scenario, seed: int, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        faults: Faults | None = None,
+        only: RunParts | None = None,
+    ) -> None:
+        """Begin a run. ``only``: of all faults and requests of the run, these happen, and no others."""
         kernel = SimKernel(seed, self.died)
         streams = kernel.streams
         self.job = make_job(scenario.job, scenario.shape(streams.workload), streams.workload)
@@ -55,8 +63,17 @@ class World(ControlPlane):
         if faults is None and scenario.profile is not None:
             self.plan += draw_faults(streams.faults, scenario.profile, scenario.workers)
             self.moments += draw_moments(streams.faults, scenario.profile, scenario.workers)
+        if only is not None:
+            self.faults.kept = only.faults
+            self.plan = tuple(event for at, event in enumerate(self.plan) if at in only.plan)
+            self.moments = tuple(moment for at, moment in enumerate(self.moments) if at in only.moments)
         self.fault_injector = FaultInjector(self)
         self.begin(self.fault_injector)
+
+    def parts(self) -> RunParts:
+        """Return the faults and requests of this run, which is over."""
+        plan, moments = range(len(self.plan)), range(len(self.moments))
+        return RunParts(frozenset(range(self.faults.drawn)), frozenset(plan), frozenset(moments))
 
     def new_engine(self, ordinal: Ordinal, name: str) -> EngineNode:
         """Return a new life of a worker's engine."""

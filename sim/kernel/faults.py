@@ -46,13 +46,18 @@ def parse_crash(text: str) -> CrashAt:
 
 @dataclass(slots=True)
 class Faults:
-    """Decides the verdict of every effect, and counts the effects and what was injected."""
+    """Decides the verdict of every effect, and counts the effects and what was injected.
+
+    ``kept``: of the faults that are drawn, in order, only those with these numbers happen. None: all.
+    """
 
     stream: Random
     rates: dict[str, Rates] = field(default_factory=dict)
     single: CrashAt | None = None
     only: str | None = None
+    kept: frozenset[int] | None = None
     quiet: bool = False
+    drawn: int = 0
     effects: int = 0
     injected: dict[str, int] = field(default_factory=dict)
 
@@ -83,6 +88,10 @@ class Faults:
             verdict = Verdict.UNKNOWN
         else:
             verdict = self.stream.choice((Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER))
+        number = self.drawn
+        self.drawn += 1
+        if self.kept is not None and number not in self.kept:
+            return Verdict.DONE
         self._count(kind, verdict)
         return verdict
 

@@ -88,6 +88,7 @@ class SimKernel:
         self.listener: Callable[[str, int], None] | None = None
         self.delivered: Callable[[object], None] | None = None
         self.lines: list[str] | None = None
+        self.describe: Callable[[object], str] = repr
         self._on_crash = on_crash
         self._heap: list[tuple[int, float, int, Entry]] = []
         self._pushed = 0
@@ -198,7 +199,9 @@ class SimKernel:
         self.handled += 1
         self.note(type(entry.event).__name__, entry.name)
         if self.lines is not None:
-            self.lines.append(f"{self.now_us / SECOND:10.6f} {entry.name:<8} {entry.event!r}")
+            text = self.describe(entry.event)
+            if text:
+                self.lines.append(f"{self.now_us / SECOND:10.6f} {entry.name:<8} {text}")
         if self.delivered is not None:
             self.delivered(entry.event)
         try:

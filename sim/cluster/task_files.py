@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
-from penstock.protocol.engine.engine_status import TaskMarks
+from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskCore, TaskLifecycle, TaskSetup
 from sim.cluster.ports import Shell

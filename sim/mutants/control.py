@@ -325,7 +325,7 @@ MUTANTS = (
         "drained-without-its-epoch",
         "drain",
         line(
-            "penstock.protocol.member.last_checkpoint",
+            "penstock.protocol.member.member_reports",
             "return False  # the leader commits the epoch or reports that it is aborted",
             "return True",
         ),
@@ -336,7 +336,7 @@ MUTANTS = (
         "drained-waits-for-the-dead",
         "drain",
         line(
-            "penstock.protocol.member.last_checkpoint",
+            "penstock.protocol.member.member_reports",
             "return True  # the attempt goes back to the committed epoch: no new epoch is kept",
             "return False",
         ),

@@ -304,7 +304,7 @@ MUTANTS = (
         "joiners-published-nothing",
         "joiner",
         line(
-            "penstock.protocol.engine.engine_status",
+            "penstock.protocol.engine.engine_core",
             "lowest = min((t.marks.published for t in tasks), default=at.committed)",
             "lowest = min((t.marks.published for t in tasks if t.marks.resumed), default=Epoch(0))",
         ),

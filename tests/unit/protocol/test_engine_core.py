@@ -18,8 +18,7 @@ from penstock.contract.latest import Member
 from penstock.contract.manifest import BlobRef
 from penstock.contract.plan import Assignment, next_assignment
 from penstock.protocol.engine import engine_messages as em
-from penstock.protocol.engine.engine_core import EngineCore
-from penstock.protocol.engine.engine_status import TaskMarks
+from penstock.protocol.engine.engine_core import EngineCore, TaskMarks
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskCore, TaskSetup
 from tests.support.task_harness import OUT, PLAN, THREE, TWO, task

@@ -11,7 +11,7 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
-from penstock.protocol.leader.metadata_cas import MetadataCas, SwapEvent
+from penstock.protocol.leader.leader_storage import MetadataCas, SwapEvent
 from penstock.protocol.step_context import StepContext
 
 BASE = Latest(JobUid("job"), SwapId("base"), term=Term(3))

@@ -16,9 +16,8 @@ from penstock.protocol.leader import (
     takeover,
     user_requests,
 )
-from penstock.protocol.leader.command_retrier import CommandRetrier
-from penstock.protocol.leader.metadata_cas import MetadataCas
-from penstock.protocol.leader.worker_registry import WorkerRegistry
+from penstock.protocol.leader.leader_storage import MetadataCas
+from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerRegistry
 from penstock.protocol.member import member_core
 from penstock.protocol.step_context import Sign, StepContext
 from penstock.protocol.task import rescale_buffer, task_state

@@ -19,7 +19,7 @@ from penstock.contract.manifest import (
     TaskManifest,
 )
 from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan
-from penstock.protocol.leader.row_totals import total_rows
+from penstock.protocol.leader.checkpoint_coordinator import total_rows
 
 PLAN = PhysicalPlan(
     "words",

@@ -14,7 +14,7 @@ from penstock.engine.router import EdgeRouter
 from penstock.engine.snapshot_writer import Captured
 from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox, TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
-from penstock.protocol.engine.engine_status import TaskMarks
+from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.routes import routes
 from penstock.transport.input import TaskInput

@@ -18,7 +18,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.protocol.control_actions import DeleteBlobs, ListBlobs
 from penstock.protocol.control_events import BlobsListed
 from penstock.protocol.leader.leader_state import LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.leader_storage import ManifestCache
 
 
 @dataclass(slots=True)

@@ -12,8 +12,12 @@
 
 Once the swap is sent, only the outcome of the swap decides about the epoch: nothing aborts it any
 more. No checkpoint starts before the output of the one before it is published.
+
+A checkpoint also counts rows: those read by each source, and those written by each sink. The offset
+of a split is the number of its rows that were read. A sink's rows are in its handles.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
@@ -28,12 +32,11 @@ from penstock.contract.control_messages import (
 )
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch, TaskId
 from penstock.contract.latest import Answer, Retained
-from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
-from penstock.contract.plan import Assignment
+from penstock.contract.manifest import BlobRef, RootManifest, StepRows, TaskManifest
+from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.model.elements import BarrierKind
 from penstock.protocol.leader.leader_state import LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
-from penstock.protocol.leader.row_totals import total_rows
+from penstock.protocol.leader.leader_storage import ManifestCache
 
 
 @dataclass(slots=True)
@@ -307,3 +310,25 @@ def _root(state: LeaderState, in_flight: InFlightCheckpoint) -> RootManifest:
         states=state.plan.states,
         steps=state.plan.steps,
     )
+
+
+def total_rows(before: RootManifest | None, plan: PhysicalPlan, tasks: Sequence[TaskManifest]) -> tuple[StepRows, ...]:
+    """Count the rows of every source, then of every sink, in the order of the plan.
+
+    ``before`` is the checkpoint before this one, and ``tasks`` are the manifests of this one. A
+    handle that ``before`` lists is not counted again.
+    """
+    sources = {s.index: s.source for s in plan.stages if s.source is not None}
+    read = dict.fromkeys(sources.values(), 0)
+    written = {sink: 0 for stage in plan.stages for sink in stage.sinks}
+    counted = set()
+    if before is not None:
+        written.update((r.step, r.rows) for r in before.rows if r.step in written)
+        counted = {handle for task in before.tasks for handle in task.handles}
+    for task in tasks:
+        if task.task.stage in sources:
+            read[sources[task.task.stage]] += sum(split.offset for split in task.splits)
+        for handle in task.handles:
+            if handle not in counted and handle.sink in written:
+                written[handle.sink] += handle.rows
+    return tuple(StepRows(step, rows) for step, rows in (*read.items(), *written.items()))

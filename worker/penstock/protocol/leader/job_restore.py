@@ -23,7 +23,7 @@ from penstock.protocol.control_actions import ImportSnapshot, ReadSnapshot
 from penstock.protocol.control_events import Imported, ImportFailed, SnapshotRead
 from penstock.protocol.leader.checkpoint_coordinator import retain
 from penstock.protocol.leader.leader_state import LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.state_matching import incompatible, refusal, unpublishable, without
 
 RestoreEvent = SnapshotRead | Imported | ImportFailed

@@ -11,7 +11,7 @@ wanted, and asks for what is missing. So no event is needed twice, no event can 
 the next heartbeat repairs the loss of an event.
 
 The state of one term is in :mod:`leader_state`, and the order of its parts in
-:mod:`term_controller`. Each rule is in the part with its name: :mod:`metadata_cas` (unknown
+:mod:`term_controller`. Each rule is in the part with its name: :mod:`leader_storage` (unknown
 outcomes of swaps), :mod:`term_bootstrap` (the file ROOT), :mod:`recovery` and :mod:`rollback`
 (attempts), :mod:`checkpoint_coordinator`, :mod:`rescale_coordinator`, :mod:`user_requests`,
 :mod:`job_completion`, :mod:`job_restore` and :mod:`checkpoint_cleaner`.
@@ -43,15 +43,13 @@ from penstock.protocol.control_events import (
     SwapUnknown,
     Tick,
 )
-from penstock.protocol.leader.command_retrier import CommandRetrier
 from penstock.protocol.leader.election import Election
 from penstock.protocol.leader.leader_state import LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
-from penstock.protocol.leader.metadata_cas import MetadataCas
+from penstock.protocol.leader.leader_storage import ManifestCache, MetadataCas
 from penstock.protocol.leader.restart_limit import RestartLimit
 from penstock.protocol.leader.takeover import Takeover
 from penstock.protocol.leader.term_controller import TermController
-from penstock.protocol.leader.worker_registry import WorkerRegistry
+from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerRegistry
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import StepContext
 

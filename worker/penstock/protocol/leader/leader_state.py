@@ -41,9 +41,8 @@ from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Me
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.protocol.leader.attempt_assignment import stages_to_list
-from penstock.protocol.leader.command_retrier import CommandRetrier
-from penstock.protocol.leader.metadata_cas import MetadataCas
-from penstock.protocol.leader.worker_registry import WorkerIncarnation, WorkerRegistry, address_of
+from penstock.protocol.leader.leader_storage import MetadataCas
+from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerIncarnation, WorkerRegistry, address_of
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import StepContext
 from penstock.protocol.transitions import checked

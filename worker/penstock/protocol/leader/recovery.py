@@ -33,7 +33,7 @@ from penstock.protocol.leader.attempt_assignment import (
 from penstock.protocol.leader.checkpoint_coordinator import CheckpointCoordinator
 from penstock.protocol.leader.job_restore import unfit
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.rollback import Rollback, RollbackCause, overdue
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 

@@ -43,7 +43,7 @@ from penstock.protocol.leader.checkpoint_coordinator import (
     InFlightCheckpoint,
 )
 from penstock.protocol.leader.leader_state import LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 from penstock.protocol.transitions import checked
 

@@ -22,7 +22,7 @@ from penstock.protocol.control_actions import DeleteBlobs, ReadRootFile, WriteRo
 from penstock.protocol.control_events import RootFileFailed, RootFileRead, RootFileWritten
 from penstock.protocol.leader.job_restore import pending
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.leader_storage import ManifestCache
 
 REMEDY = "nothing starts from nothing: restore a savepoint in an empty folder, or put it back"
 ROOT_FILE = BlobName("ROOT")

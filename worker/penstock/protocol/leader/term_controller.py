@@ -46,7 +46,7 @@ from penstock.protocol.leader.checkpoint_coordinator import CheckpointCoordinato
 from penstock.protocol.leader.job_completion import JobCompletion
 from penstock.protocol.leader.job_restore import JobRestore
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
-from penstock.protocol.leader.manifest_cache import ManifestCache
+from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.recovery import Recovery, end_strangers, record_losses
 from penstock.protocol.leader.rescale_coordinator import RescaleCoordinator, RescalePhase
 from penstock.protocol.leader.restart_limit import RestartLimit

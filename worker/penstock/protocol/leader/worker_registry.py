@@ -1,4 +1,4 @@
-"""The registry of workers: one record per incarnation, kept from heartbeats.
+"""The registry of workers: one record per incarnation, kept from heartbeats; and commands to them.
 
 ::
 
@@ -10,18 +10,61 @@ messages that have arrived before it judges anyone, see :class:`StepContext`.
 Two incarnations of one ordinal are never admitted at once. The swap that begins an attempt fixes
 the members. Any other incarnation is at most a candidate for the next attempt. A lost incarnation
 is never taken back.
+
+Each command is repeated until a heartbeat shows its effect (:class:`CommandRetrier`).
 """
 
 from dataclasses import dataclass, field
 
-from penstock.contract.control_messages import Cause, EngineLost, EngineStatus, Envelope, Heartbeat
-from penstock.contract.ids import Incarnation, Ordinal, Term
+from penstock.contract.control_messages import Cause, Command, EngineLost, EngineStatus, Envelope, Heartbeat
+from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
-from penstock.protocol.leader.command_retrier import Address
+from penstock.protocol.control_actions import SendCommand
 from penstock.protocol.step_context import Sign, StepContext
 
 REFUSALS = 2  # refused dials in a row after which an incarnation is lost
 NO_STATUS = EngineStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the commands to one incarnation of a worker are sent."""
+
+    ordinal: Ordinal
+    incarnation: Incarnation
+    keeper: str
+
+
+@dataclass(slots=True)
+class CommandRetrier:
+    """Sends each command at once, and again every ``resend_s`` while it is asked for."""
+
+    job_uid: JobUid
+    term: Term
+    sender: Ordinal
+    resend_s: float
+    sent: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
+    wanted: dict[tuple[Incarnation, str, int], float] = field(default_factory=dict)
+
+    def ensure(self, context: StepContext, to: Address, command: Command, number: int) -> None:
+        """Repeat ``command`` at intervals. ``number`` distinguishes it from others of its kind."""
+        key = (to.incarnation, type(command).__name__, number)
+        at = self.wanted.get(key, self.sent.get(key))
+        if at is None or context.due_or_wake(at + self.resend_s):
+            at = context.now
+            self.send(context, to, command)
+            context.due_or_wake(at + self.resend_s)
+        self.wanted[key] = at
+
+    def send(self, context: StepContext, to: Address, command: Command) -> None:
+        """Send once: the receiver also learns the content in another way."""
+        envelope = Envelope(self.job_uid, self.term, self.sender, command)
+        context.do(SendCommand(to.ordinal, to.keeper, envelope))
+
+    def sweep(self) -> None:
+        """End a step: commands that were not asked for in it are forgotten, which bounds them."""
+        self.sent = self.wanted
+        self.wanted = {}
 
 
 @dataclass(slots=True)

@@ -76,8 +76,13 @@ from penstock.protocol.control_events import (
     Retire,
     StoreChanged,
 )
-from penstock.protocol.member.last_checkpoint import DrainView, LastCheckpointWait
-from penstock.protocol.member.member_reports import OF_A_TERM, CommandDedup, PendingReports
+from penstock.protocol.member.member_reports import (
+    OF_A_TERM,
+    CommandDedup,
+    DrainView,
+    LastCheckpointWait,
+    PendingReports,
+)
 from penstock.protocol.settings import ControlSettings
 from penstock.protocol.step_context import Sign, StepContext
 from penstock.protocol.transitions import checked

@@ -1,4 +1,6 @@
-"""The object -latest as its leader knows it, and compare-and-swaps whose outcome may be unknown.
+"""The object -latest and the files that it names, as the leader knows them.
+
+Compare-and-swaps (:class:`MetadataCas`), whose outcome may be unknown:
 
 ::
 
@@ -14,16 +16,24 @@
 While an intent is undecided, nothing that it commits may be aborted, and nothing that it lets go
 may be deleted: the swap may still be applied. There are two ways out. The object shows our swap
 id. Or a *later* swap, with a fresh id, has succeeded on the state that the first one was based on.
+
+Each file that the leader has read or written is kept while it is named (:class:`ManifestCache`).
 """
 
 from dataclasses import dataclass, field
 
 from penstock.base.limits import SWAP_TRIES_MAX
 from penstock.base.values import replace
-from penstock.contract.ids import SwapId
+from penstock.contract.control_messages import MembersFile
+from penstock.contract.ids import BlobName, SwapId
 from penstock.contract.latest import Latest
-from penstock.protocol.control_actions import ReadLatest, SwapLatest
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.protocol.control_actions import BlobKind, ReadBlob, ReadLatest, SwapLatest, WriteBlob
 from penstock.protocol.control_events import (
+    BlobNotWritten,
+    BlobRead,
+    BlobUnreadable,
+    BlobWritten,
     LatestRead,
     LatestUnreadable,
     SwapConflicted,
@@ -33,6 +43,8 @@ from penstock.protocol.control_events import (
 from penstock.protocol.step_context import StepContext
 
 SwapEvent = SwapDone | SwapConflicted | SwapUnknown | LatestRead | LatestUnreadable
+
+BlobEvent = BlobWritten | BlobNotWritten | BlobRead | BlobUnreadable
 
 
 @dataclass(slots=True)
@@ -133,3 +145,74 @@ def _why(record: Latest | None, mine: Latest) -> str:
     if record.term > mine.term:
         return f"term {record.term} leads"
     return f"swap {record.swap_id} of term {record.term} is not ours"
+
+
+@dataclass(slots=True)
+class ManifestCache:
+    """Contents by name, files being read or written, and damaged files. Names are never reused."""
+
+    retry_s: float
+    contents: dict[BlobName, RootManifest | MembersFile] = field(default_factory=dict)
+    damaged: dict[BlobName, str] = field(default_factory=dict)
+    reading: dict[BlobName, float | None] = field(default_factory=dict)
+    writing: dict[BlobName, RootManifest | MembersFile] = field(default_factory=dict)
+    written: dict[BlobName, BlobRef] = field(default_factory=dict)
+    failed: dict[BlobName, str] = field(default_factory=dict)
+
+    def on_event(self, context: StepContext, event: BlobEvent) -> None:
+        """Take the answer to a read or a write of this cache."""
+        match event:
+            case BlobRead(ref, value):
+                self.reading.pop(ref.name, None)
+                self.contents[ref.name] = value
+            case BlobUnreadable(ref, reason, damaged):
+                if damaged:
+                    self.damaged[ref.name] = reason
+                self.reading[ref.name] = context.now + self.retry_s
+            case BlobWritten(ref):
+                if ref.name in self.writing:
+                    self.contents[ref.name] = self.writing.pop(ref.name)
+                    self.written[ref.name] = ref
+            case BlobNotWritten(name, reason):
+                if name in self.writing:
+                    del self.writing[name]
+                    self.failed[name] = reason
+
+    def _ask(self, context: StepContext, ref: BlobRef, kind: BlobKind) -> None:
+        if ref.name in self.damaged:
+            return
+        if ref.name in self.reading:
+            retry_at = self.reading[ref.name]
+            if retry_at is None or not context.due_or_wake(retry_at):
+                return
+        self.reading[ref.name] = None
+        context.do(ReadBlob(ref, kind))
+
+    def root(self, context: StepContext, ref: BlobRef) -> RootManifest | None:
+        """Return a root manifest, or order its read and return None until it is there."""
+        value = self.contents.get(ref.name)
+        if value is None:
+            self._ask(context, ref, BlobKind.ROOT)
+            return None
+        assert isinstance(value, RootManifest), f"{ref.name} is no root manifest"
+        return value
+
+    def members(self, context: StepContext, ref: BlobRef) -> MembersFile | None:
+        """Return a members file, or order its read and return None until it is there."""
+        value = self.contents.get(ref.name)
+        if value is None:
+            self._ask(context, ref, BlobKind.MEMBERS)
+            return None
+        assert isinstance(value, MembersFile), f"{ref.name} is no members file"
+        return value
+
+    def write(self, context: StepContext, name: BlobName, value: RootManifest | MembersFile) -> None:
+        """Store a file; it appears in ``written`` or in ``failed``."""
+        self.writing[name] = value
+        context.do(WriteBlob(name, value))
+
+    def keep(self, names: list[BlobName]) -> None:
+        """Forget all contents but those of ``names``."""
+        self.contents = {n: v for n, v in self.contents.items() if n in names}
+        self.written = {n: r for n, r in self.written.items() if n in names}
+        self.failed = {n: r for n, r in self.failed.items() if n in names}

@@ -63,10 +63,8 @@ CLASSES: Mapping[str, str] = {
 FILES: Mapping[str, str] = {
     "client.py": KIND,
     "clock.py": "the clock algorithm of a table, and the clock of the users' test kit",
-    "control.py": SIMULATED,
     "exchange.py": SIMULATED,
     "folders.py": KIND,
-    "forks.py": "the fork server's client, and the forks of simulated runs",
     "keeper.py": SIMULATED,
     "lease.py": OPERATOR,
     "logs.py": KIND,
@@ -81,7 +79,6 @@ FILES: Mapping[str, str] = {
     "status.py": CONTRACT,
     "summary.py": OWN_PROGRAM,
     "trust.py": CONTRACT,
-    "watch.py": PROTOCOLS,
     "worker.py": "the command that starts a worker, and the worker's engine",
     "workers.py": OPERATOR,
     "world.py": TWO_SIMULATIONS,

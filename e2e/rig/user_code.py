@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from penstock.base.errors import PeerError
-from penstock.cluster.control import DELIVER
-from penstock.cluster.rpc import Client, Unreachable
+from penstock.cluster.rpc import DELIVER, Client, Unreachable
 from penstock.contract import pod
 from penstock.contract.control_messages import Envelope, Shutdown
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term

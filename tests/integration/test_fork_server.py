@@ -14,7 +14,7 @@ from textwrap import indent
 
 import pytest
 
-from penstock.cluster.forks import ForkServer, start_fork_server
+from penstock.cluster.host import ForkServer, start_fork_server
 from penstock.cluster.link import KeeperLink
 from penstock.contract.control_messages import EngineHello, EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
@@ -138,7 +138,7 @@ def test_without_a_place_for_its_socket_there_is_none(tmp_path: Path, monkeypatc
 
 
 def test_the_server_ends_with_its_parent_and_takes_its_socket_along() -> None:
-    dies = "import os; from penstock.cluster.forks import ForkServer; s = ForkServer();"
+    dies = "import os; from penstock.cluster.host import ForkServer; s = ForkServer();"
     dies += "print(s.address, flush=True); os.kill(os.getpid(), 9)"
     parent = subprocess.run([sys.executable, "-c", dies], stdout=subprocess.PIPE, check=False)
     address = parent.stdout.decode().strip()

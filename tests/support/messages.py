@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from penstock.cli.record import JobRecord
-from penstock.cluster import control, metadata, watch
+from penstock.cluster import metadata, rpc
 from penstock.cluster.host import FromStarter, ToHost
 from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.link import FromEngine, TermedCommand
@@ -21,7 +21,7 @@ from penstock.keeper.savepoint_copies import SavepointIndex
 from penstock.model import ingest_messages
 from penstock.supervisor.folders import Endpoint
 
-METHODS = [m for of in (control, metadata, watch) for m in vars(of).values() if type(m) is Method]
+METHODS = [m for of in (rpc, metadata) for m in vars(of).values() if type(m) is Method]
 READ = (
     *(kind for method in METHODS for kind in (method.request, method.reply)),
     *(TermedCommand, FromEngine, ToHost, FromStarter),

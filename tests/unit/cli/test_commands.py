@@ -15,8 +15,7 @@ from penstock.cli.exits import Exit, exit_of_error
 from penstock.cli.local_settings import cluster_settings, restore_of
 from penstock.cli.preflight import Begins, check_before_start
 from penstock.cli.run import logs_command
-from penstock.cluster.control import ASK, RESCALE
-from penstock.cluster.rpc import Server
+from penstock.cluster.rpc import ASK, RESCALE, Server
 from penstock.contract.latest import ANY_STATE, Restore, is_done
 from penstock.contract.status import RequestAnswer
 from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished

@@ -4,8 +4,8 @@ from queue import SimpleQueue
 
 import pytest
 
+from penstock.cluster.metadata import Changes, NotedMetaStore, Written, watch_changes
 from penstock.cluster.rpc import Client, Server
-from penstock.cluster.watch import Changes, NotedMetaStore, Written, watch_changes
 from penstock.ports import SwapConflict, SwapUnknown, Versioned
 from tests.support.contracts import check_meta_store
 from tests.support.fakes import FakeMetaStore

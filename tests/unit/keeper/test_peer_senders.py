@@ -6,8 +6,7 @@ import pytest
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import PEER_SENDER_IDLE_S
-from penstock.cluster.control import DELIVER
-from penstock.cluster.rpc import Client, Nothing, Server
+from penstock.cluster.rpc import DELIVER, Client, Nothing, Server
 from penstock.contract.control_messages import CheckpointWanted, Envelope
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
 from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.cli.past_runs import Asked, Finished
     from penstock.cli.preflight import Begins
     from penstock.cli.record import JobRecord
-    from penstock.cluster.forks import ForkServer
+    from penstock.cluster.host import ForkServer
     from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
     from penstock.supervisor.settings import ClusterSettings
@@ -96,7 +96,7 @@ def run(  # noqa: PLR0917  typer passes by name
     Run it again, and it goes on from there.
     """
     gc.disable()
-    from penstock.cluster.forks import fork_server  # noqa: PLC0415  keep --help fast
+    from penstock.cluster.host import fork_server  # noqa: PLC0415  keep --help fast
 
     # A server loads what engines need while this process reads the job.
     with nullcontext() if debug else fork_server() as forks:

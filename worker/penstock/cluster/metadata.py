@@ -1,15 +1,24 @@
 """Metadata and Lease over gRPC: served by the one process that has the database open.
 
 The client's methods are those of the ports. A write without an answer is unknown, never failed.
+
+A keeper also asks once for news of stored objects, and is answered when something was written. What
+changes seldom is then read when it changes, not by the clock: each read is a call between two
+processes, which disturbs the engines of the same machine.
+
+    writer --> NotedMetaStore --note--> Changes --wait--> handler of WATCH --> watch_changes
 """
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import PenstockError, StorageError
+from penstock.base.limits import META_RETRY_INTERVAL_S, WATCH_WAIT_S
 from penstock.cluster.rpc import Client, Handler, Method, Reply, Request, Unreachable
 from penstock.contract.codec import Message
-from penstock.ports import LeaseStore, LeaseView, MetaStore, SwapUnknown, Versioned
+from penstock.ports import LeaseStore, LeaseView, MetaStore, SwapConflict, SwapUnknown, Versioned
 
 
 class GetObject(Message, tag="GetObject"):
@@ -153,3 +162,114 @@ def _to_state(view: LeaseView) -> LeaseState:
 
 def _from_state(state: LeaseState) -> LeaseView:
     return LeaseView(state.holder, state.renewed, state.duration_s, state.version)
+
+
+class AwaitWrite(Message, tag="AwaitWrite"):
+    """Wait until another number of writes was counted than ``seen``."""
+
+    seen: int
+
+
+class Written(Message, tag="Written"):
+    """How many writes were counted; the same as was seen when there were none in time.
+
+    ``names``: the objects that were written since.
+    """
+
+    count: int
+    names: tuple[str, ...]
+
+
+WATCH = Method("watch", AwaitWrite, Written)
+
+# The last two are what a call raises when the server fails in an unexpected way.
+_NO_ANSWER = (Unreachable, PenstockError, SwapConflict, SwapUnknown)
+
+
+class Changes:
+    """Counts what was written, and lets any number of threads wait for the next."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._count = 0
+        self._last: dict[str, int] = {}  # by the name of an object: what its last write counted
+        self._counted = threading.Condition()
+        self._over = False
+
+    def note(self, name: str) -> None:
+        """Count a write of an object."""
+        with self._counted:
+            self._count += 1
+            self._last[name] = self._count
+            self._counted.notify_all()
+
+    def close(self) -> None:
+        """End all waiting: later calls return at once."""
+        with self._counted:
+            self._over = True
+            self._counted.notify_all()
+
+    def wait(self, seen: int, timeout_s: float) -> Written:
+        """Return what was written once the count is not ``seen``, or when the time is over."""
+        with self._counted:
+            self._counted.wait_for(lambda: self._over or self._count != seen, timeout_s)
+            since = seen if seen <= self._count else -1  # more than there are: of another server
+            names = (name for name, count in self._last.items() if count > since)
+            return Written(self._count, tuple(sorted(names)))
+
+    def handlers(self) -> Mapping[Method[Any, Any], Handler]:
+        """Serve :data:`WATCH`; each call holds a thread of the server for WATCH_WAIT_S at most."""
+        return {WATCH: lambda request: self.wait(request.seen, WATCH_WAIT_S)}
+
+
+class NotedMetaStore:
+    """A :class:`penstock.ports.MetaStore` that says when something may have been written."""
+
+    def __init__(self, store: MetaStore, note: Callable[[str], None]) -> None:
+        """Pass everything on to ``store``."""
+        self._store = store
+        self._note = note
+
+    def get(self, name: str) -> Versioned | None:
+        """Return the newest object, or None. Raises StorageError."""
+        return self._store.get(name)
+
+    def create(self, name: str, data: bytes) -> Versioned:
+        """Create atomically. Raises SwapConflict, SwapUnknown."""
+        try:
+            return self._store.create(name, data)
+        finally:
+            self._note(name)
+
+    def swap(self, name: str, data: bytes, version: str) -> Versioned:
+        """Replace exactly ``version``. Raises SwapConflict, SwapUnknown."""
+        try:
+            return self._store.swap(name, data, version)
+        finally:
+            self._note(name)
+
+
+def watch_changes(client: Client, changed: Callable[[Collection[str]], None]) -> None:
+    """Start a thread that calls ``changed`` with the names of objects that may be others now.
+
+    At first with all that were written so far.
+
+    Nothing is said while there is no answer. Those who must know read the object now and then anyway.
+    It ends with the process, or when the client is closed.
+    """
+
+    def watch() -> None:
+        seen = -1
+        while True:
+            try:
+                written = client.call(WATCH, AwaitWrite(seen))
+            except ValueError:  # the client was closed: gRPC's own word for it
+                return
+            except _NO_ANSWER:
+                time.sleep(META_RETRY_INTERVAL_S)
+                continue
+            if written.count != seen:
+                seen = written.count
+                changed(written.names)
+
+    threading.Thread(target=watch, name="watch", daemon=True).start()

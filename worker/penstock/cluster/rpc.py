@@ -3,6 +3,12 @@
 Generic handlers with the codec of ``contract``: no generated code, and an unknown field is an
 error before its handler runs. Every call carries the token of its run, so that no other process of the
 machine can speak for a worker. Errors keep their class on the way back.
+
+The methods of keepers and of the supervisor are a table each:
+
+    keeper      deliver     a report to its leader, a command to its member
+    supervisor  announce    which lives are up on a worker
+                status, rescale, ask, end     what the command line asks for
 """
 
 import hmac
@@ -19,6 +25,8 @@ from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
 from penstock.contract.codec import Message, decode, encode
+from penstock.contract.control_messages import Envelope
+from penstock.contract.status import JobStatus, RequestAnswer, WorkerReport
 from penstock.contract.trust import TOKEN_HEADER, Trust, TrustSource
 from penstock.ports import SwapConflict, SwapUnknown
 
@@ -255,3 +263,35 @@ def refuses(address: str) -> bool:
     except OSError:
         return False
     return False
+
+
+class Rescale(Message, tag="Rescale"):
+    """Ask for another number of workers."""
+
+    workers: int
+
+
+class Ask(Message, tag="Ask"):
+    """A request of ``Desired``: ``checkpoint``, ``savepoint`` (its name) or ``stop``."""
+
+    kind: str
+    argument: str | None = None
+
+
+class AnswerOf(Message, tag="AnswerOf"):
+    """What became of the request of this id."""
+
+    id: str
+
+
+class End(Message, tag="End"):
+    """End all processes now, without a last checkpoint."""
+
+
+DELIVER = Method("deliver", Envelope, Nothing)
+ANNOUNCE = Method("announce", WorkerReport, Nothing)
+STATUS = Method("status", Nothing, JobStatus)
+RESCALE = Method("rescale", Rescale, RequestAnswer)
+ASK = Method("ask", Ask, RequestAnswer)
+ANSWER = Method("answer", AnswerOf, RequestAnswer)
+END = Method("end", End, Nothing)

@@ -1,4 +1,4 @@
-"""``python -m penstock.engine.fork_server DESCRIPTOR``: see :mod:`penstock.cluster.forks`.
+"""``python -m penstock.engine.fork_server DESCRIPTOR``: see :mod:`penstock.cluster.host`.
 
 It has one thread and runs no user code, so it can be forked at any time. It ends when its standard
 input is closed. Between requests it loads kernels.
@@ -23,8 +23,7 @@ from penstock.base.errors import PeerError
 from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
 from penstock.base.threads import end_process
 from penstock.base.values import replace
-from penstock.cluster.forks import remove_socket
-from penstock.cluster.host import Began, Begin, Ended
+from penstock.cluster.host import Began, Begin, Ended, remove_socket
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.ids import Incarnation
 from penstock.engine.main import run

@@ -11,9 +11,8 @@ from typing import get_args
 
 from penstock.base.errors import PeerError, PenstockError
 from penstock.base.limits import RETIRE_TIMEOUT_S
-from penstock.cluster.control import DELIVER
 from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
-from penstock.cluster.rpc import Nothing, Server
+from penstock.cluster.rpc import DELIVER, Nothing, Server
 from penstock.cluster.system import RandomIds
 from penstock.contract.control_messages import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from penstock.base.errors import PenstockError
 from penstock.base.limits import MESSAGE_QUEUE_MAX, PEER_SENDER_IDLE_S
-from penstock.cluster.control import DELIVER
-from penstock.cluster.rpc import Client, Unreachable, refuses
+from penstock.cluster.rpc import DELIVER, Client, Unreachable, refuses
 from penstock.contract.control_messages import Envelope
 from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
 from penstock.protocol.control_events import PeerRefused

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.cluster.launch import KeeperLaunch
-from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore
+from penstock.cluster.metadata import RemoteLeaseStore, RemoteMetaStore, watch_changes
 from penstock.cluster.rpc import Client, Handler, ListenAddress, Method
-from penstock.cluster.watch import watch_changes
 from penstock.contract.control_messages import EnginePlace
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.status import WorkerReport

@@ -29,8 +29,7 @@ from penstock.base.limits import (
     SILENT_WORKERS_KEPT_S,
 )
 from penstock.base.values import replace
-from penstock.cluster.control import ANNOUNCE
-from penstock.cluster.rpc import Client, Handler, Method, Nothing, Unreachable
+from penstock.cluster.rpc import ANNOUNCE, Client, Handler, Method, Nothing, Unreachable
 from penstock.contract.codec import encode
 from penstock.contract.ids import Attempt, Ordinal, Version
 from penstock.contract.latest import Desired, Latest

@@ -8,8 +8,7 @@ from typing import Any
 
 from penstock.base.errors import PenstockError
 from penstock.base.limits import ANNOUNCE_INTERVAL_S, SUPERVISOR_TIMEOUT_S
-from penstock.cluster.control import ANNOUNCE
-from penstock.cluster.rpc import Client, Handler, Method, Unreachable
+from penstock.cluster.rpc import ANNOUNCE, Client, Handler, Method, Unreachable
 from penstock.contract.status import WorkerReport
 from penstock.keeper.keeper_inbox import KeeperInbox, Leave
 

@@ -4,9 +4,24 @@ import threading
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError, StateError, UnansweredError
-from penstock.cluster.control import ANSWER, ASK, END, RESCALE, STATUS, AnswerOf, Ask, End, Rescale
 from penstock.cluster.launch import latest_name
-from penstock.cluster.rpc import Client, Method, Nothing, Reply, Request, Unreachable
+from penstock.cluster.rpc import (
+    ANSWER,
+    ASK,
+    END,
+    RESCALE,
+    STATUS,
+    AnswerOf,
+    Ask,
+    Client,
+    End,
+    Method,
+    Nothing,
+    Reply,
+    Request,
+    Rescale,
+    Unreachable,
+)
 from penstock.contract.latest import decode_latest
 from penstock.contract.status import JobStatus, RequestAnswer
 from penstock.storage.sqlite import peek

@@ -16,12 +16,11 @@ from penstock.base.limits import (
     SUPERVISOR_LOOK_INTERVAL_S,
 )
 from penstock.base.values import replace
-from penstock.cluster import control
-from penstock.cluster.forks import ForkServer, start_fork_server
+from penstock.cluster import rpc
+from penstock.cluster.host import ForkServer, start_fork_server
 from penstock.cluster.launch import KeeperLaunch
-from penstock.cluster.metadata import metadata_handlers
+from penstock.cluster.metadata import Changes, NotedMetaStore, metadata_handlers
 from penstock.cluster.rpc import Handler, Method, Nothing, Server
-from penstock.cluster.watch import Changes, NotedMetaStore
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Latest, Restore, is_done
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer, WorkerReport
@@ -185,23 +184,23 @@ class LocalCluster:
             self._reports.put(report)
             return Nothing()
 
-        def ask(request: control.Ask) -> RequestAnswer:
+        def ask(request: rpc.Ask) -> RequestAnswer:
             answer = self.request(request.kind, request.argument)
             self._wanted.expect_reader(answer.id)
             return answer
 
-        def end(_request: control.End) -> Nothing:
+        def end(_request: rpc.End) -> Nothing:
             self._kill = True
             self._wake.set()
             return Nothing()
 
         return {
-            control.ANNOUNCE: announce,
-            control.STATUS: lambda _: self.status(),
-            control.RESCALE: lambda request: self.rescale(request.workers),
-            control.ASK: ask,
-            control.ANSWER: lambda request: self.answer(request.id),
-            control.END: end,
+            rpc.ANNOUNCE: announce,
+            rpc.STATUS: lambda _: self.status(),
+            rpc.RESCALE: lambda request: self.rescale(request.workers),
+            rpc.ASK: ask,
+            rpc.ANSWER: lambda request: self.answer(request.id),
+            rpc.END: end,
         }
 
     def _launch(self, ordinal: Ordinal) -> KeeperLaunch:

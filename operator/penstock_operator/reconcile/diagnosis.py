@@ -89,8 +89,9 @@ class Problem:
 def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Problem | None:
     """Return the first cause that applies, None when no cause does. The order of the checks is fixed.
 
-    A failure of the job comes first, then missing objects and refused writes, then pods, then deaths
-    of engines, then full volumes, and last the leader's own text about a stall.
+    A failure of the job comes first, then missing objects and refused writes, then pods, then workers that
+    cannot read what is wanted, then deaths of engines, then full volumes, and last the leader's own text
+    about a stall.
     """
     if latest is not None and latest.failure is not None:
         return _failed(latest.failure)
@@ -108,6 +109,8 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
             return found
     if seen.set_trouble and len(wanted) < (seen.stateful_set.replicas if seen.stateful_set else 0):
         return _no_pods(seen.set_trouble)
+    if seen.running is not None and seen.running.unread and latest is not None and not latest.closed():
+        return _unread(seen.running.unread)
     if latest is not None and latest.deaths.newest and _crashes(latest.deaths):
         return _crash_loop(latest.deaths, latest.deaths.newest[-1])
     if latest is not None and (text := _full(seen, latest)):
@@ -151,6 +154,14 @@ def _full(seen: Observed, latest: Latest) -> str:
     told = None if seen.running is None or latest.closed() else seen.running.failure
     texts = [text for text in (told, latest.stalled) if text]
     return next((text for text in texts if _says_no_room(text)), "")
+
+
+def _unread(text: str) -> Problem:
+    return Problem(
+        Reason.FORMAT_NEWER,
+        f"the workers cannot read what is wanted, and go on as they were told before: {clipped(text)}: "
+        "set spec.image to an image of the version of the operator",
+    )
 
 
 def _says_no_room(text: str) -> bool:

@@ -161,3 +161,11 @@ def test_deaths_of_this_run_are_told() -> None:
     assert told == RestartStatus(2, 10, 600.0, (DeathStatus(1, 5, 2, DEATH.reason),))
     other = replace(DEATHS, run="an earlier one")
     assert job_status(replace(SEEN, latest=replace(LATEST, deaths=other))).restarts is None
+
+
+def test_that_the_leader_cannot_read_what_is_wanted_is_in_the_status() -> None:
+    assert job_status(SEEN).unread == ""
+    unread = replace(report(1), unread="-desired has the format 2")
+    assert job_status(replace(SEEN, reports={**SEEN.reports, Ordinal(1): unread})).unread == unread.unread
+    other = replace(report(0), unread="-desired has the format 2")
+    assert job_status(replace(SEEN, reports={**SEEN.reports, Ordinal(0): other})).unread == ""

@@ -8,6 +8,7 @@ from penstock.contract.control_messages import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Latest, Request
 from penstock.contract.plan import PhysicalPlan
+from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.graph import JobFile
@@ -16,7 +17,7 @@ from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.diagnosis import diagnose
 from tests.support.in_memory_control_plane import InMemoryControlPlane
-from tests.unit.operator.observing import running, spec_of, target_for
+from tests.unit.operator.observing import OWNER, running, spec_of, target_for
 
 
 def reason_of(seen: Observed, latest: Latest | None) -> Reason | None:
@@ -91,3 +92,15 @@ def test_a_changed_graph_that_does_not_fit_shows_the_difference() -> None:
     assert "stored keys [word: string]" in stalled.message
     assert "the job has [word: string, lang: string]" in stalled.message
     assert "restore.dropState" in stalled.message
+
+
+def test_workers_that_cannot_read_what_is_wanted_stall_the_job_with_the_reason() -> None:
+    seen = running(spec_of())
+    assert seen.latest is not None
+    text = "-desired has the format 2, of a newer version"
+    told = JobStatus("wc", OWNER.uid, JobState.RUNNING, 1, unread=text)
+    found = diagnose(replace(seen, running=told), target_for(spec_of()), seen.latest.value)
+    assert found is not None
+    assert found.reason is Reason.FORMAT_NEWER
+    assert text in found.message
+    assert "spec.image" in found.message

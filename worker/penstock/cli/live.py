@@ -82,8 +82,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)
         parts.append(Text(visible("\n".join(lines)), style="yellow"))
-    if now.failure:
-        parts.append(Text(visible(now.failure), style="red"))
+    parts += [Text(visible(text), style="red") for text in (now.failure, now.unread) if text]
     return Group(*parts)
 
 

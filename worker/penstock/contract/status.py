@@ -213,7 +213,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     since the newest that was committed under this leader. ``load`` is measured in a cluster only;
     None until one window is full. ``committed`` is there at the end of a run on one machine.
     ``inputs`` is what was last seen of the folders that sources read. ``restarts``: None while no
-    engine has died of late.
+    engine has died of late. ``unread``: why the leader cannot read what is wanted, empty when it can.
     """
 
     job: str
@@ -238,6 +238,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     committed: tuple[CommittedRows, ...] = ()
     inputs: tuple[InputSeen, ...] = ()
     restarts: RestartStatus | None = None
+    unread: str = ""
 
 
 class EngineProgress(Message, tag="EngineProgress"):
@@ -271,7 +272,8 @@ class WorkerReport(Message, tag="WorkerReport"):
     since then. ``pod`` is the pod's uid in a cluster. ``unready`` is why its engine ended before it
     was ready, until one is. ``engine_deaths`` counts those that ended unasked.
     ``checkpoint_interval_s`` is the job's; ``uncommitted_s`` for how long this worker has led the
-    open job without a commit, None while it does not lead.
+    open job without a commit, None while it does not lead. ``unread`` is why it cannot read what is
+    wanted, empty when it can.
     """
 
     ordinal: Ordinal
@@ -291,3 +293,4 @@ class WorkerReport(Message, tag="WorkerReport"):
     engine_deaths: int = 0
     checkpoint_interval_s: float = 0.0
     uncommitted_s: float | None = None
+    unread: str = ""

@@ -49,7 +49,7 @@ class Seen:
 
 def job_status(seen: Seen) -> JobStatus:
     """Describe the job."""
-    latest = seen.latest
+    latest, led = seen.latest, _of_leader(seen)
     reports = [report for _, report in sorted(seen.reports.items())]
     sinks = next((r.progress.sinks for r in reports if r.progress and r.progress.sinks), ())
     return JobStatus(
@@ -71,8 +71,9 @@ def job_status(seen: Seen) -> JobStatus:
         address=seen.address,
         listening_s=seen.listening_s,
         inputs=next((r.progress.inputs for r in reports if r.progress and r.progress.inputs), ()),
-        failed_checkpoints=0 if (led := _of_leader(seen)) is None else led.failed_checkpoints,
+        failed_checkpoints=0 if led is None else led.failed_checkpoints,
         restarts=_restarts(latest.deaths) if latest.deaths.run == seen.desired.run else None,
+        unread="" if led is None else led.unread,
     )
 
 

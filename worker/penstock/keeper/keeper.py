@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from penstock.base.errors import PeerError, PenstockError
+from penstock.base.errors import PeerError, PenstockError, StateError
 from penstock.base.limits import RETIRE_TIMEOUT_S
 from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
 from penstock.cluster.rpc import DELIVER, Nothing, Server
 from penstock.cluster.system import RandomIds
 from penstock.contract.control_messages import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
-from penstock.contract.latest import Leader
+from penstock.contract.latest import Desired, Leader
 from penstock.contract.status import WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.keeper.effects import KeeperEffects, Outside, Stores, read_desired
@@ -42,27 +42,55 @@ from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from penstock.storage.blobs import DirectoryBlobStore
 
 
-def watch_desired(store: MetaStore, name: str, interval_s: float, inbox: KeeperInbox, changed: threading.Event) -> None:
-    """Start a thread that reads the object at an interval, and reports when it has changed.
+class DesiredWatcher:
+    """Reads what is wanted, and reports when it has changed.
 
-    Any thread may set ``changed`` to have it read now. A store that does not answer is asked again.
+    ``unread`` is why the newest object cannot be read: a newer version wrote it, or it is no record. The
+    keeper then goes on with what it read before. A store that does not answer is asked again.
     """
 
-    def watch() -> None:
-        last: DesiredRead | None = None
-        while True:
-            changed.clear()  # before the read: what changes after it wakes us again
-            now: DesiredRead | None
-            try:
-                now = DesiredRead(read_desired(store, name))
-            except PenstockError:
-                now = None
-            if now is not None and now != last:
-                inbox.put(ForCoordinator(now))
-                last = now
-            changed.wait(interval_s)
+    def __init__(self, store: MetaStore, name: str, inbox: KeeperInbox, log: Log) -> None:
+        self._store = store
+        self._name = name
+        self._inbox = inbox
+        self._log = log
+        self._last: DesiredRead | None = None
+        self.unread = ""
 
-    threading.Thread(target=watch, name="desired", daemon=True).start()
+    def start(self, interval_s: float, changed: threading.Event) -> None:
+        """Read at an interval, in a thread. Any thread may set ``changed`` to have it read now."""
+
+        def watch() -> None:
+            while True:
+                changed.clear()  # before the read: what changes after it wakes us again
+                self.look()
+                changed.wait(interval_s)
+
+        threading.Thread(target=watch, name="desired", daemon=True).start()
+
+    def look(self) -> None:
+        """Read it once."""
+        try:
+            now = DesiredRead(read_desired(self._store, self._name))
+        except (StateError, PeerError) as error:
+            self._note(str(error))
+            return
+        except PenstockError:
+            return
+        self._note("")
+        if now != self._last:
+            self._inbox.put(ForCoordinator(now))
+            self._last = now
+
+    def _note(self, why: str) -> None:
+        """Log it when it has changed."""
+        if why == self.unread:
+            return
+        if why:
+            self._log.say("what is wanted cannot be read: the job goes on as it was wanted before", reason=why)
+        else:
+            self._log.say("what is wanted can be read again")
+        self.unread = why
 
 
 class Keeper:
@@ -110,9 +138,8 @@ class Keeper:
         self._changed = threading.Event()
         self._pages = platform.pages(view)
         self._reporter.start()
-        interval_s = launch.control.meta_poll_interval_s
-        name = desired_name(launch.job)
-        watch_desired(platform.metadata, name, interval_s, self.inbox, self._changed)
+        self._wanted = DesiredWatcher(platform.metadata, desired_name(launch.job), self.inbox, log)
+        self._wanted.start(launch.control.meta_poll_interval_s, self._changed)
         platform.watch(self._stored_changed)
 
     def run(self) -> None:
@@ -189,6 +216,9 @@ class Keeper:
         """Let other threads see where this keeper stands."""
         controller, member = self._coordinator.controller, self._member
         desired = self._coordinator.desired
+        if desired is None and controller is not None and self._wanted.unread:  # the status has to say so
+            at = controller.state.latest
+            desired = Desired(at.workers, run=at.run)
         leads = None if controller is None or desired is None else (controller.state.latest, desired)
         self._checkpoints.saw_leader(member.leader, self._life, time.monotonic())
         status = member.status
@@ -258,6 +288,7 @@ class Keeper:
             self._member.deaths_unasked,
             self._launch.control.checkpoint_interval_s,
             self._uncommitted_s(),
+            self._wanted.unread,
         )
 
     def _uncommitted_s(self) -> float | None:

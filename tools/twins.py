@@ -20,7 +20,6 @@ OPERATOR = "the operator and the worker are separate programs: no module imports
 SIMULATED = "the simulator's part that stands for the shipped one and does the same"
 CONTRACT = "the contract describes it as data, and the other class carries it out"
 OWN_PROGRAM = "the spark package is a program of its own, and this is its own part of that kind"
-PROTOCOLS = "two protocols use the common word, each inside its own package"
 TWO_SIMULATIONS = "the simulation of the engine and that of the operator, which share nothing"
 KIND = "each program has one file of this kind, and its folder says of which program"
 

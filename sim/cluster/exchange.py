@@ -15,7 +15,7 @@ from penstock.base.limits import ELEMENT_FIXED_CHARGE_BYTES
 from penstock.contract.ids import Attempt, ChannelId, Ordinal, TaskId, Version
 from penstock.contract.latest import Member
 from penstock.model.elements import Barrier, Credit, Data, EndOfStream
-from penstock.model.handshake import AdmissionVerdict, ChannelHello, HandshakeReply
+from penstock.model.wire import AdmissionVerdict, ChannelHello, HandshakeReply
 from penstock.protocol.channel.admission import Admission
 from penstock.protocol.channel.flow_control import Fill, Owed, ReceiveChannel, SendChannel, cut
 from sim.cluster.channel_ends import (

@@ -21,7 +21,7 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
 )
-from penstock.model.handshake import AdmissionVerdict, ChannelHello
+from penstock.model.wire import AdmissionVerdict, ChannelHello
 from penstock.protocol.channel.admission import Admission
 from sim.kernel.kernel import Violation
 from sim.models.pool import copied, structure

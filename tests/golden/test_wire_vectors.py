@@ -21,7 +21,7 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
-from penstock.model import handshake, wire
+from penstock.model import wire
 from penstock.model.elements import (
     Active,
     Barrier,
@@ -70,13 +70,13 @@ CREDITS = {
     ],
 }
 HELLOS: dict[str, handshake.Hello] = {
-    "channel": handshake.ChannelHello(*LIFE, CHANNEL, bytes(range(32))),
-    "link": handshake.LinkHello(*LIFE, Ordinal(3), Ordinal(6)),
+    "channel": wire.ChannelHello(*LIFE, CHANNEL, bytes(range(32))),
+    "link": wire.LinkHello(*LIFE, Ordinal(3), Ordinal(6)),
 }
 REPLIES = {
-    "accepted link": handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED),
-    "accepted channel": handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED, CHANNEL),
-    "refused channel": handshake.HandshakeReply(handshake.AdmissionVerdict.REFUSED, CHANNEL, "attempt 2 is over"),
+    "accepted link": wire.HandshakeReply(wire.AdmissionVerdict.ACCEPTED),
+    "accepted channel": wire.HandshakeReply(wire.AdmissionVerdict.ACCEPTED, CHANNEL),
+    "refused channel": wire.HandshakeReply(wire.AdmissionVerdict.REFUSED, CHANNEL, "attempt 2 is over"),
 }
 
 
@@ -110,8 +110,8 @@ def test_credits() -> None:
 
 
 def test_handshake() -> None:
-    check("hello", HELLOS, handshake.encode_hello, handshake.decode_hello)
-    check("reply", REPLIES, handshake.encode_reply, handshake.decode_reply)
+    check("hello", HELLOS, wire.encode_hello, wire.decode_hello)
+    check("reply", REPLIES, wire.encode_reply, wire.decode_reply)
 
 
 def test_the_first_byte_is_that_of_the_published_table() -> None:

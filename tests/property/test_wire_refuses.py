@@ -20,7 +20,7 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
-from penstock.model import handshake, wire
+from penstock.model import wire
 from penstock.model.elements import (
     Active,
     Barrier,
@@ -71,17 +71,17 @@ credit_lists = st.lists(
 names = st.text("abcdef-0123456789", max_size=40)
 lives = (names.map(JobUid), u64.map(Attempt), names.map(Incarnation))
 hellos = st.one_of(
-    st.builds(handshake.ChannelHello, *lives, channels, st.binary(min_size=32, max_size=32)),
+    st.builds(wire.ChannelHello, *lives, channels, st.binary(min_size=32, max_size=32)),
     st.builds(
-        handshake.LinkHello,
+        wire.LinkHello,
         *lives,
         st.integers(0, 1023).map(Ordinal),
         st.integers(0, 1023).map(Ordinal),
     ),
 )
 replies = st.builds(
-    handshake.HandshakeReply,
-    st.sampled_from([handshake.AdmissionVerdict.ACCEPTED, handshake.AdmissionVerdict.REFUSED]),
+    wire.HandshakeReply,
+    st.sampled_from([wire.AdmissionVerdict.ACCEPTED, wire.AdmissionVerdict.REFUSED]),
     st.none() | channels,
     st.text(max_size=200),
 )
@@ -89,14 +89,14 @@ messages = st.one_of(
     st.builds(wire.encode_data, sequences, heads),
     st.builds(wire.encode_control, sequences, controls),
     credit_lists.map(wire.encode_credits),
-    hellos.map(handshake.encode_hello),
-    replies.map(handshake.encode_reply),
+    hellos.map(wire.encode_hello),
+    replies.map(wire.encode_reply),
 )
 DECODERS: list[Callable[[bytes], object]] = [
     wire.decode,
     wire.decode_credits,
-    handshake.decode_hello,
-    handshake.decode_reply,
+    wire.decode_hello,
+    wire.decode_reply,
 ]
 
 
@@ -114,11 +114,11 @@ def test_an_element_is_read_as_it_was_written(sequence: int, head: wire.Head) ->
 
 @given(credit_lists, hellos, replies)
 def test_credits_and_handshakes_are_read_as_they_were_written(
-    owed: list[Credit], hello: handshake.Hello, reply: handshake.HandshakeReply
+    owed: list[Credit], hello: handshake.Hello, reply: wire.HandshakeReply
 ) -> None:
     assert wire.decode_credits(wire.encode_credits(owed)) == owed
-    assert handshake.decode_hello(handshake.encode_hello(hello)) == hello
-    assert handshake.decode_reply(handshake.encode_reply(reply)) == reply
+    assert wire.decode_hello(wire.encode_hello(hello)) == hello
+    assert wire.decode_reply(wire.encode_reply(reply)) == reply
 
 
 @given(messages, st.data())
@@ -168,8 +168,8 @@ def again(decode: Callable[[bytes], object], message: bytes) -> bytes:
             return wire.encode_control(sequence, head)  # type: ignore[arg-type]
         case list():
             return wire.encode_credits(value)
-        case handshake.HandshakeReply():
-            return handshake.encode_reply(value)
-        case handshake.ChannelHello() | handshake.LinkHello():
-            return handshake.encode_hello(value)
+        case wire.HandshakeReply():
+            return wire.encode_reply(value)
+        case wire.ChannelHello() | wire.LinkHello():
+            return wire.encode_hello(value)
     raise AssertionError(f"unknown value {value!r}")

@@ -25,12 +25,12 @@ from penstock.contract.ids import (
     TaskId,
 )
 from penstock.contract.settings import ShuffleSettings
-from penstock.model import handshake, wire
+from penstock.model import wire
 from penstock.model.elements import Data, Watermark
 from penstock.model.wire import DataHead
 from penstock.transport.batches import fingerprint, measure, pack
 from penstock.transport.exchange import Exchange, Identity, Peer
-from penstock.transport.flight_endpoint import FlightEndpoint
+from penstock.transport.stream import FlightEndpoint
 from penstock.transport.transport_events import StreamBroken, StreamRefused
 
 Make = Callable[..., Any]
@@ -47,8 +47,8 @@ def channel(start: int, end: int) -> ChannelId:
     return ChannelId(0, task(0, start), task(1, end))
 
 
-HELLO = handshake.ChannelHello(JobUid("job-1"), Attempt(1), Incarnation("life-0"), channel(0, 1), fingerprint(SCHEMA))
-LINK = handshake.LinkHello(HELLO.job_uid, HELLO.attempt, HELLO.incarnation, Ordinal(0), Ordinal(1))
+HELLO = wire.ChannelHello(JobUid("job-1"), Attempt(1), Incarnation("life-0"), channel(0, 1), fingerprint(SCHEMA))
+LINK = wire.LinkHello(HELLO.job_uid, HELLO.attempt, HELLO.incarnation, Ordinal(0), Ordinal(1))
 
 
 # --- Handshakes of workers ------------------------------------------------------------------------
@@ -150,11 +150,11 @@ class RawPeer:
 
     def open_channel(self) -> Stream:
         """Shake hands and wait for the credit."""
-        link = self.open(handshake.encode_hello(LINK))
-        assert handshake.decode_reply(link.read()) == handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED)
-        stream = self.open(handshake.encode_hello(HELLO))
-        reply = handshake.HandshakeReply(handshake.AdmissionVerdict.ACCEPTED, HELLO.channel)
-        assert handshake.decode_reply(link.read()) == reply
+        link = self.open(wire.encode_hello(LINK))
+        assert wire.decode_reply(link.read()) == wire.HandshakeReply(wire.AdmissionVerdict.ACCEPTED)
+        stream = self.open(wire.encode_hello(HELLO))
+        reply = wire.HandshakeReply(wire.AdmissionVerdict.ACCEPTED, HELLO.channel)
+        assert wire.decode_reply(link.read()) == reply
         assert wire.decode_credits(link.read())[0].granted == CREDIT_FIRST_BYTES
         return stream
 
@@ -177,10 +177,10 @@ def raw_peer(make_worker: Make) -> Iterator[tuple[RawPeer, Any]]:
         (b"GET / HTTP/1.1", "fails its checksum"),
         (wire.seal(b"\x77" + bytes(40)), "not a handshake"),
         (
-            handshake.encode_hello(replace(HELLO, wire_version=9)),
+            wire.encode_hello(replace(HELLO, wire_version=9)),
             "peer speaks wire version 9, this worker speaks 2: run the same release",
         ),
-        (handshake.encode_hello(replace(HELLO, job_uid=JobUid("x"))), "runs another job than x"),
+        (wire.encode_hello(replace(HELLO, job_uid=JobUid("x"))), "runs another job than x"),
     ],
 )
 def test_a_stranger_is_refused_with_a_reason(make_worker: Make, command: bytes, reason: str) -> None:
@@ -202,7 +202,7 @@ def test_a_missing_element_breaks_the_attempt_and_the_channel_is_never_redialled
         assert broken.channel == channel(0, 1)
         assert "element 3 came after 1: elements are missing or repeated" in broken.reason
         with pytest.raises(fl.FlightUnauthorizedError, match="never redialled"):
-            raw.open(handshake.encode_hello(HELLO)).read()
+            raw.open(wire.encode_hello(HELLO)).read()
 
 
 def charged(rows: int, charge: int, *, packed: bool = False) -> bytes:

@@ -22,9 +22,9 @@ from penstock.contract.ids import (
 )
 from penstock.contract.trust import TOKEN_HEADER, RunSecret, Shown, Trust, signed
 from penstock.model.elements import Data
-from penstock.model.handshake import ChannelHello, LinkHello, decode_reply, encode_hello
+from penstock.model.wire import ChannelHello, LinkHello, decode_reply, encode_hello
 from penstock.transport.batches import fingerprint, measure
-from penstock.transport.flight_endpoint import FlightEndpoint, call_options, dial
+from penstock.transport.stream import FlightEndpoint, call_options, dial
 from penstock.transport.transport_events import StreamBroken
 from tests.support.certificates import Renewed, also_believing, authority, trust
 

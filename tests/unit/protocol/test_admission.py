@@ -12,7 +12,7 @@ from penstock.contract.ids import (
     StageIndex,
     TaskId,
 )
-from penstock.model.handshake import AdmissionVerdict, ChannelHello, LinkHello
+from penstock.model.wire import AdmissionVerdict, ChannelHello, LinkHello
 from penstock.protocol.channel.admission import Admission
 
 ME, PEER = Ordinal(1), Ordinal(0)

@@ -47,7 +47,7 @@ MODULES = (
     "penstock.model.kernels.routing",
     "penstock.state.keyed_backend",
     "penstock.storage.trust",
-    "penstock.transport.flight_endpoint",
+    "penstock.transport.stream",
     "penstock.transport.exchange",
 )
 

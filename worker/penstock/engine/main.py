@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob
     from penstock.storage.trust import TrustFolder
     from penstock.transport.exchange import Identity
-    from penstock.transport.flight_endpoint import FlightEndpoint
+    from penstock.transport.stream import FlightEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def switch_interval_s(job: "CompiledJob") -> float:
 
 def _doors(place: EnginePlace, trust: "TrustFolder | None") -> "tuple[FlightEndpoint, IngestPlace]":
     """Return where peers connect, and where senders of pushed rows connect."""
-    from penstock.transport.flight_endpoint import FlightEndpoint  # noqa: PLC0415
+    from penstock.transport.stream import FlightEndpoint  # noqa: PLC0415
 
     peers = FlightEndpoint(place.host, place.port, place.advertised, trust)
     if not place.ingest_port:  # on one machine there is no fixed port, and no certificate

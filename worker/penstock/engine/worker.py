@@ -38,9 +38,9 @@ from penstock.ports import BlobStore, Clock
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
 from penstock.transport.exchange import Exchange
-from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint
 from penstock.transport.input import TaskInput
 from penstock.transport.output import Output
+from penstock.transport.stream import LOOPBACK, FlightEndpoint
 from penstock.transport.transport_events import OrphansExceeded, TransportEvent
 
 log = logging.getLogger(__name__)

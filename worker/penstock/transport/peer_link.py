@@ -21,20 +21,20 @@ from penstock.base.threads import Empty, Lock, SimpleQueue, Thread, monotonic
 from penstock.contract.ids import ChannelId
 from penstock.contract.trust import Shown
 from penstock.model.elements import Credit
-from penstock.model.handshake import (
+from penstock.model.wire import (
     REPLY,
     AdmissionVerdict,
     HandshakeReply,
     LinkHello,
+    decode_credits,
     decode_reply,
+    encode_credits,
     encode_hello,
     encode_reply,
 )
-from penstock.model.wire import decode_credits, encode_credits
-from penstock.transport.flight_endpoint import LOOPBACK, FlightEndpoint, call_options, dial
 from penstock.transport.input import InputChannel
 from penstock.transport.output import RemoteOutput
-from penstock.transport.stream import STREAM_ERRORS, OutStream, describe
+from penstock.transport.stream import LOOPBACK, STREAM_ERRORS, FlightEndpoint, OutStream, call_options, describe, dial
 from penstock.transport.transport_events import OnEvent, StreamBroken, StreamRefused
 
 MakeStream = Callable[[Any, ChannelId], OutStream]

@@ -18,23 +18,23 @@ from penstock.base.values import replace
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
 from penstock.model.elements import Control, Data
 from penstock.model.flight import RenewableServer
-from penstock.model.handshake import (
+from penstock.model.ipc import spelt
+from penstock.model.validate import validate
+from penstock.model.wire import (
     AdmissionVerdict,
     ChannelHello,
+    DataHead,
     HandshakeReply,
     Hello,
+    decode,
     decode_hello,
     encode_reply,
 )
-from penstock.model.ipc import spelt
-from penstock.model.validate import validate
-from penstock.model.wire import DataHead, decode
 from penstock.protocol.channel.admission import Admission, AdmissionDecision
 from penstock.transport.batches import CHARGES_MAX, fingerprint, split_message, unpack
-from penstock.transport.flight_endpoint import FlightEndpoint, check_call
 from penstock.transport.input import InputChannel
 from penstock.transport.peer_link import CreditLine
-from penstock.transport.stream import STREAM_ERRORS, describe
+from penstock.transport.stream import STREAM_ERRORS, FlightEndpoint, check_call, describe
 from penstock.transport.transport_events import OnEvent, StreamBroken
 
 

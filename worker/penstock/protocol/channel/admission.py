@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
-from penstock.model.handshake import AdmissionVerdict, ChannelHello, Hello, LinkHello
-from penstock.model.wire import WIRE_VERSION
+from penstock.model.wire import WIRE_VERSION, AdmissionVerdict, ChannelHello, Hello, LinkHello
 from penstock.protocol.transitions import checked
 
 

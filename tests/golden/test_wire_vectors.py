@@ -69,7 +69,7 @@ CREDITS = {
         Credit(ChannelId(0, CHANNEL.receiver, SOURCE), 1, 2, Version(3), 65_536),
     ],
 }
-HELLOS: dict[str, handshake.Hello] = {
+HELLOS: dict[str, wire.Hello] = {
     "channel": wire.ChannelHello(*LIFE, CHANNEL, bytes(range(32))),
     "link": wire.LinkHello(*LIFE, Ordinal(3), Ordinal(6)),
 }

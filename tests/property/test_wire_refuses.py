@@ -114,7 +114,7 @@ def test_an_element_is_read_as_it_was_written(sequence: int, head: wire.Head) ->
 
 @given(credit_lists, hellos, replies)
 def test_credits_and_handshakes_are_read_as_they_were_written(
-    owed: list[Credit], hello: handshake.Hello, reply: wire.HandshakeReply
+    owed: list[Credit], hello: wire.Hello, reply: wire.HandshakeReply
 ) -> None:
     assert wire.decode_credits(wire.encode_credits(owed)) == owed
     assert wire.decode_hello(wire.encode_hello(hello)) == hello

@@ -14,7 +14,6 @@ from penstock.base.limits import (
 )
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.contract.settings import CompressionMode, CompressionSettings
-from penstock.model.compression import Packing
 from penstock.model.elements import (
     Active,
     Barrier,
@@ -25,7 +24,7 @@ from penstock.model.elements import (
     LatencyMarker,
     Watermark,
 )
-from penstock.transport.batches import measure
+from penstock.transport.batches import Packing, measure
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])

@@ -19,9 +19,8 @@ from penstock.base.threads import perf_counter
 from penstock.base.values import replace
 from penstock.contract.settings import CompressionSettings
 from penstock.contract.trust import TOKEN_HEADER, RunSecret, Shown, TrustSource, scheme
-from penstock.model.compression import Packing
 from penstock.model.wire import DataHead, Hello, encode_data, encode_hello
-from penstock.transport.batches import can_pack, conform, pack
+from penstock.transport.batches import Packing, can_pack, conform, pack
 
 TOKEN_MIDDLEWARE = "token"
 # A connection of its own for every attempt: one that hangs cannot hold up the next.

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.base import limits
 from penstock.contract.settings import CompressionMode, CompressionSettings
-from penstock.model import compression
-from penstock.model.compression import Packing, Rate, entropy_bits, packed_per_s, sample_of
+from penstock.transport import batches
+from penstock.transport.batches import Packing, Rate, entropy_bits, packed_per_s, sample_of
 
 NOISE = np.random.default_rng(7).bytes(256 * 1024)
 DULL = pa.record_batch([["the same words " * 4] * 5000], names=["w"])
@@ -56,7 +56,7 @@ class Channel:
 @pytest.fixture
 def promising(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a sample promise a gain on any link: what is measured has to decide."""
-    monkeypatch.setattr(compression, "packed_per_s", lambda sample: 1e15)
+    monkeypatch.setattr(batches, "packed_per_s", lambda sample: 1e15)
 
 
 def test_entropy_runs_from_nothing_to_eight_bits() -> None:

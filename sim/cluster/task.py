@@ -9,10 +9,9 @@ from typing import Any
 from penstock.contract.control_messages import EpochFailed, TaskAck
 from penstock.contract.ids import ChannelId, SplitId
 from penstock.contract.manifest import RootManifest
-from penstock.contract.plan import Partitioning
+from penstock.contract.plan import Partitioning, Routes, routes
 from penstock.model.elements import BarrierKind, Data
 from penstock.protocol.task import task_messages as ev
-from penstock.protocol.task.routes import Routes, routes
 from penstock.protocol.task.task_core import TaskSetup
 from sim import workload as job_steps
 from sim.cluster.ports import Shell

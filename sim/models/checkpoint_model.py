@@ -23,10 +23,9 @@ from penstock.contract.ids import (
 )
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
-from penstock.contract.plan import PhysicalPlan, channels_of, first_assignment, next_assignment
+from penstock.contract.plan import PhysicalPlan, channels_of, first_assignment, next_assignment, routes
 from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol.task import task_messages as ev
-from penstock.protocol.task.routes import routes
 from penstock.protocol.task.task_core import TaskCore, TaskSetup
 from sim.kernel.kernel import Violation
 from sim.models.pool import Cores, Pool

@@ -17,10 +17,10 @@ from penstock.contract.plan import (
     StagePlan,
     first_assignment,
     next_assignment,
+    routes,
 )
 from penstock.engine.router import Custom, EdgeRouter, Partitioner
 from penstock.model.keys import hash_columns, key_groups
-from penstock.protocol.task.routes import routes
 from penstock.protocol.task.task_messages import RoutedRows
 
 EDGE = EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY)

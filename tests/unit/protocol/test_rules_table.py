@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 DECISIONS = ROOT / "docs" / "decisions"
 TABLES = ("003-rules-of-a-task.md", "019-rules-of-the-control-core.md")
-ROW = re.compile(r"^\| `([a-z_/]+\.py)` \| `(.+?)` \|", re.MULTILINE)
+ROW = re.compile(r"^\| `([a-z_./]+\.py)` \| `(.+?)` \|", re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,28 @@
-"""The physical plan as the keepers know it, and the assignment of its tasks. No user code.
+"""The physical plan as the keepers know it, the assignment of its tasks, and the routes between them.
 
-A stage is a chain of steps without a shuffle inside. Its parallel instances are tasks. An
-assignment says which task owns which key groups of keyed stages and which splits of sources, under
-one version. The functions here are pure and deterministic: every worker computes the same table.
-A task never changes its worker. A rescale makes and ends tasks. It moves as few key groups and
-splits as a balance of +-1 allows.
+A stage is a chain of steps without a shuffle inside. Its parallel instances are tasks. An assignment
+says which task owns which key groups of keyed stages and which splits of sources, under one version.
+The functions here are pure and deterministic: every worker computes the same table. There is no user
+code here. A task never changes its worker. A rescale makes and ends tasks. It moves as few key groups
+and splits as a balance of +-1 allows.
+
+The routes of an edge say which channel receives what, under the assignment that holds and the next.
+The engine turns them into arrays; the simulation looks them up. The table of a key edge has one entry
+per key group. The table of a custom edge lists the receivers of each version. The table of any other
+edge lists the receivers of both versions: each entry says which of them is there before and after.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.contract.codec import Message
 from penstock.contract.columns import Columns
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
-from penstock.contract.keygroups import Share, first_shares, rebalance, to_share
+from penstock.contract.keygroups import Share, first_shares, groups_of, rebalance, to_share
 
 SOURCE, SINK = "source", "sink"  # kinds of steps that checkpoints know besides the keyed ones
+
+Receivers = tuple[ChannelId | None, ...]
 
 
 class Partitioning(StrEnum):
@@ -206,3 +214,51 @@ def _edge_channels(edge: EdgePlan, assignment: Assignment) -> list[ChannelId]:
     if edge.partitioning is Partitioning.FORWARD:
         return [ChannelId(edge.index, s, TaskId(edge.receiver, s.worker, s.slot)) for s in senders]
     return [ChannelId(edge.index, s, r) for s in senders for r in receivers]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """One edge of one sender: ``old[i]`` and ``new[i]`` receive the rows of entry i.
+
+    Outside a rescale both are the same object. None: that version has no such receiver.
+    """
+
+    edge: EdgePlan
+    old: Receivers
+    new: Receivers
+
+
+def routes(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, new: Assignment | None) -> Routes:
+    """Build the routes of ``sender`` over ``edge``; ``new`` is None outside a rescale."""
+    before = _receivers(plan, edge, sender, old)
+    if new is None:
+        return Routes(edge, before, before)
+    after = _receivers(plan, edge, sender, new)
+    if sender not in new.tasks():
+        after = ()  # a task that leaves holds all rows, because the rescale may be aborted
+    if edge.partitioning in {Partitioning.KEY, Partitioning.CUSTOM}:
+        return Routes(edge, before, after or (None,) * len(before))
+    everyone = list(dict.fromkeys(before + after))
+    return Routes(
+        edge,
+        tuple(c if c in before else None for c in everyone),
+        tuple(c if c in after else None for c in everyone),
+    )
+
+
+def _receivers(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, assignment: Assignment) -> Receivers:
+    stage = assignment.stages[edge.receiver]
+    channels = [ChannelId(edge.index, sender, task) for task in stage.tasks]
+    match edge.partitioning:
+        case Partitioning.KEY:
+            table: list[ChannelId | None] = [None] * plan.max_key_groups
+            for channel, share in zip(channels, stage.shares, strict=True):
+                for group in groups_of(share):
+                    table[group] = channel
+            assert None not in table, f"edge {edge.index}: a key group without an owner"
+            return tuple(table)
+        case Partitioning.FORWARD:
+            mine = TaskId(edge.receiver, sender.worker, sender.slot)
+            return tuple(c for c in channels if c.receiver == mine)
+        case _:
+            return tuple(channels)

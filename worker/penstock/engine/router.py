@@ -1,6 +1,6 @@
 """Routes the rows of a batch to the channels of an edge: hash, look up, split.
 
-A table of the protocol (``protocol.task.routes``) gives, for each key group or receiver number, the
+A table of the plan (:class:`Routes`) gives, for each key group or receiver number, the
 receiver now and the receiver after a rescale. Distinct pairs of the two are numbered once per table,
 and a batch is split by that number."""
 
@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from penstock.base.errors import UserCodeError, Where
 from penstock.contract.ids import ChannelId
-from penstock.contract.plan import Partitioning
+from penstock.contract.plan import Partitioning, Routes
 from penstock.model.arrays import Int32s
 from penstock.model.elements import Data
-from penstock.protocol.task.routes import Routes
 from penstock.protocol.task.task_messages import RoutedRows
 from penstock.steps.base import split_hidden
 from penstock.steps.user_calls import record_text

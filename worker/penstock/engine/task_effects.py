@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_READ_BYTES
 from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
+from penstock.contract.plan import routes
 from penstock.engine.router import EdgeRouter
 from penstock.engine.snapshot_writer import Captured
 from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox, TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
-from penstock.protocol.task.routes import routes
 from penstock.transport.input import TaskInput
 from penstock.transport.output import Output
 from penstock.transport.wakeup import Wakeup

@@ -19,10 +19,9 @@ from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.graph import MAIN, Source
 from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
 from penstock.contract.keygroups import Range
-from penstock.contract.plan import first_assignment
+from penstock.contract.plan import first_assignment, routes
 from penstock.engine.router import EdgeRouter
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage
-from penstock.protocol.task.routes import routes
 from penstock.storage.blobs import DirectoryBlobStore
 
 if TYPE_CHECKING:

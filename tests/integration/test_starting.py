@@ -28,3 +28,14 @@ def test_the_command_line_and_the_api_import_neither_arrow_nor_numba() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_help_imports_no_message_and_no_field_of_a_job() -> None:
+    code = (
+        "import sys, penstock.cli.app as cli\n"
+        "cli.make_app()\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('msgspec', 'rich', 'grpc', 'httpx')"
+        " or m.startswith('penstock.') and m.split('.')[1] not in ('base', 'cli')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,10 +7,11 @@ from rich.console import Console
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.values import replace
-from penstock.cli.exits import Exit, exit_of_error, exit_of_state
+from penstock.cli.exits import Exit, exit_of_error
 from penstock.cli.live import draw, draw_workers
 from penstock.cli.rates import History, short_bytes, short_count, short_seconds, step_rates
 from penstock.cli.run_events import Events
+from penstock.cli.run_watch import exit_of_state
 from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
 from penstock.contract.status import (

@@ -7,7 +7,6 @@ from tempfile import NamedTemporaryFile
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.base.visible import visible
-from penstock.contract.status import JobState
 
 
 class Exit(IntEnum):
@@ -25,11 +24,6 @@ class Exit(IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     INTERRUPTED = 130
-
-
-def exit_of_state(state: JobState) -> Exit:
-    """Return the code of an ended job."""
-    return Exit.FAILED if state is JobState.FAILED else Exit.OK
 
 
 def exit_of_error(error: PenstockError) -> Exit:

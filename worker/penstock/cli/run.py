@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from penstock.base.errors import ConfigError
-from penstock.base.values import replace
 from penstock.cli.exits import Exit, print_error
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
@@ -24,14 +23,12 @@ from penstock.cli.options import (
     RestoreOption,
     SetOption,
 )
-from penstock.cli.run_watch import Interrupts, watch
-from penstock.cli.screen import JsonLines, Screen, Watched, make_screen
-from penstock.contract.job_reader import cluster_only
 
 if TYPE_CHECKING:
     from penstock.cli.past_runs import Asked, Finished
     from penstock.cli.preflight import Begins
     from penstock.cli.record import JobRecord
+    from penstock.cli.screen import Screen
     from penstock.cluster.host import ForkServer
     from penstock.contract.streamjob import Job
     from penstock.graph import JobFile
@@ -103,6 +100,7 @@ def run(  # noqa: PLR0917  typer passes by name
         from penstock.cli.local_settings import restore_of  # noqa: PLC0415
         from penstock.cli.past_runs import Asked  # noqa: PLC0415
         from penstock.cli.preflight import Begins  # noqa: PLC0415
+        from penstock.cli.screen import make_screen  # noqa: PLC0415
         from penstock.graph import read_job_file  # noqa: PLC0415
         from penstock.supervisor.folders import starting  # noqa: PLC0415
 
@@ -185,8 +183,10 @@ class _Checks:
         return checked.record
 
 
-def _say(finished: "Finished", screen: Screen) -> Exit:
+def _say(finished: "Finished", screen: "Screen") -> Exit:
     """Say that nothing runs; with an error where something is not as it was."""
+    from penstock.cli.screen import JsonLines  # noqa: PLC0415  keep --help fast
+
     if finished.changes:
         for line in finished.lines():
             print_error(line)
@@ -212,6 +212,8 @@ class _Run:
 
 def _notes(job: "JobFile", settings: "ClusterSettings", *, debug: bool) -> list[str]:
     """Say what of the file is not used here, and where output of functions goes."""
+    from penstock.contract.job_reader import cluster_only  # noqa: PLC0415  keep --help fast
+
     ignored, notes = cluster_only(job.plain), []
     if ignored:
         notes.append(f"ignored on this machine: {', '.join(ignored)}")
@@ -227,9 +229,10 @@ def logs_command(settings: "ClusterSettings") -> str:
     return f"penstock logs {settings.job}{where}"
 
 
-def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", screen: Screen) -> Exit:
+def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", screen: "Screen") -> Exit:
     """Run what is to be run, if the job has not finished before."""
-    from penstock.cli.local_settings import cluster_settings  # noqa: PLC0415  keep --help fast
+    from penstock.base.values import replace  # noqa: PLC0415  keep --help fast
+    from penstock.cli.local_settings import cluster_settings  # noqa: PLC0415
     from penstock.cli.past_runs import Finished, look_back  # noqa: PLC0415
     from penstock.graph import keep_job_file  # noqa: PLC0415
 
@@ -251,10 +254,12 @@ def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", screen: 
         return _show(run_of, notes, screen)
 
 
-def _show(run_of: _Run, notes: Sequence[str], shown: Screen) -> Exit:
+def _show(run_of: _Run, notes: Sequence[str], shown: "Screen") -> Exit:
     """Run the job, and keep the record of what ran: at the start, and when the run is over."""
     from penstock.cli.past_runs import as_ended  # noqa: PLC0415  keep --help fast
     from penstock.cli.record import keep_record  # noqa: PLC0415
+    from penstock.cli.run_watch import Interrupts, watch  # noqa: PLC0415
+    from penstock.cli.screen import Watched  # noqa: PLC0415
     from penstock.supervisor import LocalCluster  # noqa: PLC0415
 
     folder = run_of.settings.job_file.parent

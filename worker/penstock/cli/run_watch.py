@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, StorageError
-from penstock.cli.exits import Exit, exit_of_state, print_error
+from penstock.cli.exits import Exit, print_error
 from penstock.cli.screen import Watched
 from penstock.contract.status import ENDED, JobState, JobStatus
 from penstock.model.kernels.place import folder_of_version, is_compiling
@@ -124,3 +124,8 @@ class Interrupts:
 
     def _arrived(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
+
+
+def exit_of_state(state: JobState) -> Exit:
+    """Return the code of an ended job."""
+    return Exit.FAILED if state is JobState.FAILED else Exit.OK

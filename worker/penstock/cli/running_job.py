@@ -19,11 +19,9 @@ from penstock.cli.options import (
     JsonOption,
     NamespaceOption,
 )
-from penstock.contract import codec
-from penstock.contract.status import ENDED, JobStatus
 
 if TYPE_CHECKING:
-    from penstock.contract.status import RequestAnswer
+    from penstock.contract.status import JobStatus, RequestAnswer
 
 BETWEEN_LOOKS_S = 1.5  # engines count once a second; rates need two different counts
 TAIL_DEFAULT = 200
@@ -35,12 +33,20 @@ FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="go on as the
 
 def report(answer: "RequestAnswer", as_json: bool) -> None:
     """Print an answer and leave with FAILED when the request was refused or failed."""
-    print(codec.encode(answer).decode() if as_json else answer.text or f"{answer.kind}: done")
+    print(_json(answer) if as_json else answer.text or f"{answer.kind}: done")
     if answer.ok is False:
         raise typer.Exit(Exit.FAILED)
 
 
-def _look(client: JobControl, *, twice: bool) -> tuple[JobStatus | None, JobStatus]:
+def _json(shown: "RequestAnswer | JobStatus") -> str:
+    from penstock.contract import codec  # noqa: PLC0415  keep --help fast
+
+    return codec.encode(shown).decode()
+
+
+def _look(client: JobControl, *, twice: bool) -> "tuple[JobStatus | None, JobStatus]":
+    from penstock.contract.status import ENDED  # noqa: PLC0415  keep --help fast
+
     now = client.status()
     if not twice or now.state in ENDED:
         return None, now
@@ -60,7 +66,7 @@ def status(
     with place.running(job) as client:
         before, now = _look(client, twice=place.counts_live and not as_json)
     if as_json:
-        print(codec.encode(now).decode())
+        print(_json(now))
         return
     from rich.console import Console  # noqa: PLC0415  keep --help fast
 

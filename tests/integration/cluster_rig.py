@@ -92,6 +92,12 @@ class Cluster:
         self.job.epochs(1, TIMEOUT_S)
         return after
 
+    def rescale(self, workers: int) -> None:
+        """Change the number of workers. Wait until all of them run, and for output of the next epoch."""
+        self.job.rescale(workers)
+        self.job.until(f"{workers} workers", lambda s: len(s.workers) == workers, TIMEOUT_S)
+        self.job.epochs(1)
+
     def finish(self) -> None:
         """Stop the paced job, run it again at full speed, and wait for its end.
 

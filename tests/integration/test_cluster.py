@@ -19,12 +19,6 @@ def kill(cluster: Cluster, *, leader: bool) -> None:
     cluster.recovered(before)
 
 
-def rescale(cluster: Cluster, workers: int) -> None:
-    cluster.job.rescale(workers)
-    cluster.job.until(f"{workers} workers", lambda s: len(s.workers) == workers, 120)
-    cluster.job.epochs(1)
-
-
 def led_by_another(status: JobStatus, old: WorkerStatus) -> bool:
     return any(w.leader and w.ordinal != old.ordinal for w in status.workers)
 
@@ -33,12 +27,12 @@ def test_five_kills_and_three_rescales_under_load(tmp_path: Path) -> None:
     with running(tmp_path, seconds=200) as cluster:
         cluster.job.epochs(2)
         kill(cluster, leader=False)
-        rescale(cluster, 3)
+        cluster.rescale(3)
         kill(cluster, leader=True)
         kill(cluster, leader=False)
-        rescale(cluster, 2)
+        cluster.rescale(2)
         kill(cluster, leader=True)
-        rescale(cluster, 3)
+        cluster.rescale(3)
         kill(cluster, leader=False)
         cluster.finish()
         cluster.check_exact()

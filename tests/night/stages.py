@@ -1,0 +1,117 @@
+"""The stages of the night: what is run, how often, and in which pieces."""
+
+from dataclasses import dataclass
+
+MIXED = "chaos,chaos-window,chaos-diamond,aimed,aimed-window,storm,storm-window,churn,churn-window,chaos-empty"
+MIXED_SCENARIOS = MIXED.count(",") + 1
+EVERY_EFFECT = (
+    "checkpoint",
+    "rescale-up",
+    "rescale-down",
+    "restore-older",
+    "stop-and-go",
+    "drained",
+    "worker-gone",
+    "restore-elsewhere",
+    "two-copiers",
+    "around",
+    "around-window",
+    "changed-plan",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One kind of test. Piece ``n`` runs ``command`` with the numbers ``n * each`` to ``(n + 1) * each - 1``.
+
+    ``goal`` counts ``unit``, and a piece does ``done_by_piece`` of them. ``{first}``, ``{last}``, ``{each}``
+    and ``{piece}`` in the command are replaced. A piece fails if its exit code is not 0.
+    """
+
+    name: str
+    unit: str
+    goal: int
+    each: int
+    command: str
+    done_by_piece: int
+    expected_s: float  # of one piece on two quiet cores, for the estimate that is printed first
+
+    def pieces(self) -> int:
+        """Return how many pieces make the goal."""
+        return -(-self.goal // self.done_by_piece)
+
+    def words(self, piece: int) -> list[str]:
+        """Return the command of one piece, without the interpreter."""
+        first = piece * self.each
+        numbers = {"first": first, "last": first + self.each - 1, "each": self.each, "piece": piece}
+        return self.command.format(**numbers).split()
+
+
+STAGES = (
+    Stage(
+        "simulation",
+        "seeds with mixed faults",
+        goal=100_000,
+        each=50,
+        command=f"-m sim --scenario {MIXED} --seeds {{first}}..{{last}}",
+        done_by_piece=50 * MIXED_SCENARIOS,
+        expected_s=75,
+    ),
+    *(
+        Stage(
+            f"every-effect-{name}",
+            "scenarios with a fault at every effect, three ways",
+            goal=1,
+            each=1,
+            command=f"-m sim --scenario {name} --every-crash",
+            done_by_piece=1,
+            expected_s=300,
+        )
+        for name in EVERY_EFFECT
+    ),
+    Stage(
+        "real-processes",
+        "kills, pauses and rescales of real processes",
+        goal=400,
+        each=1,
+        command="-m tests.night.real_faults --seed {piece}",
+        done_by_piece=10,
+        expected_s=90,
+    ),
+    Stage(
+        "messages",
+        "altered messages of Arrow",
+        goal=1_000_000,
+        each=50_000,
+        command="-m tests.fuzz --first {first} --messages {each}",
+        done_by_piece=50_000,
+        expected_s=120,
+    ),
+    Stage(
+        "stalled-sink",
+        "minutes with a sink that takes nothing",
+        goal=10,
+        each=1,
+        command="-m bench.run 4-stalled-sink --set seconds=630 --set stall_for=600 --out {out}",
+        done_by_piece=10,
+        expected_s=660,
+    ),
+    Stage(
+        "poison",
+        "records that kill their process",
+        goal=30,
+        each=1,
+        command="-m pytest -q -p no:cacheprovider tests/integration/test_poison.py",
+        done_by_piece=3,
+        expected_s=60,
+    ),
+    Stage(
+        "operator",
+        "seeds of the operator's world",
+        goal=2_000,
+        each=100,
+        command="-m sim.operator_world --seeds {first}..{last} --steps 60",
+        done_by_piece=100,
+        expected_s=60,
+    ),
+)

@@ -100,7 +100,6 @@ def run(  # noqa: PLR0917  typer passes by name
         from penstock.cli.local_settings import restore_of  # noqa: PLC0415
         from penstock.cli.past_runs import Asked  # noqa: PLC0415
         from penstock.cli.preflight import Begins  # noqa: PLC0415
-        from penstock.cli.screen import make_screen  # noqa: PLC0415
         from penstock.graph import read_job_file  # noqa: PLC0415
         from penstock.supervisor.folders import starting  # noqa: PLC0415
 
@@ -118,9 +117,8 @@ def run(  # noqa: PLR0917  typer passes by name
         begins = Begins(directory, restore, tuple(drop_state))
         checks = _Checks(job, file, settings, None if debug else begins)
         asked = Asked(job, directory, origin, fresh, incomplete=allow_missing_output)
-        screen = make_screen(as_json, quiet=debug)
         with starting(directory.absolute(), job.job.name):
-            code = _start(asked, checks, forks, screen)
+            code = _start(asked, checks, forks, as_json=as_json)
     if debug:
         leave(code)
     raise typer.Exit(code)
@@ -229,13 +227,15 @@ def logs_command(settings: "ClusterSettings") -> str:
     return f"penstock logs {settings.job}{where}"
 
 
-def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", screen: "Screen") -> Exit:
+def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", *, as_json: bool) -> Exit:
     """Run what is to be run, if the job has not finished before."""
     from penstock.base.values import replace  # noqa: PLC0415  keep --help fast
     from penstock.cli.local_settings import cluster_settings  # noqa: PLC0415
     from penstock.cli.past_runs import Finished, look_back  # noqa: PLC0415
+    from penstock.cli.screen import make_screen  # noqa: PLC0415
     from penstock.graph import keep_job_file  # noqa: PLC0415
 
+    screen = make_screen(as_json, quiet=forks is None)
     found = look_back(asked, checks.record)
     if isinstance(found, Finished):
         return _say(found, screen)

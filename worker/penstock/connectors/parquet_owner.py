@@ -121,11 +121,16 @@ class OutputFolder:
         self._remove_folder(self._gone(record.after))
 
     def check_staging(self) -> None:
-        """Raise StorageError naming the new owner when this job's staging folder is gone."""
-        if not is_folder(self.files, self.staging):
-            lost = self._lost(self._read())
-            if lost:
-                raise StorageError(lost)
+        """Raise StorageError when this job's staging folder is gone, or when that cannot be said.
+
+        The error names the new owner.
+        """
+        try:
+            lost = None if is_folder(self.files, self.staging) else self._lost(self._read())
+        except OSError as error:
+            raise StorageError(f"parquet sink: cannot look at {self.staging}: {error}") from error
+        if lost:
+            raise StorageError(lost)
 
     # --- What is there ------------------------------------------------------------------------
 

@@ -272,12 +272,15 @@ class ParquetPending:
         self.done = False
 
     def finish(self) -> SinkHandle | None:
-        """Stage every part and make the folder durable. Raises StorageError; no row is lost."""
+        """Stage every part and make the folder durable. Raises StorageError.
+
+        No row is lost, whatever the error is: the next cut gets all parts.
+        """
         try:
             staged = tuple(part.store() for part in self._parts)
             if staged:
                 sync_folder(self._files, staged[0].path.parent)
-        except StorageError:
+        except BaseException:
             self.returned = self._parts
             raise
         finally:

@@ -1,0 +1,76 @@
+"""A sink on a disk whose calls fail: the rows of a cut that failed are in the next cut."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.base.errors import StorageError
+from penstock.connectors.parquet_sink import ParquetSink
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from sim.files.call_hooks import FileCall
+from sim.files.mounted_files import Mount, MountedFiles
+from sim.files.virtual_disk import VirtualDisk, os_error
+
+SCHEMA = pa.schema([("word", pa.string())])
+TASK = TaskId(StageIndex(1), Ordinal(0), 0)
+
+
+class Failing:
+    """Refuses the calls of one name with an error, while it is told to."""
+
+    def __init__(self) -> None:
+        self.refused = ("", 0)
+
+    def before(self, call: FileCall) -> None:
+        if call.name == self.refused[0]:
+            raise os_error(self.refused[1], call.path)
+
+    def after(self, call: FileCall) -> None:
+        pass
+
+
+@pytest.fixture
+def disk() -> VirtualDisk:
+    return VirtualDisk()
+
+
+@pytest.fixture
+def failing() -> Failing:
+    return Failing()
+
+
+@pytest.fixture
+def sink(disk: VirtualDisk, failing: Failing) -> Iterator[ParquetSink]:
+    made = ParquetSink("out", "/o", SCHEMA, MountedFiles(disk, Mount("m"), failing))
+    made.claim("job-1", fresh=True)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("call", ["stat", "open", "write", "fsync"])
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EIO, errno.ENOSPC])
+def test_rows_of_a_cut_that_failed_are_in_the_next_cut(
+    sink: ParquetSink, failing: Failing, disk: VirtualDisk, call: str, code: int
+) -> None:
+    writer = sink.writer(TASK, Attempt(1))
+    writer.write(pa.record_batch({"word": ["a"]}, SCHEMA))
+    first = writer.seal(Epoch(1), "name")
+    failing.refused = (call, code)
+    with pytest.raises(StorageError):
+        first.finish()
+    failing.refused = ("", 0)
+    writer.write(pa.record_batch({"word": ["b"]}, SCHEMA))
+    handle = writer.seal(Epoch(2), "name").finish()
+    assert handle is not None
+    assert handle.rows == 2
+    sink.publisher.publish(handle, Epoch(2))
+    found = [
+        pq.read_table(pa.BufferReader(c))
+        for p, c in sorted(disk.contents("/o").items())
+        if Path(p).parent == Path("/o")
+    ]
+    assert [word for table in found for word in table["word"].to_pylist()] == ["a", "b"]

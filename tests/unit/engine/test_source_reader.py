@@ -83,10 +83,20 @@ def test_a_source_is_dry_only_when_no_split_had_rows() -> None:
 def test_after_a_rest_every_split_is_read_again() -> None:
     task = opened(a=Reader("a", [0, 0, 0, 0]), b=Reader("b", [0, 1, 1]))
     events(task, 2)
-    task.rest_s()
+    task.rest_s(all_splits)
     assert events(task, 1) == [SplitEmpty]
     assert not task.dry
     assert events(task, 1) == [RowsRead]
+
+
+def all_splits(_split: SplitId) -> bool:
+    return True
+
+
+def test_rows_that_may_not_be_read_are_not_waited_for() -> None:
+    task = opened(a=Paced("a", [1], 1e-6), b=Paced("b", [1], 0.004))
+    assert task.rest_s(lambda split: split == "b") == 0.004
+    assert task.rest_s(lambda split: False) == SOURCE_REST_MAX_S
 
 
 @pytest.mark.parametrize(
@@ -101,7 +111,7 @@ def test_after_a_rest_every_split_is_read_again() -> None:
 def test_it_rests_until_rows_are_due(readers: dict[str, Any], rest_s: float) -> None:
     task = opened(**readers)
     events(task, len(readers))
-    assert task.rest_s() == rest_s
+    assert task.rest_s(all_splits) == rest_s
 
 
 def test_it_rests_when_every_split_that_goes_on_knows_that_it_has_nothing_for_a_while() -> None:
@@ -115,7 +125,7 @@ def test_it_rests_when_every_split_that_goes_on_knows_that_it_has_nothing_for_a_
 
 
 def test_a_split_that_cannot_say_how_long_is_asked_again_soon() -> None:
-    assert opened(a=Paced("a", [0], 0.0)).rest_s() == SOURCE_POLL_S
+    assert opened(a=Paced("a", [0], 0.0)).rest_s(all_splits) == SOURCE_POLL_S
 
 
 class Releasing(Reader):

@@ -346,12 +346,16 @@ class SourceReader:
                     return False
         return True
 
-    def rest_s(self) -> float:
-        """Return how long to sleep until rows are due, as far as known; all splits are read then."""
+    def rest_s(self, may_read: Callable[[SplitId], bool]) -> float:
+        """Return how long to sleep until rows are due, as far as known; all splits are read then.
+
+        The rows of a split that may not be read may be due all the time: they do not count. An order
+        wakes the task when this changes.
+        """
         self._empty = 0
         least = SOURCE_REST_MAX_S
         for split, opened in self._opened.items():
-            if split not in self._ended:
+            if split not in self._ended and may_read(split):
                 reader = opened.resting
                 least = min(least, (reader.wait_s() if reader else 0.0) or SOURCE_POLL_S)
         return least

@@ -136,7 +136,9 @@ class TaskLoop:
         if not self.room():
             return POLL_S
         source = self._parts.source
-        return source.rest_s() if source is not None and not self.core.exhausted else REST_S
+        if source is None or self.core.exhausted:
+            return REST_S
+        return source.rest_s(self.core.reads_split)
 
     def room(self) -> bool:
         """Return whether every sink takes rows now; nothing wakes the task when one begins to."""

@@ -149,8 +149,8 @@ class InProcessTasks:
 
     def rest(self) -> None:
         """Sleep until a source may have rows. Some sources follow the clock of the machine."""
-        sources = [task.parts.source for task in self._scheduler.tasks.values()]
-        sleep(min((source.rest_s() for source in sources if source is not None), default=0.0))
+        found = [(task.parts.source, task.loop.core.reads_split) for task in self._scheduler.tasks.values()]
+        sleep(min((source.rest_s(reads) for source, reads in found if source is not None), default=0.0))
 
     @property
     def exhausted(self) -> bool:

@@ -166,6 +166,11 @@ class _Checks:
         self.keepers: StartKeeper | None = None
         self.changes: tuple[str, ...] = ()
 
+    @property
+    def here(self) -> bool:
+        """Return whether the job runs in this process (``--debug``)."""
+        return self._begins is None
+
     def record(self) -> "JobRecord":
         """Describe the job as it would run. Raises ConfigError when it cannot."""
         job, file, settings = self._of
@@ -235,18 +240,17 @@ def _start(asked: "Asked", checks: _Checks, forks: "ForkServer | None", *, as_js
     from penstock.cli.screen import make_screen  # noqa: PLC0415
     from penstock.graph import keep_job_file  # noqa: PLC0415
 
-    screen = make_screen(as_json, quiet=forks is None)
+    screen = make_screen(as_json, quiet=checks.here)
     found = look_back(asked, checks.record)
     if isinstance(found, Finished):
         return _say(found, screen)
     settings = cluster_settings(checks.job, asked.directory, asked.restore)
-    debug = checks.keepers is not None
-    settings = replace(settings, workers_max=1) if debug else settings
+    settings = replace(settings, workers_max=1) if checks.here else settings
     keep_job_file(checks.job, settings.job_file)
     changes = () if found.fresh else checks.changes
-    notes = [*found.notes, *_notes(checks.job, settings, debug=debug), *changes]
+    notes = [*found.notes, *_notes(checks.job, settings, debug=checks.here), *changes]
     run_of = _Run(settings, forks, checks.keepers, found.record)
-    if not debug:
+    if not checks.here:
         return _show(run_of, notes, screen)
     from penstock.cli.crash_reporter import crash_reported  # noqa: PLC0415
 

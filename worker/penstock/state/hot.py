@@ -4,13 +4,26 @@ Every row has its key, hash, key group, status and the generation of its last ch
 a generation. A delta holds the rows changed since the last committed generation, so an aborted
 epoch needs no undo. A deleted row stays as a tombstone until its deletion is committed.
 
-Costs: no pause grows with the size of the state. Arrays of rows and bytes grow in reserved address
-space without a copy. The slots grow by eight for each new key (see ``kernels.hash_table``). A cut copies
-the changed rows little by little; a row that is about to change again is copied first.
+Costs: no pause grows with the size of the state. The slots grow by eight for each new key (see
+``kernels.hash_table``). A cut copies the changed rows little by little; a row that is about to change
+again is copied first.
+
+Arrays of rows and bytes grow in place: address space is reserved at once, memory is used page by page.
+An array covers the whole reservation, so growing costs nothing and old views stay valid. Only an
+array that outgrows its reservation is copied, into twice the space.
+
+After the first few megabytes, pages are large ones where the system has them. A look-up among a
+million keys touches four pages that no other look-up touches, and the processor's page table cache
+has about 1,500 entries. Arrays fill from the left, so at most one large page of each is unused.
+
+Rows that wait for a time are in a queue by the time at which they come due (:class:`DueRows`). The
+queue is never stored. The time is a column of the table, so every delta has it and it moves with its
+row. Loading rows fills the queue again. See ``model.kernels.due`` for the order and the costs.
 """
 
+import mmap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -21,12 +34,21 @@ from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.base.values import replace
 from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
-from penstock.model.kernels import arena, clock, hash_table
+from penstock.model.kernels import arena, clock, due, hash_table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
-from penstock.state.due_rows import NEVER, DueRows
-from penstock.state.region import BYTES_RESERVED, ROWS_RESERVED, doubled, reserve
 from penstock.steps.base import StateSchema, Value
+
+ROWS_RESERVED = 1 << 24
+BYTES_RESERVED = 1 << 30
+_SMALL_PAGES_BYTES = 1 << 22  # small pages first, so that a small state uses little memory
+_LARGE_PAGES = getattr(mmap, "MADV_HUGEPAGE", None)
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)  # the system need not set memory or swap aside
+
+NEVER = np.iinfo(np.int64).max
+_ROW_BYTES = 8  # the two links of a row
+_BUCKET_BYTES = due.BUCKET.itemsize + 8  # a bucket, its slot and its place in the heap
+_SORTED_BYTES = 28  # a row, while its bucket is sorted
 
 FIRST_BITS = 10
 COMMITTED = 0  # the generation before the first one
@@ -37,6 +59,80 @@ BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
 END = "end"
 BYTES = "bytes"
 SPAN_BYTES = 12  # start and length of a value of any length
+
+
+def reserve(dtype: npt.DTypeLike, items: int, width: int = 1) -> npt.NDArray[Any]:
+    """Return a zeroed, writable array of ``items`` (by ``width``) that uses no memory yet."""
+    kind = np.dtype(dtype)
+    size = max(items * width * kind.itemsize, 1)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    if _LARGE_PAGES is not None and size > _SMALL_PAGES_BYTES:
+        with suppress(OSError):  # the system was built without large pages
+            memory.madvise(_LARGE_PAGES, _SMALL_PAGES_BYTES, size - _SMALL_PAGES_BYTES)
+    flat: npt.NDArray[Any] = np.frombuffer(memory, kind, items * width)
+    return flat if width == 1 else flat.reshape(items, width)
+
+
+def doubled(array: npt.NDArray[Any], used: int, least: int) -> npt.NDArray[Any]:
+    """Return a copy of the first ``used`` items with room for ``least``, or twice as many as before."""
+    items = max(2 * len(array), least)
+    wider = reserve(array.dtype, items, array.shape[1] if array.ndim > 1 else 1)
+    wider[:used] = array[:used]
+    return wider
+
+
+class DueRows:
+    """The queue of one time column. ``table`` is the row table in the form that kernels take.
+
+    A bucket has at least one row, so no array here is longer than the table's arrays of rows.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Make an empty queue for ``capacity`` rows: reserves address space, but no memory."""
+        self._links = reserve("int32", 2 * capacity)
+        self._buckets = reserve(due.BUCKET, capacity)
+        self._slots, self._heap = reserve("int32", capacity + 1), reserve("int32", capacity)
+        self._counters = np.zeros(due.COUNTERS, np.int64)
+        self._counters[[due.SLOTS, due.ROUND]] = 1
+        self._bundle(capacity)
+
+    def _bundle(self, capacity: int) -> None:
+        """Bundle the arrays in the form that kernels take."""
+        self._due = (self._links, self._buckets, self._slots, self._heap, self._counters)
+        rows, hashes = reserve("int32", capacity), reserve("uint64", capacity)
+        ordered = reserve("int32", capacity), reserve("uint64", capacity)
+        self._scratch = (rows, hashes, *ordered, reserve("int32", 2 * capacity + 1))
+
+    def grow(self, used: int, least: int) -> None:
+        """Make room for ``least`` rows; ``used`` is the largest number of rows so far."""
+        made, slots = int(self._counters[due.MADE]), int(self._counters[due.SLOTS])
+        self._links = doubled(self._links, 2 * used, 2 * least)
+        self._buckets = doubled(self._buckets, made, least)
+        self._slots = doubled(self._slots, slots, least + 1)
+        self._heap = doubled(self._heap, int(self._counters[due.USED]), least)
+        self._bundle(len(self._links) // 2)
+
+    def set(self, table: Any, column: Int64s, rows: Int32s, times: Int64s) -> None:
+        """Write the times of live rows to ``column``, and queue each row for its time."""
+        due.set_due(table, self._due, column, rows, times)
+
+    def clear(self, table: Any, rows: Int32s) -> None:
+        """Take rows out of the queue; rows that are not queued are ignored."""
+        due.clear_due(table, self._due, rows)
+
+    def take(self, table: Any, bound: int, most: int) -> Int32s:
+        """Take up to ``most`` rows with ``time <= bound`` off the queue, in order."""
+        taken = np.empty(min(most, len(self._heap)), np.int32)
+        return taken[: due.take_due(table, self._due, self._scratch, bound, taken)]
+
+    def first(self) -> int:
+        """Return the earliest time of all queued rows; NEVER when there is none."""
+        return int(due.first_due(self._due, NEVER))
+
+    def size_bytes(self, high_row: int) -> int:
+        """Return the memory that the queue uses for a table whose highest row was ``high_row - 1``."""
+        buckets = int(self._counters[due.MADE]) * _BUCKET_BYTES
+        return high_row * _ROW_BYTES + buckets + int(self._counters[due.SORTED]) * _SORTED_BYTES
 
 
 class HotTable:

@@ -32,7 +32,7 @@ from penstock.engine.main import SWITCH_INTERVAL_S
 from penstock.model.elements import Data, EndOfStream
 from penstock.transport.batches import measure
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 
 SCHEMA = pa.schema([("word", pa.string())])
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)

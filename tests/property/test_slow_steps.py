@@ -15,9 +15,8 @@ from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId,
 from penstock.model.elements import Barrier, BarrierKind, Data
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
-from penstock.transport.input import TaskInput
+from penstock.transport.input import TaskInput, Wakeup
 from penstock.transport.output import LocalCreditCarrier, LocalOutput
-from penstock.transport.wakeup import Wakeup
 
 MIB = 1 << 20
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)

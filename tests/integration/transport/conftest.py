@@ -30,8 +30,8 @@ from penstock.contract.settings import ShuffleSettings
 from penstock.model.elements import Data, Element
 from penstock.transport.batches import measure
 from penstock.transport.exchange import Exchange, Identity, Peer, Wiring
+from penstock.transport.input import Wakeup
 from penstock.transport.stream import FlightEndpoint
-from penstock.transport.wakeup import Wakeup
 
 SCHEMA = pa.schema([("word", pa.string())])
 DEADLINE_S = 60

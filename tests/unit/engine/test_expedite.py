@@ -10,7 +10,7 @@ from penstock.contract.ids import Epoch, StageIndex, TaskId, Term, Version
 from penstock.engine.task_effects import TaskEffects
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_messages as ev
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 from tests.support.fakes import FakeClock
 
 TASK = TaskId(StageIndex(0), 0, 0)  # type: ignore[arg-type]

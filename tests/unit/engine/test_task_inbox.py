@@ -8,7 +8,7 @@ from penstock.contract.ids import Epoch, Term, Version
 from penstock.engine.task_runtime import TaskInbox
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_messages as ev
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 
 
 class CountingWakeup(Wakeup):

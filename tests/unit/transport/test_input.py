@@ -16,8 +16,7 @@ from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Versio
 from penstock.model.elements import Data, Watermark
 from penstock.protocol.channel.flow_control import ReceiveChannel
 from penstock.transport.batches import measure
-from penstock.transport.input import InputChannel, TaskInput
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import InputChannel, TaskInput, Wakeup
 
 RECEIVER = TaskId(StageIndex(1), Ordinal(0), 0)
 MIB = 1 << 20

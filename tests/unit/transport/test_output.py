@@ -14,10 +14,9 @@ from penstock.model.elements import Credit, Data, Watermark
 from penstock.model.wire import DataHead
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
-from penstock.transport.input import TaskInput
+from penstock.transport.input import TaskInput, Wakeup
 from penstock.transport.output import LocalCreditCarrier, LocalOutput, RemoteOutput
 from penstock.transport.stream import OutStream
-from penstock.transport.wakeup import Wakeup
 
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
 RECEIVER = TaskId(StageIndex(1), Ordinal(0), 0)

@@ -2,7 +2,7 @@
 
 from threading import Thread
 
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 
 
 def test_a_wakeup_set_before_the_wait_is_not_lost_and_is_consumed() -> None:

@@ -14,7 +14,7 @@ from penstock.model.elements import Barrier
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.task import task_messages as ev
 from penstock.transport.exchange import Exchange, Peer, Wiring
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 
 log = logging.getLogger(__name__)
 

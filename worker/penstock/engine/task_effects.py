@@ -17,9 +17,8 @@ from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
-from penstock.transport.input import TaskInput
+from penstock.transport.input import TaskInput, Wakeup
 from penstock.transport.output import Output
-from penstock.transport.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from penstock.state.snapshot import StateSnapshot

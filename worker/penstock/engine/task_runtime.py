@@ -34,9 +34,8 @@ from penstock.protocol.task.task_messages import (
     SnapshotStored,
     StoreFailed,
 )
-from penstock.transport.input import TaskInput
+from penstock.transport.input import TaskInput, Wakeup
 from penstock.transport.output import Output
-from penstock.transport.wakeup import Wakeup
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from penstock.engine.task_runtime import FetchedState, Stop, TaskParts, TaskRunt
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 
 POLL_S = 0.002  # how often to check a sink without room, which cannot wake the task
 

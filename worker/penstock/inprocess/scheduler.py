@@ -13,7 +13,7 @@ from penstock.base.threads import Executor, Future
 from penstock.contract.ids import TaskId
 from penstock.engine.task_runtime import TaskParts, TaskProgress
 from penstock.engine.task_thread import TaskLoop
-from penstock.transport.wakeup import Wakeup
+from penstock.transport.input import Wakeup
 
 Work = Callable[[], object]
 

@@ -37,14 +37,13 @@ from penstock.model.elements import EndOfStream
 from penstock.model.wire import ChannelHello, LinkHello
 from penstock.protocol.channel.flow_control import SendChannel
 from penstock.transport.batches import fingerprint
-from penstock.transport.input import InputChannel, TaskInput
+from penstock.transport.input import InputChannel, TaskInput, Wakeup
 from penstock.transport.output import Output, RemoteOutput, SenderThread, join_locally, receive_state
 from penstock.transport.peer_link import PeerLink
 from penstock.transport.server import Listener, Receiver
 from penstock.transport.stats import ExchangeStats
 from penstock.transport.stream import LOOPBACK, FlightEndpoint, OutStream, describe
 from penstock.transport.transport_events import OnEvent, OrphansExceeded, StreamBroken
-from penstock.transport.wakeup import Wakeup
 
 
 @dataclass(frozen=True, slots=True)

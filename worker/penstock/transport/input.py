@@ -6,6 +6,8 @@ stream handlers, local senders --push--> one queue per channel --poll--> task th
 
 A task with slow steps takes rows in slices, and the credit of its channels follows its speed: see
 :mod:`penstock.protocol.channel.pace`.
+
+Input, credit and orders all wake the task's thread through one flag (:class:`Wakeup`).
 """
 
 from collections import deque
@@ -22,9 +24,33 @@ from penstock.protocol.channel.flow_control import Owed, ReceiveChannel, cut
 from penstock.protocol.channel.pace import CreditWindows, Pace
 from penstock.transport.batches import bounds, has_dictionaries, join
 from penstock.transport.stats import InputStats
-from penstock.transport.wakeup import Wakeup
 
 Batch = Data[pa.RecordBatch]
+
+
+class Wakeup:
+    """A flag that one thread waits for and clears. Setting it twice is the same as once.
+
+    Cheaper than ``threading.Event`` on the hot path: one lock, no condition.
+    """
+
+    __slots__ = ("_unset",)
+
+    def __init__(self) -> None:
+        self._unset = Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """Wake the waiting thread, or let its next wait return at once. Never blocks."""
+        if self._unset.locked():
+            try:
+                self._unset.release()
+            except RuntimeError:  # another thread set it between the two lines
+                return
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until set, clear the flag and return True; return False after the timeout."""
+        return self._unset.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0.0))
 
 
 class CreditCarrier(Protocol):

@@ -20,10 +20,9 @@ from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyM
 from penstock.model.wire import DataHead, encode_control
 from penstock.protocol.channel.flow_control import Fill, Outgoing, ReceiveChannel, SendChannel
 from penstock.transport.batches import bounds, compact, join, pieces
-from penstock.transport.input import InputChannel, TaskInput
+from penstock.transport.input import InputChannel, TaskInput, Wakeup
 from penstock.transport.stats import OutputStats
 from penstock.transport.stream import OutStream
-from penstock.transport.wakeup import Wakeup
 
 Batch = Data[pa.RecordBatch]
 

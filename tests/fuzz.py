@@ -35,12 +35,12 @@ from penstock.contract.keygroups import Range
 from penstock.model.ipc import READ_ERRORS
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
-from penstock.model.text_columns import split_words
 from penstock.model.validate import validate
 from penstock.model.wire import DataHead
 from penstock.state.blocks import BlockReader, check_schema, described, loadable
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
+from penstock.steps.stateless import split_words
 from penstock.transport.batches import pack, unpack
 
 GROUPS = 16

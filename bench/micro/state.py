@@ -20,9 +20,9 @@ from penstock.contract.settings import StateSettings
 from penstock.model.kernels import routing
 from penstock.model.keys import hash_columns
 from penstock.model.split import split_by
-from penstock.model.text_columns import split_words
 from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns, RunningAggregate
+from penstock.steps.stateless import split_words
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 256

@@ -9,7 +9,7 @@ over the entries of its former owner. A full file replaces all entries of the ta
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of
 from penstock.contract.manifest import BlobRef, StateFile
-from penstock.protocol.task.state_files import FileList, in_order, next_order, to_merge
+from penstock.protocol.state_entries import FileList, in_order, next_order, to_merge
 from sim.workload import group_of
 
 Key = tuple[int, ...]

@@ -18,7 +18,7 @@ MUTANTS = (
         "lost-groups-still-listed",
         "narrow",
         line(
-            "penstock.protocol.task.state_files",
+            "penstock.protocol.state_entries",
             "narrowed = (replace(f, groups=subtract(f.groups, share)) for f in self.committed)",
             "narrowed = iter(self.committed)",
         ),
@@ -29,7 +29,7 @@ MUTANTS = (
         "gained-entries-forgotten",
         "narrow",
         line(
-            "penstock.protocol.task.state_files",
+            "penstock.protocol.state_entries",
             "self.committed = in_order((*self.committed, *files))",
             "pass",
         ),
@@ -76,7 +76,7 @@ MUTANTS = (
         "missed-file-listed",
         "missed",
         line(
-            "penstock.protocol.task.state_files",
+            "penstock.protocol.state_entries",
             "self._proposed[epoch] = listing",
             "self.committed = listing",
         ),

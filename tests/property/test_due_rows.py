@@ -21,7 +21,7 @@ from penstock.contract.keygroups import Range, Share, intersect, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec, Keys
-from penstock.protocol.task.state_files import Files
+from penstock.protocol.state_entries import Files
 from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.state.tiered import ROWS_MIN
 from penstock.steps.base import StateSchema, Value

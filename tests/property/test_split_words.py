@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
-from penstock.model.text_columns import split_words
+from penstock.steps.stateless import split_words
 
 LINES = st.lists(st.none() | st.text(alphabet=" ab\u00e9\U0001d11e\t", max_size=40), max_size=20)
 

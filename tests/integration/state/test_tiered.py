@@ -13,7 +13,7 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec
-from penstock.protocol.task.state_files import Files
+from penstock.protocol.state_entries import Files
 from penstock.state import hot
 from penstock.state.copies import CutRows, joined
 from penstock.state.keyed_backend import KeyedStateBackend

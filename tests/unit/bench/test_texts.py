@@ -10,7 +10,7 @@ import pytest
 from bench import texts
 from bench.scenario import Scenario
 from penstock.base.values import replace
-from penstock.model.text_columns import split_words
+from penstock.steps.stateless import split_words
 
 LINES = ["a b", "", " ", "a  b ", "b\tc", None, "é a", "  ", "last "]
 

@@ -21,6 +21,7 @@ from penstock.contract.codec import parsed
 from penstock.contract.connectors import WordsSpec
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.model.arrays import text
 from penstock.ports import Read
 
 SCHEMA = pa.schema([pa.field("word", pa.string(), nullable=False)])
@@ -126,9 +127,7 @@ class WordReader:
         batch = self._next(batch_rows * batches)
         if batch is None:
             return None
-        from penstock.model.text_columns import appended  # noqa: PLC0415 - loads numba
-
-        column = appended(batch.column(0), batch_rows)
+        column = _appended(batch.column(0), batch_rows)
         return self._sent(pa.RecordBatch.from_arrays([column], schema=SCHEMA))
 
     def _next(self, max_rows: int) -> pa.RecordBatch | None:
@@ -214,3 +213,18 @@ def draw(spec: WordsSpec) -> Integers:
     weights = 1.0 / np.arange(1, spec.keys + 1) ** spec.exponent
     steps = np.cumsum(weights) / weights.sum()
     return np.minimum(np.searchsorted(steps, random.random(block_rows(spec.keys))), spec.keys - 1)
+
+
+def _appended(array: pa.Array, batch_rows: int) -> pa.Array:
+    """Return a copy of a text array, made by appending ``batch_rows`` rows at a time.
+
+    This is what a client does that takes small messages off the network. ``array`` has no nulls.
+    """
+    from penstock.model.kernels import routing  # noqa: PLC0415 - loads numba
+
+    assert array.null_count == 0, "nulls are not appended"
+    column, rows = text(array), len(array)
+    size = int(column[0][rows] - column[0][0])
+    ends, block = np.empty(rows + 1, np.int32), pa.allocate_buffer(size + routing.COPY_SLACK)
+    routing.append_texts(column, batch_rows, ends, block.address)
+    return pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(ends), block.slice(0, size)])

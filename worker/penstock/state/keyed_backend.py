@@ -18,7 +18,7 @@ from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateBackend, StateSettings
 from penstock.model.arrays import Int32s
-from penstock.protocol.task.state_files import FileList, groups_of_files
+from penstock.protocol.state_entries import FileList, groups_of_files
 from penstock.state.snapshot import Fetched, StateSnapshot, flags
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema

@@ -20,7 +20,7 @@ from penstock.base.threads import Event
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
-from penstock.protocol.task.state_files import (
+from penstock.protocol.state_entries import (
     Files,
     drops_tombstones,
     groups_of_files,

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import Where
+from penstock.base.errors import ConfigError, Where
 from penstock.contract.graph import Call, Per
-from penstock.model.arrays import Int32s
+from penstock.model.arrays import Int32s, flat, text, variable_array
 from penstock.model.exact import exact_array
-from penstock.model.text_columns import split_words
+from penstock.model.kernels import strings
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.dead_letters import Refused
 from penstock.steps.refusals import Refusals, split_refusals, without_rows
@@ -38,7 +38,7 @@ _DICT = frozenset((dict,))
 
 
 class SplitStep(PlainStep):
-    """Splits text into words at every single space; see :func:`penstock.model.text.split_words`."""
+    """Splits text into words at every single space; see :func:`split_words`."""
 
     def __init__(self, name: str, column: str, output: pa.Schema) -> None:
         """Split ``column``. ``output`` has one column, that of the words."""
@@ -318,3 +318,36 @@ def _check_fields(rows: list[Any], schema: pa.Schema) -> None:
             raise TypeError(f"the function returned {kind}; it must return a dict with {schema.names}")
         if row.keys() != names:
             raise TypeError(f"the function returned a record with {sorted(row)}, but {schema.names} are declared")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """All words of a batch in order: ``parents[i]`` is the row of word i.
+
+    ``counts[r]`` is how many words row r has.
+    """
+
+    words: pa.Array
+    counts: Int32s
+    parents: Int32s
+
+
+def split_words(lines: pa.Array | pa.ChunkedArray) -> Words:
+    """Split n lines at every space.
+
+    A null line and ``''`` give no word; between two adjacent spaces is an empty word. Takes string
+    or large_string, sliced, chunked or dictionary, and gives a string array. Raises ConfigError for
+    other types.
+    """
+    array = flat(lines)
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        raise ConfigError(f"only text can be split into words, not a column of type {array.type}")
+    lines_in = text(array)
+    counts = np.empty(len(array), np.int32)
+    total = strings.count_words(lines_in, counts)
+    ends = np.empty(total + 1, np.int32)
+    parents = np.empty(total, np.int32)
+    offsets = lines_in[0]
+    letters = np.empty(int(offsets[-1] - offsets[0]) + strings.COPY_SLACK, np.uint8)
+    strings.cut_words(lines_in, counts, ends, letters, parents)
+    return Words(variable_array(pa.string(), ends, letters[: ends[-1]]), counts, parents)

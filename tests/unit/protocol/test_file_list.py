@@ -4,7 +4,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import BlobRef, StateFile
-from penstock.protocol.task.state_files import (
+from penstock.protocol.state_entries import (
     FileList,
     drops_tombstones,
     groups_of_files,

@@ -194,7 +194,7 @@ MUTANTS = (
         "one-split-read-is-enough",
         "unseen",
         line(
-            "penstock.protocol.task.source_splits",
+            "penstock.protocol.task.watermark",
             "return self._bounded and all(self._finished.values())",
             "return self._bounded and any(self._finished.values())",
         ),

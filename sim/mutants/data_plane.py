@@ -112,7 +112,7 @@ MUTANTS = (
         "bounded-splits-idle",
         "idle",
         line(
-            "penstock.protocol.task.source_splits",
+            "penstock.protocol.task.watermark",
             "self._idle_after_s = None if bounded else idle_after_s  # a bounded split is never idle",
             "self._idle_after_s = idle_after_s",
         ),

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.base.errors import StorageError
 from penstock.base.limits import KEEPER_INBOX_MAX
-from penstock.keeper.keeper_inbox import EngineCrashed, ForCoordinator, ForMember, KeeperInbox, Lane
+from penstock.keeper.keeper_messages import EngineCrashed, ForCoordinator, ForMember, KeeperInbox, Lane
 from penstock.protocol.control_events import Retire, Tick
 
 

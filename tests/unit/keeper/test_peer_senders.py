@@ -9,8 +9,7 @@ from penstock.base.limits import PEER_SENDER_IDLE_S
 from penstock.cluster.rpc import DELIVER, Client, Nothing, Server
 from penstock.contract.control_messages import CheckpointWanted, Envelope
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
-from penstock.keeper.keeper_inbox import ForCoordinator, KeeperInbox
-from penstock.keeper.peer_senders import PeerSenders
+from penstock.keeper.keeper_messages import ForCoordinator, KeeperInbox, PeerSenders
 from penstock.protocol.control_events import PeerRefused
 
 

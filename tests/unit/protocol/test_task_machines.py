@@ -5,9 +5,8 @@ from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskI
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data, Watermark
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
-from penstock.protocol.task.source_splits import SourceSplits
 from penstock.protocol.task.task_messages import RoutedRows, Send
-from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
+from penstock.protocol.task.watermark import OutputMarks, SourceSplits, WatermarkMerge
 
 
 def channel(worker: int) -> ChannelId:

@@ -3,7 +3,8 @@ import pytest
 from penstock.base.values import replace
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Version
 from penstock.contract.latest import Desired, Latest, Leader, Lost, Restore
-from penstock.supervisor.restart_policy import AnnouncedWorker, is_over, to_end, workers_needed
+from penstock.contract.worker_rules import is_over, workers_needed
+from penstock.supervisor.reports import AnnouncedWorker, to_end
 
 RUN = "run-2"
 FRESH = Latest(JobUid("uid"), SwapId("swap"))

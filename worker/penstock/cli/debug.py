@@ -32,7 +32,7 @@ from penstock.contract.control_messages import EngineLaunch
 from penstock.engine.main import begin, empty_scratch, log_to, obey, say_at_once, set_up_process
 from penstock.graph import load_job
 from penstock.keeper.keeper import Keeper
-from penstock.keeper.keeper_inbox import Leave
+from penstock.keeper.keeper_messages import Leave
 from penstock.keeper.platforms import LocalPlatform
 from penstock.metrics.logs import Log
 from penstock.supervisor.workers import StartKeeper

@@ -11,8 +11,8 @@ from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_READ_BYT
 from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
 from penstock.contract.plan import routes
+from penstock.engine.checkpoint_files import Captured
 from penstock.engine.router import EdgeRouter
-from penstock.engine.snapshot_writer import Captured
 from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox, TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
 from penstock.protocol.engine.engine_core import TaskMarks

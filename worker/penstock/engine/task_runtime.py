@@ -16,8 +16,8 @@ from penstock.cluster.in_flight import Slot
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan
+from penstock.engine.checkpoint_files import SnapshotWriter
 from penstock.engine.router import Custom
-from penstock.engine.snapshot_writer import SnapshotWriter
 from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier
 from penstock.ports import Clock, LatencyMeter

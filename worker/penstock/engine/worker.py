@@ -2,11 +2,15 @@
 
 Commands come in order, on the main thread; tasks report on their own threads. Orders are
 repeated by the leader until their effect shows, so every one of them may come twice.
+
+The tasks are threads (:class:`EngineTasks`): made, told and ended as the engine's core says. The state
+of the engine is sent to the keeper at each change, and repeatedly as a heartbeat.
 """
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from penstock.base.errors import (
     ConfigError,
@@ -15,39 +19,164 @@ from penstock.base.errors import (
     StateError,
     UserCodeError,
 )
-from penstock.base.threads import Event, ThreadPoolExecutor, end_process
+from penstock.base.limits import RESET_DEADLINE_S
+from penstock.base.threads import Event, Thread, ThreadPoolExecutor, end_process, monotonic
 from penstock.base.user_code import named, user_traceback
 from penstock.contract import control_messages as c
-from penstock.contract.control_messages import STREAM_BROKE
+from penstock.contract.control_messages import STREAM_BROKE, EngineStatus
+from penstock.contract.ids import Attempt, ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.ids import Attempt as AttemptId
-from penstock.contract.ids import ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.status import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.build import JobParts
-from penstock.engine.checkpoint_reader import Preloader, read_base, read_root
-from penstock.engine.engine_tasks import EXIT_STUCK, EngineTasks, TaskPlacement
+from penstock.engine.checkpoint_files import Preloader, SnapshotWriter, read_base, read_root
 from penstock.engine.input_watch import LOOKS, InputWatch, known_splits
 from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
 from penstock.engine.progress_reporter import ProgressCounters, ProgressReporter
-from penstock.engine.snapshot_writer import SnapshotWriter
-from penstock.engine.status_reporter import StatusReporter
-from penstock.engine.task_runtime import Stop
+from penstock.engine.task_runtime import Stop, TaskRuntime
+from penstock.engine.task_thread import TaskThread
 from penstock.model.elements import Barrier
 from penstock.ports import BlobStore, Clock
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
-from penstock.transport.exchange import Exchange
-from penstock.transport.input import TaskInput
+from penstock.protocol.task import task_messages as ev
+from penstock.transport.exchange import Exchange, Peer, Wiring
+from penstock.transport.input import TaskInput, Wakeup
 from penstock.transport.output import Output
 from penstock.transport.stream import LOOPBACK, FlightEndpoint
 from penstock.transport.transport_events import OrphansExceeded, TransportEvent
 
 log = logging.getLogger(__name__)
 
+EXIT_STUCK = 70  # a task did not end: the process does
+
+
 # Errors that come again however often the job goes back: the user must act.
 _FATAL = (UserCodeError, ConfigError, StateError)
 _STORER_THREADS = 4
+
+
+class StatusReporter(Thread):
+    """Sends the status when it has changed, and again after each interval without a change."""
+
+    def __init__(
+        self,
+        draw: Callable[[], EngineStatus],
+        send: Callable[[EngineStatus], None],
+        interval_s: float,
+    ) -> None:
+        """Get the status from ``draw``, on this thread only, and send it with ``send``."""
+        super().__init__(name="status", daemon=True)
+        self._draw = draw
+        self._send = send
+        self._interval_s = interval_s
+        self._changed = Event()
+        self._over = False
+
+    def changed(self) -> None:
+        """Check the status soon. From any thread; never blocks."""
+        self._changed.set()
+
+    def stop(self) -> None:
+        """End the thread after the present message."""
+        self._over = True
+        self._changed.set()
+
+    def run(self) -> None:
+        """Send until stopped."""
+        sent: EngineStatus | None = None
+        while not self._over:
+            changed_now = self._changed.wait(self._interval_s)
+            self._changed.clear()
+            status = self._draw()
+            if status != sent or not changed_now:
+                sent = status
+                self._send(status)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlacement:
+    """What the tasks need of their worker."""
+
+    ordinal: Ordinal
+    job: JobParts
+    exchange: Exchange
+    host: TaskRuntime
+
+
+class EngineTasks:
+    """The threads of the tasks here, and the actions of the engine's core that are about them.
+
+    For the worker's main thread; :meth:`inject` may be called from any thread.
+    """
+
+    def __init__(self, place: TaskPlacement) -> None:
+        """Begin without tasks."""
+        self.threads: dict[TaskId, TaskThread] = {}
+        self._place = place
+        self._wakeups: dict[TaskId, Wakeup] = {}
+
+    def make(self, order: em.MakeTasks, attempt: Attempt) -> None:
+        """Make and start the threads; they load, and say when they are ready or prepared."""
+        for task in order.tasks:
+            self.threads[task] = self._thread(task, order, attempt)
+        for task in order.tasks:
+            self.threads[task].start()
+
+    def tell(self, event: ev.Event | Stop) -> None:
+        """Put an event into the inbox of every task."""
+        for thread in self.threads.values():
+            thread.inbox.put(event)
+
+    def inject(self, barrier: Barrier) -> None:
+        """Give a barrier to the source tasks."""
+        for thread in tuple(self.threads.values()):
+            if thread.core.state.splits is not None:
+                thread.inbox.put(ev.Injected(barrier))
+
+    def drop(self, tasks: Iterable[TaskId]) -> None:
+        """Forget tasks that join for a table which is off. They end by themselves."""
+        for task in tasks:
+            self.threads.pop(task).inbox.put(ev.ResetTo(Epoch(0)))
+
+    def retire(self, tasks: Iterable[TaskId]) -> None:
+        """Wait for tasks whose work has ended."""
+        self._end([self.threads[task] for task in tasks if task in self.threads], Stop())
+
+    def end(self, order: ev.ResetTo | Stop) -> None:
+        """End all tasks. One that does not within the deadline ends the process.
+
+        Only a reset says what was not committed, so only a reset discards prepared output.
+        """
+        self._end(list(self.threads.values()), order)
+        self._wakeups.clear()
+
+    def open(self, order: em.OpenStreams, attempt: Attempt) -> None:
+        """Open channels; what comes in wakes the tasks here."""
+        peers = {o: Peer(m.incarnation, m.flight) for o, m in order.members.items()}
+        wakeups = {task: w for task, w in self._wakeups.items() if task in self.threads}
+        schemas = self._place.job.schemas
+        wiring = Wiring(peers, order.channels, schemas, wakeups, order.version)
+        self._place.exchange.open_attempt(attempt, wiring)
+
+    def _end(self, threads: list[TaskThread], order: ev.ResetTo | Stop) -> None:
+        for thread in threads:
+            thread.inbox.put(order)
+        deadline = monotonic() + RESET_DEADLINE_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - monotonic()))
+            if thread.is_alive():
+                log.critical("event=task_stuck task=%s deadline_s=%g", thread.task, RESET_DEADLINE_S)
+                end_process(EXIT_STUCK)
+            del self.threads[thread.task]
+
+    def _thread(self, task: TaskId, order: em.MakeTasks, attempt: Attempt) -> TaskThread:
+        # One wakeup for a task id, also when a cancelled table made the task before: its input,
+        # which is there already, sets this one.
+        wakeup = self._wakeups.setdefault(task, Wakeup())
+        parts = self._place.job.parts(task, order, attempt)
+        return TaskThread(parts, self._place.host, wakeup)
 
 
 class Worker:

@@ -14,8 +14,7 @@ from penstock.contract import control_messages as c
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, TaskId, Term, Version
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.engine.build import JobParts
-from penstock.engine.checkpoint_reader import read_root
-from penstock.engine.snapshot_writer import SnapshotWriter
+from penstock.engine.checkpoint_files import SnapshotWriter, read_root
 from penstock.engine.task_runtime import Stop
 from penstock.engine.task_thread import TaskLoop
 from penstock.inprocess.scheduler import CooperativeWakeup, ScheduledTask, TaskScheduler

@@ -35,8 +35,7 @@ from penstock.contract.ids import (
 from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.engine.build import JobParts
-from penstock.engine.checkpoint_reader import read_root
-from penstock.engine.snapshot_writer import SnapshotWriter
+from penstock.engine.checkpoint_files import SnapshotWriter, read_root
 from penstock.engine.task_thread import POLL_S
 from penstock.graph.compiled import CompiledJob
 from penstock.inprocess.inprocess_engine import TERM, EngineContext, InProcessEngine

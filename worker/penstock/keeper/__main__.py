@@ -11,7 +11,7 @@ from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.parent import die_with_parent
 from penstock.contract.codec import decode
 from penstock.keeper.keeper import Keeper
-from penstock.keeper.keeper_inbox import KeeperInbox, Leave
+from penstock.keeper.keeper_messages import KeeperInbox, Leave
 from penstock.keeper.platforms import LocalPlatform
 from penstock.metrics.logs import Log
 

@@ -20,7 +20,7 @@ from penstock.contract.latest import Desired, decode_desired, decode_latest, enc
 from penstock.contract.manifest import RootManifest
 from penstock.keeper import savepoint_copies as savepoints
 from penstock.keeper.engine_process import Engines
-from penstock.keeper.keeper_inbox import (
+from penstock.keeper.keeper_messages import (
     Core,
     ForCoordinator,
     ForMember,
@@ -28,8 +28,8 @@ from penstock.keeper.keeper_inbox import (
     Job,
     KeeperInbox,
     Lane,
+    PeerSenders,
 )
-from penstock.keeper.peer_senders import PeerSenders
 from penstock.metrics.logs import Log
 from penstock.ports import LeaseStore, MetaStore, SwapConflict, SwapUnknown
 from penstock.protocol import control_actions as actions

@@ -36,7 +36,7 @@ from penstock.keeper.final_report import (
     Printed,
     story,
 )
-from penstock.keeper.keeper_inbox import ForMember, KeeperInbox
+from penstock.keeper.keeper_messages import ForMember, KeeperInbox
 from penstock.protocol.control_events import EngineGone, EngineReported
 
 

@@ -21,7 +21,7 @@ from penstock.contract.status import WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.keeper.effects import KeeperEffects, Outside, Stores, read_desired
 from penstock.keeper.engine_process import Engines
-from penstock.keeper.keeper_inbox import (
+from penstock.keeper.keeper_messages import (
     Core,
     EngineCrashed,
     ForCoordinator,
@@ -29,8 +29,8 @@ from penstock.keeper.keeper_inbox import (
     Item,
     KeeperInbox,
     Leave,
+    PeerSenders,
 )
-from penstock.keeper.peer_senders import PeerSenders
 from penstock.keeper.platforms import Facts, KeeperView, Platform
 from penstock.metrics.logs import Log
 from penstock.ports import MetaStore

@@ -18,7 +18,7 @@ from penstock.contract.status import WorkerReport
 from penstock.contract.trust import signed
 from penstock.keeper.engine_launcher import spawn_by
 from penstock.keeper.engine_process import LocalChild, Spawn
-from penstock.keeper.keeper_inbox import KeeperInbox
+from penstock.keeper.keeper_messages import KeeperInbox
 from penstock.keeper.supervisor_reporter import SupervisorReporter
 from penstock.metrics.exporter import Exporter
 from penstock.metrics.registry import registry_of

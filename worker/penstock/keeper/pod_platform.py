@@ -34,7 +34,7 @@ from penstock.keeper.effects import refuse_newer
 from penstock.keeper.engine_launcher import EngineLauncher
 from penstock.keeper.engine_process import Spawn
 from penstock.keeper.keeper import Keeper
-from penstock.keeper.keeper_inbox import Leave
+from penstock.keeper.keeper_messages import Leave
 from penstock.keeper.platforms import Announcing, KeeperView, Served
 from penstock.keeper.probes import Probes
 from penstock.keeper.status_publisher import StatusBoard, StatusPublisher

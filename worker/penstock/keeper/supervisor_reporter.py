@@ -10,7 +10,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.limits import ANNOUNCE_INTERVAL_S, SUPERVISOR_TIMEOUT_S
 from penstock.cluster.rpc import ANNOUNCE, Client, Handler, Method, Unreachable
 from penstock.contract.status import WorkerReport
-from penstock.keeper.keeper_inbox import KeeperInbox, Leave
+from penstock.keeper.keeper_messages import KeeperInbox, Leave
 
 FINAL_REPORT_TIMEOUT_S = 0.5
 

@@ -26,8 +26,8 @@ from penstock.contract.latest import (
     is_done,
 )
 from penstock.contract.status import RequestAnswer
+from penstock.contract.worker_rules import is_over
 from penstock.ports import MetaStore, SwapUnknown
-from penstock.supervisor.restart_policy import is_over
 
 RESCALE = "rescale-"
 # A name becomes a folder, so nothing in it may lead elsewhere.

@@ -25,6 +25,7 @@ from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Latest, Restore, is_done
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer, WorkerReport
 from penstock.contract.summary import Seen, job_status
+from penstock.contract.worker_rules import is_over, workers_needed
 from penstock.metrics.logs import Log
 from penstock.ports import SwapConflict, SwapUnknown
 from penstock.storage.lock import DirectoryLock
@@ -32,8 +33,7 @@ from penstock.storage.sqlite import Database, SqliteLeaseStore, SqliteMetaStore
 from penstock.supervisor.committed import committed_rows, read_manifest
 from penstock.supervisor.folders import Endpoint, JobFolder
 from penstock.supervisor.job_objects import JobObjects
-from penstock.supervisor.reports import Reports
-from penstock.supervisor.restart_policy import is_over, to_end, workers_needed
+from penstock.supervisor.reports import Reports, to_end
 from penstock.supervisor.settings import ClusterSettings
 from penstock.supervisor.wording import as_options
 from penstock.supervisor.workers import KeeperChild, StartKeeper, Workers

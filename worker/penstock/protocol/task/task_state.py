@@ -32,8 +32,7 @@ from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.barrier_aligner import BarrierAligner
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.snapshot_ledger import SinkLedger, SnapshotLedger
-from penstock.protocol.task.source_splits import SourceSplits
-from penstock.protocol.task.watermark import OutputMarks, WatermarkMerge
+from penstock.protocol.task.watermark import OutputMarks, SourceSplits, WatermarkMerge
 from penstock.protocol.transitions import checked
 
 

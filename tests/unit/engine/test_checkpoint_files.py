@@ -11,7 +11,7 @@ from penstock.contract.columns import Column
 from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import StepState
-from penstock.engine.checkpoint_reader import read_base, read_root
+from penstock.engine.checkpoint_files import read_base, read_root
 from penstock.storage.blobs import DirectoryBlobStore
 from tests.support.task_harness import PLAN, root
 

@@ -7,16 +7,18 @@ from enum import StrEnum
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import PeerError
 from penstock.contract import codec
-from penstock.contract.codec import Message, decode, encode, to_plain
+from penstock.contract.codec import Message, decode, encode, parsed, to_plain
 from penstock.contract.keygroups import Range
 from penstock.protocol.settings import ControlSettings
 from tests.support.messages import classes, is_message, plain_type
 
+PIECES = (*b'_ _1_-0_1e999_NaN_Infinity_"_\\ud800_\xff_\0_,_]'.split(b"_"), b"9" * 5000)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(st.characters(), max_size=6)  # half surrogate pairs, too
 SCALARS = {
@@ -95,3 +97,21 @@ def test_a_changed_message_is_read_or_refused(value: Message, data: st.DataObjec
     unknown = set(plain) - {"is", *(f.name for f in msgspec.structs.fields(kind))}
     assert not unknown or not kind.__struct_config__.forbid_unknown_fields
     assert decode(kind, encode(read)) == read
+
+
+@given(value=ANYTHING, data=st.data())
+def test_any_text_is_read_as_pythons_own_parser_reads_it(value: object, data: st.DataObject) -> None:
+    text = json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode(errors="surrogatepass")
+    at = data.draw(st.integers(0, len(text)))
+    text = text[:at] + data.draw(st.sampled_from(PIECES)) + text[at:]
+    try:
+        expected = json.loads(text.decode(), parse_constant=_refused)
+    except ValueError:
+        with pytest.raises(PeerError):
+            parsed(text)
+        return
+    assert json.dumps(parsed(text)) == json.dumps(expected)
+
+
+def _refused(name: str) -> None:
+    raise ValueError(name)

@@ -98,7 +98,8 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 def _decode_slowly(kind: type[T], data: bytes) -> T:
     """Read half a surrogate pair, which msgspec refuses, and refuse long numbers, which it reads."""
-    plain = _loads(data, JSON_BYTES_MAX, JSON_DEPTH_MAX, parse_int=_integer, parse_float=_number)
+    raw = _checked(data, JSON_BYTES_MAX, JSON_DEPTH_MAX)
+    plain = _loads(raw, parse_int=_integer, parse_float=_number)
     try:
         return msgspec.convert(plain, kind)
     except ValueError as error:  # UnicodeError, too: of half a pair in a number's place
@@ -130,27 +131,42 @@ def _no_number(name: str) -> NoReturn:
 def parsed(data: bytes | str, bytes_max: int = JSON_BYTES_MAX, depth_max: int = JSON_DEPTH_MAX) -> Any:
     """Read JSON of at most ``bytes_max`` bytes (characters of a text), nested ``depth_max`` deep.
 
-    Raises PeerError on anything else.
+    Raises PeerError on anything else. msgspec takes a third of the time of Python's parser. What it
+    refuses is read by Python's parser, so that parser alone decides what is JSON.
     """
-    return _loads(data, bytes_max, depth_max)
+    raw = _checked(data, bytes_max, depth_max)
+    try:
+        return _PARSER.decode(raw)
+    except (ValueError, RecursionError):
+        return _loads(raw)
+
+
+_PARSER = msgspec.json.Decoder()
 
 
 def _loads(
-    data: bytes | str,
-    bytes_max: int,
-    depth_max: int,
+    raw: bytes,
     parse_int: Callable[[str], int] | None = None,
     parse_float: Callable[[str], float] | None = None,
 ) -> Any:
-    _check_length(len(data), bytes_max)
     try:
-        raw = data if isinstance(data, bytes) else data.encode()
-        # The depth is checked first: the parser recurses, and only the interpreter bounds that.
-        if raw.count(b"[") + raw.count(b"{") > depth_max and depth_of(raw) > depth_max:
-            raise PeerError(f"JSON that is nested more than {depth_max} deep")
         return json.loads(raw.decode(), parse_int=parse_int, parse_float=parse_float, parse_constant=_no_number)
     except ValueError as error:
         raise PeerError(f"not JSON: {error}") from error
+
+
+def _checked(data: bytes | str, bytes_max: int, depth_max: int) -> bytes:
+    """Return the bytes of a text if it is not too long and not nested too deep."""
+    _check_length(len(data), bytes_max)
+    try:
+        raw = data if isinstance(data, bytes) else data.encode()
+    except ValueError as error:
+        raise PeerError(f"not JSON: {error}") from error
+    # The depth is checked first: the parser recurses, and only the interpreter bounds that. A text of
+    # n bytes is at most n deep, and counting brackets takes a fifth of the time of reading.
+    if len(raw) > depth_max and raw.count(b"[") + raw.count(b"{") > depth_max and depth_of(raw) > depth_max:
+        raise PeerError(f"JSON that is nested more than {depth_max} deep")
+    return raw
 
 
 def _check_length(length: int, bytes_max: int) -> None:

@@ -3,6 +3,7 @@
 The address of the server and the credentials come from Kopf's logins (:func:`login`).
 """
 
+import asyncio
 import base64
 import json
 import logging
@@ -96,6 +97,8 @@ PAGE = 500  # objects of one answer to a list
 WATCH_S = 300  # then the server ends a watch, and the next one continues from its version
 WATCH_SILENT_S = 70.0  # bookmarks come every 60 s: a connection without one is dead
 WATCH_BUFFER_BYTES = 1024 * 1024  # of one event batch; more stays in the connection
+READ_S = 0.01  # a batch is complete when so much time brought few bytes: the kernel has no more events then
+FEW_BYTES = 32 * 1024
 NO_VERSION = "1"  # etcd's version before the first write: no object has it
 
 
@@ -169,15 +172,8 @@ class Client:
                 self._count("watch", kind.plural, answer.status)
                 if answer.status != 200:
                     read_answer(answer.status, answer.headers.get("Retry-After", ""), await answer.text())
-                transport = answer.connection and answer.connection.transport
-                left = b""
-                async for chunk in answer.content.iter_any():
-                    *lines, left = (left + chunk).split(b"\n")
-                    if transport is not None:
-                        transport.pause_reading()  # the kernel buffers events until the next batch
+                async for lines in _batches(answer):
                     yield lines
-                    if transport is not None:
-                        transport.resume_reading()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unanswered(f"watch {kind.plural}: {error!r}") from error
 
@@ -295,6 +291,37 @@ class Client:
             raise unanswered(f"{method} {path}: {error!r}") from error
         self._count(verb, kind.plural, answer.status)
         return read_answer(answer.status, answer.headers.get("Retry-After", ""), text)
+
+
+async def _batches(answer: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
+    """Give the lines of an answer, batch by batch. Between two batches the kernel keeps what arrives.
+
+    asyncio's TLS reads ahead while it is paused, up to 256 KiB. The process would wake up for each
+    event. With a limit of one byte it stops reading the socket at the first event.
+    """
+    transport = answer.connection and answer.connection.transport
+    limit = getattr(transport, "set_read_buffer_limits", None)  # only TLS has a buffer
+    if limit is not None:
+        limit(high=1)
+    left = b""
+    async for first in answer.content.iter_any():
+        *lines, left = (left + first + await _arrived(answer.content)).split(b"\n")
+        if transport is not None:
+            transport.pause_reading()
+        yield lines
+        if transport is not None:
+            transport.resume_reading()
+
+
+async def _arrived(content: aiohttp.StreamReader) -> bytes:
+    """Read until little more arrives, at most about WATCH_BUFFER_BYTES."""
+    found: list[bytes] = []
+    while sum(map(len, found)) < WATCH_BUFFER_BYTES:
+        await asyncio.sleep(READ_S)
+        found.append(content.read_nowait())
+        if len(found[-1]) < FEW_BYTES:
+            break
+    return b"".join(found)
 
 
 def _place(manifest: Object) -> tuple[Kind, str, str]:

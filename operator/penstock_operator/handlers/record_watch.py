@@ -25,7 +25,7 @@ from penstock.kubernetes.answers import ApiError, read_json
 from penstock_operator.api import kinds
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.client import Client
+from penstock_operator.cluster.client import WATCH_BUFFER_BYTES, Client
 from penstock_operator.cluster.store import Store
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.renewals import Renewal, Renewals
@@ -33,8 +33,8 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
-EVENT_BATCH_S = 0.5  # pause between two batches; the next batch has all events that arrive in it
-FULL_BATCH_BYTES = 64 * 1024  # no pause follows a batch with so many bytes, because more events wait
+EVENT_BATCH_S = 1.0  # pause between two batches; the next batch has all events that arrive in it
+FULL_BATCH_BYTES = WATCH_BUFFER_BYTES // 2  # no pause follows a batch with so many bytes, because more events wait
 ABSENT = 404
 GONE = 410
 

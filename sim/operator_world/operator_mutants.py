@@ -80,8 +80,8 @@ MUTANTS = {
         "a foreign object under a name of the job is not written",
         _line(
             "children",
-            "elif seen.owns(child) and (child.applied != applied or seen.refresh):",
-            "elif child.applied != applied or seen.refresh:",
+            "return child is None or (seen.owns(child) and (child.applied != applied or seen.refresh))",
+            "return child is None or child.applied != applied or seen.refresh",
         ),
         8,
         habits=("strangers", "replicas"),

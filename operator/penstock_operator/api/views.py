@@ -45,17 +45,19 @@ from penstock_operator.api.plain import (
 
 T = TypeVar("T")
 View = Callable[[Plain], object]
-VIEWS_KEPT = 4096  # of one kind; a job has some dozen objects
+VIEWS_KEPT = 200_000  # of one kind: those of 10,000 jobs with twenty objects each
 
 
 @dataclass(slots=True)
 class Versions:
     """A cache of views. Each reader of a cluster has its own.
 
-    A uid and a version identify an object within one cluster only.
+    A uid and a version identify an object within one cluster only. Of each object one version is
+    kept, the last one that was asked for. With fewer places than objects a cache would not help:
+    jobs are looked at in turn, so each view would be dropped before it is needed again.
     """
 
-    kept: dict[View, dict[tuple[str, str], object]] = field(default_factory=dict)
+    kept: dict[View, dict[str, tuple[str, object]]] = field(default_factory=dict)
 
     def view(self, view: Callable[[Plain], T], plain: Plain) -> T:
         """Return ``view(plain)``, computed once per version. Callers must not change the result."""
@@ -65,12 +67,14 @@ class Versions:
         if not isinstance(uid, str) or not isinstance(version, str):
             return view(plain)
         known = self.kept.setdefault(view, {})
-        found = known.get((uid, version))
-        if found is None:
-            if len(known) >= VIEWS_KEPT:
-                known.clear()  # old versions are never needed again
-            found = known[uid, version] = view(plain)
-        return cast("T", found)
+        last = known.get(uid)
+        if last is not None and last[0] == version:
+            return cast("T", last[1])
+        if len(known) >= VIEWS_KEPT and last is None:
+            known.clear()  # those of deleted objects, too
+        found = view(plain)
+        known[uid] = version, found
+        return found
 
 
 RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles in a row

@@ -36,7 +36,7 @@ TWO_AUTOSCALERS = (
     "a HorizontalPodAutoscaler has set spec.replicas, so spec.autoscaling is off: remove one of "
     "them; without the HorizontalPodAutoscaler, kubectl scale to another number ends this"
 )
-SPECS_KEPT = 512  # parsed specs; every reconcile of a job needs the same few
+SPECS_KEPT = 8192  # parsed specs: every reconcile of a job needs its own one, and jobs are reconciled in turn
 HELD = (Reason.ROLLED_BACK, Reason.SAVEPOINT_FAILED)
 STATELESS = "stateless "  # the prefix of a nonce that is not from a spec
 

@@ -23,7 +23,7 @@ from penstock.contract.streamjob_status import Reason
 from penstock_operator.api import kinds, names
 from penstock_operator.api.observed import Child, ChildKey, Observed
 from penstock_operator.api.plain import Object, text_at
-from penstock_operator.reconcile.accept import owner_of
+from penstock_operator.reconcile.accept import SPECS_KEPT, owner_of
 from penstock_operator.reconcile.actions import (
     Apply,
     Archive,
@@ -59,12 +59,9 @@ def apply_children(seen: Observed, target: Target, builder: DecisionBuilder) -> 
     if template and ChildKey("PersistentVolumeClaim", target.claim) not in seen.children:
         builder.do(Create(claims.claim(owner, template)))
     reconcile_certificates(seen, target, builder)
-    for key, manifest, applied in applied_objects(target):
-        child = seen.children.get(key)
-        if child is None:
-            builder.do(Apply(manifest, applied))
-        elif seen.owns(child) and (child.applied != applied or seen.refresh):
-            builder.do(Apply(manifest, applied, uid=child.uid))
+    for manifest, applied in _objects_due(seen, target):
+        child = seen.children.get(_key_of(manifest))
+        builder.do(Apply(manifest, applied, uid="" if child is None else child.uid))
     _prune_configs(seen, target, builder)
 
 
@@ -99,23 +96,41 @@ def left_by_earlier_job(seen: Observed) -> list[str]:
     )
 
 
-@lru_cache(512)
-def applied_objects(target: Target) -> tuple[tuple[ChildKey, Object, str], ...]:
-    """Build the objects that are applied when they differ, with their hashes, once per target."""
+@lru_cache(SPECS_KEPT)
+def applied_hashes(target: Target) -> dict[ChildKey, str]:
+    """Return the hashes of the objects that are applied when they differ. Callers must not change the result.
+
+    Only hashes are kept, because the objects are rarely needed.
+    """
+    return {_key_of(manifest): content_hash(manifest) for manifest in _objects(target)}
+
+
+def _objects_due(seen: Observed, target: Target) -> Iterator[tuple[Object, str]]:
+    """Build the objects to apply, each with its hash: those that are missing or differ, or all for a refresh."""
+    hashes = applied_hashes(target)
+    due = {key for key, applied in hashes.items() if _is_due(seen, key, applied)}
+    for manifest in _objects(target) if due else ():
+        key = _key_of(manifest)
+        if key in due:
+            yield with_applied_hash(manifest, hashes[key]), hashes[key]
+
+
+def _is_due(seen: Observed, key: ChildKey, applied: str) -> bool:
+    child = seen.children.get(key)
+    return child is None or (seen.owns(child) and (child.applied != applied or seen.refresh))
+
+
+def _objects(target: Target) -> Iterator[Object]:
     owner = target.owner
-    found = [coordination.config(target)]
+    yield coordination.config(target)
     if target.spec.service_account_name is None:
-        found.append(rbac.account(owner))
-    found += [
-        rbac.role(owner),
-        rbac.role_binding(target),
-        network.network_policy(owner),
-        workload.headless_service(owner),
-        workload.metrics_service(owner),
-        workload.disruption_budget(owner),
-    ]
-    hashes = [content_hash(manifest) for manifest in found]
-    return tuple((_key_of(m), with_applied_hash(m, h), h) for m, h in zip(found, hashes, strict=True))
+        yield rbac.account(owner)
+    yield rbac.role(owner)
+    yield rbac.role_binding(target)
+    yield network.network_policy(owner)
+    yield workload.headless_service(owner)
+    yield workload.metrics_service(owner)
+    yield workload.disruption_budget(owner)
 
 
 def _key_of(manifest: Object) -> ChildKey:
@@ -294,7 +309,7 @@ def _outlives(seen: Observed, key: ChildKey) -> bool:
 def _wanted(seen: Observed, target: Target) -> Iterator[ChildKey]:
     """List all objects that the job writes or deletes by name, now or soon."""
     job = target.owner.name
-    yield from (key for key, _, _ in applied_objects(target))
+    yield from applied_hashes(target)
     yield ChildKey("StatefulSet", pod.workers_name(job))
     for name in (pod.status_name(job), pod.desired_name(job), pod.latest_name(job)):
         yield ChildKey("ConfigMap", name)

@@ -33,7 +33,7 @@ from penstock.contract.worker_rules import SILENT_POD_S, PodSeen, to_replace, wo
 from penstock_operator.api.observed import DesiredView, Observed, PodView, SetView
 from penstock_operator.api.plain import Object
 from penstock_operator.reconcile import snapshots
-from penstock_operator.reconcile.accept import Accepted, requested_restore, stateless_restore
+from penstock_operator.reconcile.accept import SPECS_KEPT, Accepted, requested_restore, stateless_restore
 from penstock_operator.reconcile.actions import (
     Apply,
     Create,
@@ -123,7 +123,7 @@ def stateful_set_to_apply(target: Target, replicas: int, fence: int, line: int) 
     return with_applied_hash(stateful_set(target, replicas, fence, line), applied), applied
 
 
-@lru_cache(512)
+@lru_cache(SPECS_KEPT)
 def _set_hash(target: Target) -> str:
     return content_hash(stateful_set(target, 0, 0, 0))
 

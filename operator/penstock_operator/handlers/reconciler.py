@@ -31,6 +31,7 @@ ORPHANS_AGAIN_S = 5.0
 SHOW_INTERVAL_S = 60.0  # between two writes of progress, whatever the checkpoint interval is
 SHOWS_PER_S = 4.0  # for all jobs: with many jobs, each of them is shown less often
 REFRESH_S = 600.0  # between two times that all objects of a job are applied again
+REFRESHES_PER_S = 0.25  # for all jobs, each of some twenty calls: with many jobs, each is refreshed less often
 RELIST_S = 300.0  # between two comparisons of the whole store with the server
 JITTER = 0.2  # of a wait at rest: jobs that started together do not stay in step
 FIRST_REFRESHES_PER_S = 10.0  # after the start of the operator
@@ -102,7 +103,7 @@ class Reconciler:
             decided = decide(seen)
             _log(key, await self._perform(key, seen, decided))
         if refresh:
-            self.refresh_at[key] = now + self._about(REFRESH_S)
+            self.refresh_at[key] = now + self._about(max(REFRESH_S, len(self.store.known) / REFRESHES_PER_S))
         # Watches report what was done; until then the store has what the writes returned. After a
         # status write the job is reconciled again, too: our own writes of it queue nothing.
         follows = decided.actions or (decided.status is not None and not decided.status_may_wait)

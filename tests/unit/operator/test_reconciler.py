@@ -12,6 +12,7 @@ from penstock_operator.cluster.store import ForeignObjects, Store
 from penstock_operator.handlers.reconciler import (
     JITTER,
     REFRESH_S,
+    REFRESHES_PER_S,
     SHOW_INTERVAL_S,
     SHOWS_PER_S,
     Reconciler,
@@ -58,6 +59,12 @@ class Rig:
                 await self.reconciler.reconcile(KEY)
         assert text_at(self.api.objects[JOB_PATH], "status", "state") == "Running"
         self.api.asked.clear()
+
+    def add_others(self, count: int) -> None:
+        """Put other jobs into the store."""
+        for number in range(count):
+            metadata: Object = {"namespace": KEY.namespace, "name": f"job-{number}", "uid": f"uid-{number}"}
+            self.store.put({"kind": "StreamJob", "metadata": metadata})
 
     def shown(self) -> int:
         done = object_at(self.api.objects[JOB_PATH], "status", "checkpoint", "lastCompleted")
@@ -114,11 +121,7 @@ def test_what_is_only_shown_is_written_once_an_interval_however_often_it_is_look
 
 def test_of_a_fleet_each_job_is_shown_less_often() -> None:
     async def conversation(rig: Rig) -> None:
-        jobs = int(2 * SHOW_INTERVAL_S * SHOWS_PER_S)
-        for number in range(1, jobs):
-            name, uid = f"job-{number}", f"uid-{number}"
-            metadata: Object = {"namespace": KEY.namespace, "name": name, "uid": uid}
-            rig.store.put({"kind": "StreamJob", "metadata": metadata})
+        rig.add_others(int(2 * SHOW_INTERVAL_S * SHOWS_PER_S) - 1)
         for epoch in range(3, 12):
             rig.now += SHOW_INTERVAL_S / 2
             rig.api.play(epoch)
@@ -147,6 +150,16 @@ def test_everything_is_applied_anew_at_times_that_chance_draws_apart() -> None:
     (early, soon), (late, later) = found
     assert (early, late) == (REFRESH_S, REFRESH_S * (1 + JITTER))
     assert soon < later <= REST_S * (1 + JITTER)
+
+
+def test_of_a_fleet_each_job_is_applied_again_less_often() -> None:
+    async def conversation(rig: Rig) -> None:
+        rig.add_others(int(3 * REFRESH_S * REFRESHES_PER_S) - 1)
+        rig.now = rig.reconciler.refresh_at[KEY]
+        await rig.reconciler.reconcile(KEY)
+        assert rig.reconciler.refresh_at[KEY] - rig.now == 3 * REFRESH_S
+
+    run(conversation, 0.0)
 
 
 def test_a_server_that_asks_to_wait_is_left_alone_by_all() -> None:

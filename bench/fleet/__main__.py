@@ -26,7 +26,7 @@ from pathlib import Path
 
 import kopf
 
-from bench import machine, records
+from bench import machine, processes, records
 from bench.endings import end_with_children
 from bench.fleet.api import JOBS, SETS, Api, Object
 from bench.fleet.figures import between, read, spread
@@ -101,10 +101,11 @@ async def _measure(made: Api, started: Running, options: argparse.Namespace) -> 
         writers = [asyncio.create_task(p.run(float("inf"))) for p in players]
         wrong = await _until_all_run(api, options.jobs)
         events.clear()
-        first = read(started)
+        first, others, own_s = read(started), processes.Others(), _own_cpu_s()
         await asyncio.sleep(options.rest)
         rest = between(first, read(started), options.jobs)
         wrote, seconds = dict(events), rest["seconds"]
+        rest["others_share"] = others.share(_own_cpu_s() - own_s)
         print(f"   at rest: {rest}", flush=True)
         found |= rest
         found |= {f"{what}_writes_per_s": round(n / seconds, 1) for what, n in wrote.items()}
@@ -122,6 +123,11 @@ async def _measure(made: Api, started: Running, options: argparse.Namespace) -> 
         wrong += bad
         await _stop(writers)
     return found, wrong
+
+
+def _own_cpu_s() -> float:
+    """Return the CPU time of this benchmark so far: of the server, the operator and the simulated workers."""
+    return processes.cpu_s(processes.tree(os.getpid()))
 
 
 async def _stop(writers: list[asyncio.Task[None]]) -> None:

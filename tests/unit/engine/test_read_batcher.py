@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import SOURCE_READ_BYTES, SOURCE_READ_S
+from penstock.base.limits import SOURCE_JOINED_READ_BYTES, SOURCE_JOINED_READ_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine import source_reader as coalesce
@@ -37,7 +37,7 @@ class Reader:
         """Nothing to release."""
 
 
-def reads(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_READ_BYTES) -> list[list[int]]:
+def reads(reader: Reader, batch_rows: int, bytes_max: int = SOURCE_JOINED_READ_BYTES) -> list[list[int]]:
     """Read until nothing is there; what each read brought."""
     reads, found = ReadBatcher(batch_rows, bytes_max), []
     while (read := reads.next(reader)) is not None:
@@ -71,7 +71,7 @@ def test_a_turn_without_rows_changes_nothing() -> None:
 
 
 def test_large_rows_are_put_together_up_to_a_size() -> None:
-    reader = Reader([4] * 200, "x" * (SOURCE_READ_BYTES // 16))
+    reader = Reader([4] * 200, "x" * (SOURCE_JOINED_READ_BYTES // 16))
     assert max(len(read) for read in reads(reader, 4)) <= 20
 
 
@@ -130,7 +130,7 @@ def test_a_gathering_reader_gets_many_small_reads_in_one_call() -> None:
 def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPatch) -> None:
     worked = [0.0]
     monkeypatch.setattr(coalesce, "thread_time", lambda: worked[0])
-    monkeypatch.setattr(coalesce, "SOURCE_READ_ROWS_MAX", 1024)  # no multiple of ten
+    monkeypatch.setattr(coalesce, "SOURCE_JOINED_READ_ROWS_MAX", 1024)  # no multiple of ten
     reader, reads = Gathering(50_000), ReadBatcher(10)
 
     def rows_of_read(cost_s: float) -> int:
@@ -139,7 +139,7 @@ def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPat
         return 0 if read is None else read.batch.num_rows
 
     assert [rows_of_read(0.0) for _ in range(12)][-1] == 1020
-    assert [rows_of_read(SOURCE_READ_S * 2) for _ in range(3)][-1] < 200
+    assert [rows_of_read(SOURCE_JOINED_READ_S * 2) for _ in range(3)][-1] < 200
     assert [rows_of_read(0.0) for _ in range(12)][-1] == 1020
 
 
@@ -147,7 +147,7 @@ def test_large_reads_are_not_gathered_and_no_turn_outgrows_its_bytes() -> None:
     text = "x" * 8192
     reader, reads = Gathering(3000, text), ReadBatcher(10)
     while (read := reads.next(reader, reader)) is not None:
-        assert read.batch.nbytes <= SOURCE_READ_BYTES
+        assert read.batch.nbytes <= SOURCE_JOINED_READ_BYTES
     assert not reader.asked  # the first read showed how large rows are
 
 
@@ -175,9 +175,9 @@ def test_no_turn_brings_more_bytes_than_its_bound_by_the_rows_before_unless_one_
 
 
 def test_a_turn_is_as_large_as_what_may_wait_at_its_receivers() -> None:
-    assert read_bytes_max([], 100) == SOURCE_READ_BYTES
+    assert read_bytes_max([], 100) == SOURCE_JOINED_READ_BYTES
     assert read_bytes_max([3, 2], 100) == 200
-    assert read_bytes_max([4], SOURCE_READ_BYTES) == SOURCE_READ_BYTES
+    assert read_bytes_max([4], SOURCE_JOINED_READ_BYTES) == SOURCE_JOINED_READ_BYTES
 
 
 def test_large_rows_are_put_together_up_to_what_may_wait() -> None:

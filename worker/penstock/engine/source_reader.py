@@ -13,7 +13,7 @@ Size of a joined read (:class:`ReadBatcher`): small reads are joined, so that th
 is paid once for many rows. A task hashes, splits and sends a batch with some hundred Python calls,
 whatever its size; with other threads running, a call may also pass on the interpreter lock. So a
 split that has more rows is read again until the rows are enough, which is
-``SOURCE_READ_S`` of work of the task's thread. The work is measured in processor time. So it adapts
+``SOURCE_JOINED_READ_S`` of work of the task's thread. The work is measured in processor time. So it adapts
 to the size of rows and the cost of the steps, and a task that waits for credit does not count as slow.
 
 A reader that gives few rows at a time may join them itself in compiled code: a Python call for each
@@ -33,10 +33,10 @@ import pyarrow as pa
 from penstock.base.limits import (
     LATENCY_MARK_INTERVAL_S,
     LATENCY_MARKS_PER_READ_MAX,
+    SOURCE_JOINED_READ_BYTES,
+    SOURCE_JOINED_READ_ROWS_MAX,
+    SOURCE_JOINED_READ_S,
     SOURCE_POLL_S,
-    SOURCE_READ_BYTES,
-    SOURCE_READ_ROWS_MAX,
-    SOURCE_READ_S,
     SOURCE_REST_MAX_S,
     SOURCE_SPLITS_READ_MAX,
 )
@@ -67,14 +67,14 @@ def read_bytes_max(receivers: Iterable[int], waiting_bytes: int) -> int:
 
     A receiver's part of at most ``waiting_bytes`` can be sent while the next part waits.
     """
-    return min([SOURCE_READ_BYTES, *(count * waiting_bytes for count in receivers)])
+    return min([SOURCE_JOINED_READ_BYTES, *(count * waiting_bytes for count in receivers)])
 
 
 class Bound(NamedTuple):
     """How many rows, and how many bytes, may be read at once."""
 
-    rows: int = SOURCE_READ_ROWS_MAX
-    size: int = SOURCE_READ_BYTES
+    rows: int = SOURCE_JOINED_READ_ROWS_MAX
+    size: int = SOURCE_JOINED_READ_BYTES
 
 
 ANY = Bound()
@@ -83,7 +83,7 @@ ANY = Bound()
 class ReadBatcher:
     """Makes the reads of one source task large enough. Only one thread uses and is measured by it."""
 
-    def __init__(self, batch_rows: int, bytes_max: int = SOURCE_READ_BYTES) -> None:
+    def __init__(self, batch_rows: int, bytes_max: int = SOURCE_JOINED_READ_BYTES) -> None:
         """Ask for ``batch_rows`` at a time, up to ``bytes_max``; begin without joining."""
         self._batch_rows = batch_rows
         self._bytes_max = bytes_max
@@ -149,10 +149,10 @@ class ReadBatcher:
         worked, self._worked_s = now - self._worked_s, now
         if not self._last:
             return
-        if worked > SOURCE_READ_S:
+        if worked > SOURCE_JOINED_READ_S:
             self._wanted = max(self._wanted // 2, self._batch_rows)
-        elif 2 * worked < SOURCE_READ_S and self._last > self._wanted - self._batch_rows:
-            self._wanted = min(2 * self._wanted, SOURCE_READ_ROWS_MAX)
+        elif 2 * worked < SOURCE_JOINED_READ_S and self._last > self._wanted - self._batch_rows:
+            self._wanted = min(2 * self._wanted, SOURCE_JOINED_READ_ROWS_MAX)
 
     def _joined(self, reads: list[Read]) -> Read:
         first = reads[0]
@@ -307,7 +307,7 @@ class SourceReader:
         marks, self._marks = self._marks, []
         return marks
 
-    def next(self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_READ_BYTES) -> SourceEvent | None:
+    def next(self, reads: Callable[[SplitId], bool], bytes_max: int = SOURCE_JOINED_READ_BYTES) -> SourceEvent | None:
         """Read the next split, round-robin; None when no split may be read.
 
         Reads at most ``bytes_max``, unless a single row is larger.

@@ -7,7 +7,7 @@ and to events that do not depend on the order of rows.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_READ_BYTES
+from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_JOINED_READ_BYTES
 from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
 from penstock.contract.plan import routes
@@ -96,7 +96,7 @@ class TaskEffects:
             output = self._outputs.get(channel)
             window = CREDIT_FIRST_CHANNEL_BYTES_MIN if output is None else output.window
             waiting[channel.edge] = waiting.get(channel.edge, 0) + window
-        return min(waiting.values(), default=2 * SOURCE_READ_BYTES) // 2
+        return min(waiting.values(), default=2 * SOURCE_JOINED_READ_BYTES) // 2
 
     # --- Steps and their rows -----------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""``penstock run`` on a small input, from outside: signals to its processes, its output checked.
+"""``penstock run`` on a small input, from outside: tests send signals to its processes and check its output.
 
 The input is paced, so that a job lasts as long as a test has things to do to it.
 """
@@ -113,7 +113,7 @@ class Cluster:
     def check_exact(self) -> None:
         """Compare the output with the input: every word 1..n, in order, and nothing else.
 
-        And no number of ``-latest`` ever went back.
+        No number of ``-latest`` may ever have gone back.
         """
         history = self.observer.end()
         assert history[-1].finished

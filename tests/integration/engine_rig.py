@@ -1,6 +1,6 @@
 """Real engine processes under a leader written by hand: it gives orders and waits for reports.
 
-Not a keeper and not a coordinator: those have tests of their own. Every wait has a deadline and
+There is no keeper and no coordinator here: they have their own tests. Every wait has a deadline and
 wakes on each report.
 """
 
@@ -315,7 +315,7 @@ class Rig:
         self.switch(self.prepare(workers), workers)
 
     def prepare(self, workers: int) -> Assignment:
-        """Let all know the next table, and bring near what they gain."""
+        """Tell all the next table, and let them fetch the state that they gain."""
         assert self.assignment is not None
         table = next_assignment(self.plan, self.assignment, workers)
         version = table.version

@@ -124,7 +124,7 @@ def wait_for_output(folders: Folders) -> None:
 def penstock_run(
     folders: Folders, *more: str, rate: int, within: Sequence[str] = ()
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the command, in a process of its own; it is killed if it is still there at the end.
+    """Run the command in its own process, which is killed if it still runs at the end.
 
     ``within`` is a command that runs another one, its process becoming that; ``more`` is given to
     the command itself.

@@ -50,7 +50,7 @@ def test_a_file_that_does_not_fit_fails_the_job_by_name(
     assert not list(cluster.output.glob("*.parquet"))
 
 
-def test_a_file_that_vanishes_under_a_running_job_is_missed_by_name(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_during_a_run_is_named(tmp_path: Path) -> None:
     with running(tmp_path, seconds=120) as cluster:
         cluster.job.epochs(2)
         (cluster.input / "part-4.parquet").unlink()

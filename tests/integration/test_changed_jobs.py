@@ -141,7 +141,7 @@ def rows_of(folder: Path) -> dict[str, list[int]]:
     return found
 
 
-def test_a_job_goes_on_with_steps_sources_sinks_and_tasks_more(tmp_path: Path) -> None:
+def test_a_job_with_more_steps_sources_sinks_and_tasks_continues(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.stopped()
     before = rows_of(place.folder("out"))

@@ -1,4 +1,4 @@
-"""What user code can say in the name of a leader: nothing, with all that its container mounts.
+"""User code cannot give orders in the name of a leader, even with all that its container mounts.
 
 The Secrets and the pod are those that the operator makes; server and client are those of keepers,
 over real sockets.
@@ -94,14 +94,12 @@ def said(address: str, token: str, trust: Trust | None) -> str:
     return HEARD
 
 
-def test_a_keeper_hears_a_keeper(keeper: Server, secrets: dict[str, Object]) -> None:
+def test_a_keeper_accepts_calls_of_a_keeper(keeper: Server, secrets: dict[str, Object]) -> None:
     trust = trust_of(mounted(secrets, pod.KEEPER_CONTAINER))
     assert said(keeper.address, token_of(trust.secret), trust) == HEARD
 
 
-def test_all_that_an_engine_mounts_gives_no_call_that_a_keeper_hears(
-    keeper: Server, secrets: dict[str, Object]
-) -> None:
+def test_a_keeper_refuses_calls_made_with_all_that_an_engine_mounts(keeper: Server, secrets: dict[str, Object]) -> None:
     files = mounted(secrets, pod.ENGINE_CONTAINER)
     tokens = {name: token_of(data) for name, data in files.items()} | {"the uid": OWNER.uid}
     ways = {f"token of {name}": said(keeper.address, t, trust_of(files)) for name, t in
@@ -124,7 +122,7 @@ def test_a_token_of_an_engines_key_is_refused_where_its_certificate_is_not(
 
 
 def test_an_engine_is_not_taken_for_a_keeper(secrets: dict[str, Object]) -> None:
-    """A caller's token would be the engine's, if it could answer where a keeper does."""
+    """An engine that could answer at a keeper's address would get the tokens of callers."""
     own = trust_of(mounted(secrets, pod.KEEPER_CONTAINER))
     posing = trust_of(mounted(secrets, pod.ENGINE_CONTAINER))
     server = Server({PING: lambda _: Nothing()}, token_of(own.secret), ListenAddress(trust=posing))

@@ -154,7 +154,7 @@ def test_a_breakpoint_gives_a_prompt_and_the_job_goes_on(folder: Path) -> None:
     assert "keeper started" in log
 
 
-def test_who_leaves_the_debugger_ends_the_job_at_that_row(folder: Path) -> None:
+def test_leaving_the_debugger_ends_the_job_at_that_row(folder: Path) -> None:
     with terminal(folder, "--debug") as screen:
         screen.wait_for("(Pdb) ")
         screen.type("q\n")

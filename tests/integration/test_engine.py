@@ -85,7 +85,7 @@ def test_a_barrier_in_band_begins_the_sources_that_the_leader_has_not_told(rig: 
     manifests = rig.acked(inject.epoch)
     assert rig.assignment is not None
     root = rig.write_root(inject.epoch, BarrierKind.CHECKPOINT, manifests, rig.assignment)
-    rig.engines[1].link.send(TERM, inject)  # late, and nothing to it
+    rig.engines[1].link.send(TERM, inject)  # it comes late, and changes nothing
     rig.commit(inject.epoch, root)
     rig.all(lambda s: s.published >= inject.epoch, "publication")
     rig.checkpoint()
@@ -105,7 +105,7 @@ def test_word_count_is_exact_after_an_engine_is_killed(rig: Rig) -> None:
     rig.finish()
     check(rig.folder / "out")
     wanted = {attempt for engine in rig.lives for attempt in engine.wanted}
-    assert wanted == {1}, "what was restored has had its first rows at a sink"
+    assert wanted == {1}, "a restored job does not wait for the first rows at a sink"
 
 
 def test_word_count_is_exact_through_rescales(rig: Rig) -> None:

@@ -82,12 +82,12 @@ def test_an_engine_says_hello_and_ends_when_told(tmp_path: Path) -> None:
     engine.end()
     gone = ears.ends.get(timeout=WITHIN_S)
     assert (gone.incarnation, gone.fatal) == (engine.incarnation, False)
-    assert ears.ends.empty(), "mourned once"
+    assert ears.ends.empty(), "its end is reported once"
     assert gone.reason == "the engine ended, as it was told to"
     assert not (tmp_path / "scratch").exists()
 
 
-def test_a_killed_engine_is_mourned_after_its_last_word(tmp_path: Path) -> None:
+def test_the_death_of_a_killed_engine_is_reported_after_its_last_message(tmp_path: Path) -> None:
     folders = make_lines(tmp_path, files=1, lines=10)
     ears = Ears()
     engine = ears.start(tmp_path, cluster_settings(folders, rate=0).job_file)
@@ -122,7 +122,7 @@ class Hung:
         return iter(())
 
 
-def test_an_engine_that_never_says_a_word_is_ended_with_the_reason(tmp_path: Path) -> None:
+def test_an_engine_that_sends_nothing_is_ended_and_the_reason_is_reported(tmp_path: Path) -> None:
     ears = Ears()
     ears.start(tmp_path, tmp_path / "job.json", Hung)
     gone = ears.ends.get(timeout=WITHIN_S)

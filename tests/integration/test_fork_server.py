@@ -43,7 +43,7 @@ def server() -> Iterator[ForkServer]:
 
 @contextmanager
 def life(server: ForkServer, root: Path, job_file: Path) -> Iterator[tuple[EngineChild, KeeperLink]]:
-    """Start one life of worker 0, and see it end when its link is closed at the latest."""
+    """Start one engine of worker 0. It ends when its link is closed, or earlier."""
     incarnation = Incarnation(str(uuid.uuid4()))
     launch = EngineLaunch(
         job_uid=JobUid("uid"),
@@ -103,7 +103,7 @@ def test_each_fork_draws_its_own_random_numbers(
     assert capfd.readouterr().out == "standard output\n" * 2, "a keeper's log gets what they print"
 
 
-def test_one_that_is_killed_before_it_is_known_ends(server: ForkServer, tmp_path: Path) -> None:
+def test_an_engine_that_is_killed_before_its_process_is_known_ends(server: ForkServer, tmp_path: Path) -> None:
     with life(server, tmp_path, a_job(tmp_path)) as (child, _):
         child.kill()
         assert child.wait(WITHIN_S) == -signal.SIGKILL
@@ -115,7 +115,7 @@ def test_an_engine_outlives_its_server_and_the_next_needs_none(tmp_path: Path) -
     with life(server, tmp_path, a_job(tmp_path)) as (child, link):
         hello(link)
         assert child.pid is not None
-        assert os.getpgid(child.pid) == os.getpgid(0), "who ends its keeper's group ends it"
+        assert os.getpgid(child.pid) == os.getpgid(0), "a signal to its keeper's process group ends it"
         server.close()
         link.receive()  # a sign of life
         with pytest.raises(subprocess.TimeoutExpired):
@@ -128,7 +128,9 @@ def test_an_engine_outlives_its_server_and_the_next_needs_none(tmp_path: Path) -
         assert child.wait(WITHIN_S) == EXIT_CANNOT_START
 
 
-def test_without_a_place_for_its_socket_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_fork_server_without_a_place_for_its_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far = tmp_path / ("f" * 120)
     far.mkdir()
     for place in (far, tmp_path / "absent"):

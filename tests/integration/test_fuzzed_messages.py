@@ -1,4 +1,4 @@
-"""Ten thousand altered messages of Arrow, through every door by which batches come in.
+"""Ten thousand altered messages of Arrow, through every way by which batches come in.
 
 ``make fuzz`` reads a million. A failure prints the command that repeats it.
 """
@@ -29,8 +29,8 @@ def test_a_process_that_dies_is_a_failure_with_its_seed() -> None:
 
 
 @pytest.mark.parametrize("seed", [118_549, 455_858, 539_793, 945_971])
-def test_what_a_buffer_only_claims_is_asked_for_and_not_touched(seed: int) -> None:
-    """Those of a million messages that asked for 4 GiB."""
+def test_memory_that_a_message_only_claims_is_reserved_and_never_written(seed: int) -> None:
+    """These are the messages among a million that asked for 4 GiB."""
     assert not fuzz.run(first=seed, messages=1).failed
 
 

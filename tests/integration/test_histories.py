@@ -1,4 +1,4 @@
-"""Histories of the real metadata store: an order explains what its callers saw, kills included."""
+"""Histories of the real metadata store: some order of the calls explains what the callers saw, kills included."""
 
 import subprocess
 import sys

@@ -80,7 +80,7 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(tmp_path: Path, 
     assert drain(reader, ROWS - cut.offset, future) == expected[cut.offset :]
     while not reader.state().finished:
         assert reader.read(1000) is None
-    assert not future.done(), "nobody goes before the end is committed"
+    assert not future.done(), "a sender stays until the end is committed"
     reader.committed(Epoch(9), reader.state())
     pushed = future.result(60)
     assert (pushed.answer, pushed.rows) == ("finished", ROWS)
@@ -88,7 +88,7 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(tmp_path: Path, 
     assert Pusher(replace(push, sender=8)).run().answer == "finished"
     reader.close()
 
-    # Another job with the same folder: the note of the first one must not send anybody home.
+    # Another job uses the same folder. The first job's note must not end its senders.
     reader = IngestSource(1, str(tmp_path / "announce"), LINE).open(state)
     future = pool.submit(Pusher(push).run)
     assert drain(reader, ROWS, future) == expected
@@ -131,7 +131,7 @@ def test_a_partition_whose_sender_has_gone_is_not_waited_for(tmp_path: Path, poo
     reader.close()
 
 
-def test_of_two_senders_the_higher_wins(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+def test_the_sender_with_the_higher_number_replaces_the_other(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     files = write(tmp_path / "in", 1, ROWS)
     source = IngestSource(1, str(tmp_path / "announce"), LINE)
     reader = source.open(source.splits()[0])

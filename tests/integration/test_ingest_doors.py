@@ -211,7 +211,7 @@ def test_a_folder_that_is_put_in_the_place_of_the_checked_one_is_not_used(tmp_pa
 
 
 def test_a_sender_dials_only_what_proves_itself(tmp_path: Path) -> None:
-    """Of a port of this machine nobody knows whose it is."""
+    """A port does not show which user of the machine has opened it."""
     for proof in Proof:
         for scheme in ("grpc", "grpc+tls", "grpc+unix"):
             address = f"{scheme}://127.0.0.1:80"
@@ -220,7 +220,7 @@ def test_a_sender_dials_only_what_proves_itself(tmp_path: Path) -> None:
     assert outside == f"grpc+unix://{tmp_path}/x{SOCKET_SUFFIX}"
 
 
-def test_a_sender_says_what_it_passed_over(tmp_path: Path) -> None:
+def test_a_sender_reports_what_it_skipped(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     announce(tmp_path, "evil", Announcement("grpc://127.0.0.1:1", 1, (0,)))
     with pytest.raises(ConfigError, match=r"grpc://127.0.0.1:1 was passed over, .* grpc\+unix:// o"):
@@ -258,7 +258,7 @@ def greeted(folder: Path, hello: Hello) -> bytes:
             return bytes(stream.read_chunk().app_metadata)
 
 
-def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_sender_number_out_of_range_is_refused(tmp_path: Path) -> None:
     source = IngestSource(1, str(tmp_path / "announce"), LINE)
     reader = source.open(source.splits()[0])
     hello = Hello(WIRE_VERSION, 0, 1, 1)

@@ -41,7 +41,7 @@ def mounted(folder: Path, shown: Credentials) -> str:
     return str(folder)
 
 
-def test_a_sender_of_the_job_is_heard(tmp_path: Path) -> None:
+def test_a_sender_of_the_job_is_accepted(tmp_path: Path) -> None:
     files = write(tmp_path / "in", 1, ROWS)
     announce = tmp_path / "announce"
     source = listening(announce)
@@ -65,7 +65,7 @@ def without_certificate() -> dict[str, Any]:
     return {"tls_root_certs": mine["tls_root_certs"], "override_hostname": HOST}
 
 
-def test_senders_of_both_authorities_are_heard_in_a_rotation(tmp_path: Path) -> None:
+def test_senders_of_both_authorities_are_accepted_during_a_rotation(tmp_path: Path) -> None:
     old, new = authority("old"), authority("new")
     held = Renewed(also_believing(trust(HOST, old), new))
     source = IngestSource(1, str(tmp_path), LINE)
@@ -87,7 +87,7 @@ def test_senders_of_both_authorities_are_heard_in_a_rotation(tmp_path: Path) -> 
         with fl.FlightClient(worker.address, **(of_before | asked)) as late:
             assert exchange(late, codec.encode(Hello(WIRE_VERSION, 0, 1, 3)))
         stream[0].write_metadata(b"nonsense")
-        assert stream[1].read_chunk().app_metadata, "the stream of before is served on"
+        assert stream[1].read_chunk().app_metadata, "the stream from before the rotation continues"
     reader.close()
 
 
@@ -101,11 +101,11 @@ STRANGERS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("who", STRANGERS)
-def test_a_stranger_is_not_heard(who: str, tmp_path: Path) -> None:
+def test_a_sender_of_another_job_is_refused(who: str, tmp_path: Path) -> None:
     not_heard(tmp_path, "grpc+tls", STRANGERS[who]())
 
 
-def test_one_who_does_not_speak_tls_is_not_heard(tmp_path: Path) -> None:
+def test_a_sender_without_tls_is_refused(tmp_path: Path) -> None:
     not_heard(tmp_path, "grpc", {})
 
 

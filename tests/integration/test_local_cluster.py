@@ -49,7 +49,7 @@ def settled(cluster: LocalCluster, request: str) -> None:
     until(cluster, lambda _: cluster.answer(request).ok is True)
 
 
-# Of a fixed number of tasks some leave a worker that stays, and come back to it.
+# The number of tasks is fixed. So some tasks leave a worker that stays, and come back to it later.
 FIXED = tuple(f"job.graph.steps[{name}].parallelism=4" for name in ("lines", "counts"))
 
 
@@ -82,7 +82,7 @@ def test_a_leader_that_was_stopped_longer_than_its_lease_is_refused(tmp_path: Pa
         os.kill(old.keeper_pid, signal.SIGSTOP)
         until(cluster, lambda s: s.term > before.term and led_by_another(s, old))
         os.kill(old.keeper_pid, signal.SIGCONT)
-        # On a busy machine it may lead again later, but in a term that is its own.
+        # On a busy machine it may lead again later, in a new term.
         now = after_more(cluster)
         assert now.term > before.term
         assert old.keeper_pid in [w.keeper_pid for w in now.workers], "it lives on as a member"
@@ -91,7 +91,7 @@ def test_a_leader_that_was_stopped_longer_than_its_lease_is_refused(tmp_path: Pa
     check_exact(folders)
 
 
-def test_a_leader_that_stood_still_for_less_than_its_lease_condemns_nobody(tmp_path: Path) -> None:
+def test_a_leader_that_stood_still_for_less_than_its_lease_gives_no_worker_up(tmp_path: Path) -> None:
     folders = make_lines(tmp_path, files=3, lines=LINES)
     # As in a cluster: members are lost long before the lease is.
     cluster_like = replace(QUICK, lease_duration_s=24.0, lease_renew_deadline_s=20.0)
@@ -156,7 +156,7 @@ def test_one_run_of_a_job_at_a_time(tmp_path: Path) -> None:
         connect(folders.state, "wordcount")
 
 
-def test_a_killed_supervisor_takes_all_with_it_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_all_processes_end_with_a_killed_supervisor_and_the_next_run_continues(tmp_path: Path) -> None:
     folders = make_lines(tmp_path, files=3, lines=LINES)
     with penstock_run(folders, rate=RATE) as command:
         wait_for_output(folders)

@@ -34,7 +34,7 @@ kind: StreamJob
 metadata: {name: coded}
 spec: {replicas: 1, job: {entrypoint: 'coded:job'}}
 """
-# Root reads everything; without these it is as everybody else.
+# Root can read everything. Without these rights it is like any other user.
 AS_ANYBODY = (
     "setpriv",
     "--bounding-set=-dac_override,-dac_read_search",
@@ -148,7 +148,7 @@ def test_what_a_module_prints_is_not_mixed_with_what_run_shows(job: Path) -> Non
     assert "loaded" in done.stderr
 
 
-def test_nobody_reads_what_is_shown(job: Path) -> None:
+def test_a_run_stops_when_nobody_reads_its_output(job: Path) -> None:
     """As ``penstock run job.yaml | head -n 1``: it stops with all its output, and says why."""
     process = subprocess.Popen(penstock("run", "job.yaml"), cwd=job, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -240,7 +240,7 @@ def job(params):
 
 
 def test_a_text_that_is_no_utf8_is_named_and_not_tried_for_ever(job: Path) -> None:
-    """Workers refuse such rows of each other; the job began anew for ever."""
+    """Workers refuse such rows from each other. Before, the job restarted again and again."""
     words = [b"gr\xfcn" if n == 700 else b"word%d" % n for n in range(2000)]
     values = pa.array(words, pa.binary())
     lines = pa.Array.from_buffers(pa.string(), len(values), values.buffers())

@@ -61,7 +61,7 @@ def test_what_does_not_fit_or_would_repeat_output_is_refused(halfway: Folders, t
     check_exact(folders)
 
 
-def test_lost_metadata_never_means_to_start_from_nothing(halfway: Folders, tmp_path: Path) -> None:
+def test_a_job_whose_metadata_is_lost_does_not_start_from_nothing(halfway: Folders, tmp_path: Path) -> None:
     folders = copied(halfway, tmp_path)
     visible = sorted(folders.output.iterdir())
     kept = sorted((folders.state / "wordcount" / "checkpoints").rglob("*.state"))

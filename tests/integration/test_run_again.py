@@ -75,7 +75,7 @@ def finish(folder: Path) -> None:
 
 def test_a_finished_job_says_since_when_and_why_nothing_runs(folder: Path) -> None:
     finish(folder)
-    at_rate(folder, 500)  # how fast it would run changes nothing
+    at_rate(folder, 500)  # a different rate changes no result
     again = run(folder)
     assert again.returncode == 0, again.stderr
     assert again.stdout.startswith("live: Finished on 20"), again.stdout
@@ -116,7 +116,7 @@ def rewrite_input(folder: Path) -> None:
         (lambda f: shutil.rmtree(f / "out"), "out is gone, or is not this job's any more"),
     ],
 )
-def test_a_finished_job_that_would_come_out_otherwise_ends_with_the_remedy(
+def test_a_finished_job_whose_result_would_differ_ends_with_the_remedy(
     folder: Path, change: Callable[[Path], object], said: str
 ) -> None:
     finish(folder)
@@ -150,7 +150,7 @@ def test_fresh_removes_what_is_the_jobs_own_and_nothing_else(folder: Path) -> No
     assert "fresh: removed" in done.stdout
     assert "output files" in done.stdout, done.stdout
     assert "fresh: kept 1 savepoints" in done.stdout
-    # Two files are read in turns: their rows may be mixed.
+    # Two files are read round-robin, so their rows may be mixed.
     assert sorted(output(folder)) == sorted(20 * n for n in (*range(ROWS), *range(5)))
     assert foreign.read_text() == "mine"
     assert (folder / ".penstock" / "live" / "savepoints" / "early").is_dir()
@@ -245,7 +245,7 @@ def newest(folder: Path) -> Path:
     ],
     ids=["the oldest", "the newest", "all", "the folder"],
 )
-def test_a_stopped_job_does_not_go_on_without_a_word_when_output_is_gone(
+def test_a_stopped_job_whose_output_is_gone_does_not_continue_silently(
     folder: Path, lose: Callable[[Path], object], said: str
 ) -> None:
     stop_half_way(folder)
@@ -291,7 +291,7 @@ def test_a_job_goes_on_without_its_output_when_it_is_told_to_and_is_not_asked_ag
     assert FINISHED in again.stdout
 
 
-def test_output_that_is_put_back_is_there(folder: Path) -> None:
+def test_output_that_was_put_back_counts_as_present(folder: Path) -> None:
     stop_half_way(folder)
     lost = oldest(folder)
     lost.rename(folder / "kept")
@@ -322,7 +322,7 @@ def test_a_finished_job_may_be_told_that_its_output_is_taken_away(folder: Path, 
     assert run(folder).returncode == 0
 
 
-def test_output_of_a_run_that_was_killed_is_missed_as_far_as_it_is_known(folder: Path) -> None:
+def test_known_output_of_a_killed_run_is_missed(folder: Path) -> None:
     stop_half_way(folder)
     at_rate(folder, 40)
     known = oldest(folder)

@@ -1,4 +1,4 @@
-"""A user's function that takes a millisecond a row: barriers and rescales do not wait for bytes.
+"""A user's function that takes a millisecond a row: barriers and rescales wait for work, not for bytes.
 
 Rows are counted, not seconds: those that were read before a barrier and are not worked off yet.
 """
@@ -74,7 +74,7 @@ def wait_for(rig: Rig, rows: int) -> None:
 
 
 def read(manifests: tuple[TaskManifest, ...]) -> int:
-    """Count the rows that sources had read when they cut."""
+    """Count the rows that sources had read at their snapshots."""
     return sum(split.offset for manifest in manifests for split in manifest.splits)
 
 

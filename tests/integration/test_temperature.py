@@ -44,7 +44,7 @@ def window_of(row: Reading) -> datetime:
 
 
 def sorted_out(rows: list[Reading]) -> tuple[list[Reading], list[Reading]]:
-    """Tell the rows of one file that are on time from the late ones, by what came before each."""
+    """Separate the rows of one file that are on time from the late ones, by the rows before each."""
     on_time: list[Reading] = []
     late: list[Reading] = []
     largest: datetime | None = None

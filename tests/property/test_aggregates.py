@@ -24,7 +24,7 @@ from penstock.steps.keyed import KeyColumns, RunningAggregate
 
 FLOATS = ("float", "double")
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, -2.5e-320, 1.8e308, 1e16, -1e16, 0.1]
-LAST_DIGITS = 2.0**-51  # of a mean: its sum and its quotient are rounded once each
+LAST_DIGITS = 2.0**-51  # error of a mean: its sum and its quotient are each rounded once
 
 
 def bounds(kind: pa.DataType) -> tuple[int, int]:
@@ -80,7 +80,7 @@ def ordered(value: Any) -> tuple[bool, Any]:
 
 
 class Model:
-    """The values of one key so far."""
+    """The values of one key until now."""
 
     def __init__(self, name: str) -> None:
         self.floating = name in FLOATS

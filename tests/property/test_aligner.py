@@ -34,7 +34,7 @@ def interleavings(lengths: tuple[int, ...]) -> Iterator[list[int]]:
 
 
 def run(scripts: tuple[Script, ...], order: list[int]) -> list[object]:
-    """Take elements in ``order`` where the aligner allows it; what it holds waits for its turn."""
+    """Take elements in ``order`` where the aligner allows it; what it holds waits."""
     aligner = BarrierAligner(channel(i) for i in range(len(scripts)))
     queues = [list(s) for s in scripts]
     pending = list(order)
@@ -87,7 +87,7 @@ def test_a_cut_separates_exactly_the_rows_before_the_barriers(scripts: tuple[Scr
             assert taken == before(scripts, epoch)
 
 
-def test_a_newer_barrier_gives_the_older_one_up() -> None:
+def test_a_newer_barrier_replaces_an_older_one() -> None:
     """A source that never heard of epoch 1 sends only 2: the task must not wait for 1."""
     for first, second in product((0, 1), repeat=2):
         scripts: tuple[Script, ...] = ((1, ROW, 2), (ROW, 2)) if first else ((2,), (1, 2))

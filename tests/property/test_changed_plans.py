@@ -86,7 +86,7 @@ BRANCH = st.builds(
 
 
 def sound(branches: list[Branch]) -> Jobs:
-    """Give steps names of their own, and every source one kind."""
+    """Give each step its own name, and all sources one kind."""
     named = {b.name: b for b in branches}
     kinds = {b.source: b.own for b in branches}
     return tuple(replace(b, own=kinds[b.source]) for b in named.values())

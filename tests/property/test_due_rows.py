@@ -44,7 +44,7 @@ def keys(windows: list[Window]) -> Keys:
 
 
 def _orders() -> dict[Window, tuple[int, int, int]]:
-    """Return of every window what it is ordered by: end, group, hash (none has another's)."""
+    """Return what orders windows: end, group and hash. No two windows have the same hash."""
     windows = [(end, name) for end in ENDS for name in NAMES]
     made = keys(windows)
     found = zip(windows, made.groups.tolist(), made.hashes.tolist(), strict=True)
@@ -155,7 +155,7 @@ class Subject:
         self.model.open |= {w: n for w, n in self.model.committed.items() if ORDER[w][1] in lost}
 
     def squeeze(self, random: np.random.Generator, wanted: int) -> None:
-        """Let all but the least move to disk with the next rows, or stay from now on."""
+        """Set the memory so low that rows move to disk, or so high that they stay."""
         self.state.limit(1 if wanted % 4 else 1 << 30)
 
 

@@ -1,4 +1,4 @@
-"""The operating system and the virtual disk give the same answers to any calls of one process."""
+"""The operating system and the virtual disk give the same answers to all calls of one process."""
 
 import os
 import stat

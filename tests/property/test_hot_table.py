@@ -87,7 +87,7 @@ def lose(table: HotTable, model: Model, lost: int) -> None:
 
 
 class Cutting:
-    """The cut that is under way, and what the table held when it was made."""
+    """The cut that is being written, and what the table held at that moment."""
 
     def __init__(self, table: HotTable, model: Model) -> None:
         self.generation, self.rows = table.cut()

@@ -49,7 +49,7 @@ def canonical(value: Any) -> Any:
 
 
 @given(tables())
-def test_keys_come_back(columns: list[pa.Array]) -> None:
+def test_decoded_keys_equal_the_encoded_ones(columns: list[pa.Array]) -> None:
     codec = KeyCodec(tuple(c.type for c in columns), 16)
     back = codec.columns(stored(codec.keys(columns)))
     for old, new in zip(columns, back, strict=True):
@@ -59,7 +59,7 @@ def test_keys_come_back(columns: list[pa.Array]) -> None:
 
 
 @given(tables(), st.integers(-(2**60), 2**60))
-def test_window_keys_come_back_without_their_end(columns: list[pa.Array], end: int) -> None:
+def test_decoded_window_keys_have_no_window_end(columns: list[pa.Array], end: int) -> None:
     codec = KeyCodec(tuple(c.type for c in columns), 16)
     ends = np.full(len(columns[0]), end, np.int64)
     keys = codec.window_keys(columns, ends, codec.hashed(columns))

@@ -130,14 +130,14 @@ valued = st.lists(
 
 
 @given(valued, cuts, slices, st.booleans(), st.booleans())
-def test_values_that_come_again_change_no_result(
+def test_repeated_bad_values_change_no_result(
     rows: list[tuple[str, str | None, bool]],
     lengths: list[int],
     size: int | None,
     stateful: bool,
     always: bool,
 ) -> None:
-    """Rows with "n/a" or a null are at fault: always, or some of them, as another column says."""
+    """Rows with "n/a" or a null are at fault. Another column says whether all of them are."""
     bad = {n for n, (_, v, odd) in enumerate(rows) if v in {"n/a", None} and (odd or always)}
 
     def check(batch: pa.RecordBatch) -> None:
@@ -196,7 +196,7 @@ def refusing(kind: Any, outcome: dict[int, str]) -> Any:
         reasons = pa.array([f"refused {n}" if b else None for n, b in zip(told, bad, strict=True)])
         if kind is FilterStep:
             return ps.Refusing([True] * len(told), pa.array(bad), reasons)
-        if kind is MapStep:  # what it gives for a refused row is never looked at
+        if kind is MapStep:  # its result for a refused row is ignored
             values = [n if g else -1 for n, g in zip(told, good, strict=True)]
             return ps.Refusing(batch.set_column(1, "n", pa.array(values)), pa.array(bad), reasons)
         rows = batch.filter(pa.array(good))
@@ -220,7 +220,7 @@ def refusing(kind: Any, outcome: dict[int, str]) -> Any:
     st.sampled_from([MapStep, FlatMapStep, FilterStep, ProcessStep]),
     st.booleans(),
 )
-def test_rows_that_a_function_refuses_by_itself_are_those_of_any_cut(
+def test_refused_rows_do_not_depend_on_how_rows_fall_into_batches(
     rows: list[tuple[str, str]], lengths: list[int], size: int | None, kind: Any, fails: bool
 ) -> None:
     """Some rows are refused and some raise; ``fails``: the first of them ends the job."""

@@ -52,10 +52,10 @@ def test_a_busier_job_never_gets_fewer_workers(bounds: Autoscaling, replicas: in
 
 @given(BOUNDS, st.integers(1, MOST), st.floats(0.0, 80.0))
 def test_a_steady_load_leads_to_one_number_and_stays_there(bounds: Autoscaling, replicas: int, load: float) -> None:
-    """``load`` is the work there is, in workers that do nothing else, evenly spread."""
+    """``load`` is the work, evenly spread, as a number of fully busy workers."""
     now = clamped(replicas, bounds)
     path = [now]
-    for _ in range(MOST):  # a target near to all of the time asks for one worker at a time
+    for _ in range(MOST):  # a target near 100 % adds one worker at a time
         now = next_of(now, (min(1.0, load / now),) * 10, bounds)
         path.append(now)
         if path[-1] == path[-2]:

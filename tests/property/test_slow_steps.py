@@ -22,7 +22,7 @@ MIB = 1 << 20
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 ROWS = 20_000  # of the largest batch that a sender offers
 WIDE = pa.array([b"x" * 84] * ROWS, pa.binary(84))
-FIRST_ROWS = 1600  # of all senders, that may wait before it is known what a row costs
+FIRST_ROWS = 1600  # of all senders; so much may wait before the cost of a row is known
 
 
 def barrier(epoch: int) -> Barrier:
@@ -31,7 +31,7 @@ def barrier(epoch: int) -> Barrier:
 
 @dataclass
 class Flow:
-    """Senders without end, and a task that takes ``row_s`` for a row and ``call_s`` beside them."""
+    """Senders that never end, and a task that needs ``row_s`` for a row and ``call_s`` for a call."""
 
     senders: int
     row_s: float
@@ -54,7 +54,7 @@ class Flow:
         """Let every sender offer batches until it is refused."""
         for number, output in enumerate(self.outputs):
             while True:
-                count = min(max(output.window // 200, 1), ROWS)  # a turn: half a window
+                count = min(max(output.window // 200, 1), ROWS)  # one read: half a window
                 first = self.rows[number]
                 ids = pa.array(np.arange(first, first + count))
                 mine = pa.array(np.full(count, number))
@@ -67,7 +67,7 @@ class Flow:
     def take(self) -> None:
         """Take once, and let the time pass that the steps need."""
         got = self.task.poll(lambda c: c not in self.blocked, lambda _: True)
-        assert got is not None, "a task without rows, and its senders have some"
+        assert got is not None, "the task has no rows although its senders have some"
         channel, element = got
         if isinstance(element, Barrier):
             self.blocked.add(channel)
@@ -77,7 +77,7 @@ class Flow:
         for number in np.unique(senders):
             mine, since = ids[senders == number], self.taken[number]
             self.taken[number] += len(mine)
-            assert np.array_equal(mine, np.arange(since, since + len(mine))), "lost, twice or early"
+            assert np.array_equal(mine, np.arange(since, since + len(mine))), "rows are lost, repeated or early"
         took = self.call_s + element.rows * self.row_s
         self.now += took
         self.task.worked(element, took, 0.0, self.now)
@@ -122,9 +122,7 @@ def test_a_barrier_waits_for_a_second_of_work_at_most_and_every_row_comes_once(
 
 @settings(max_examples=8)
 @given(st.integers(1, 4), st.sampled_from([3e-6, 3e-5]), st.sampled_from([30, 100]))
-def test_a_step_that_gets_slower_costs_the_epoch_under_way_and_what_was_read_behind_it(
-    senders: int, row_s: float, factor: int
-) -> None:
+def test_a_step_that_gets_slower_delays_two_epochs_at_most(senders: int, row_s: float, factor: int) -> None:
     flow = Flow(senders, row_s, 0.0)
     flow.run(2.0)
     flow.row_s *= factor

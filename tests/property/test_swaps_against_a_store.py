@@ -89,6 +89,6 @@ def test_every_decided_intent_is_in_the_object_once_and_in_order(outcomes: list[
             cas.on_event(context, answer(store, action, outcome))
     written = [r.epoch for r in store.history if r.term == 1 and r.epoch]
     assert written == sorted(set(written)), "no intent is ever applied twice"
-    assert decided == written[: len(decided)], "what was decided is there, in its order"
+    assert decided == written[: len(decided)], "all decided intents are there, in their order"
     if cas.deposed is None:
         assert len(written) - len(decided) <= 2

@@ -159,7 +159,7 @@ def test_a_changed_byte_under_a_new_checksum_is_refused_or_canonical(message: by
 
 
 def again(decode: Callable[[bytes], object], message: bytes) -> bytes:
-    """Encode what was decoded: a decoder that accepts two spellings of a value is lax."""
+    """Encode what was decoded. A decoder must not accept two encodings of one value."""
     value = decode(message)
     match value:
         case (int() as sequence, DataHead() as head):

@@ -22,7 +22,7 @@ def test_one_worker_has_nobody_to_exchange_with() -> None:
     assert not bare.applies(Scenario("s", "t", rows=1))
 
 
-def test_the_limit_is_the_best_that_was_seen() -> None:
+def test_the_limit_is_the_highest_rate_that_was_measured() -> None:
     runs = [
         {"rows_per_s": 5.0, "cpu_ns_per_row": 9.0, "p50_ms": 1.0, "markers": 3.0},
         {"rows_per_s": 4.0, "cpu_ns_per_row": 8.0, "p50_ms": 2.0, "markers": 4.0},

@@ -133,7 +133,7 @@ def test_a_handle_cannot_reach_outside_its_folder(sink: ParquetSink) -> None:
 def test_a_full_disk_fails_the_epoch_and_keeps_the_rows(sink: ParquetSink, tmp_path: Path) -> None:
     writer = sink.writer(TASK, Attempt(1))
     staging = tmp_path / "o" / "_staging" / "job-1"
-    hidden = staging.rename(tmp_path / "away")  # nothing can be staged: as good as a full disk
+    hidden = staging.rename(tmp_path / "away")  # nothing can be staged, as on a full disk
     writer.write(batch("a"))
     with pytest.raises(StorageError, match="cannot stage"):
         writer.seal(Epoch(1), "name").finish()
@@ -163,7 +163,7 @@ def test_where_links_are_missing_files_are_renamed(
 def test_without_links_two_publishers_of_one_handle_agree(
     sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, at: int
 ) -> None:
-    """B stands still before one of its calls, and A publishes the same handle meanwhile."""
+    """B stops before one of its calls, and A publishes the same handle meanwhile."""
     handle = prepare(sink.writer(TASK, Attempt(1)), 4, "a", "b")
     others: dict[str, Any] = {"stat": os.stat, "link": no_links}
     real, calls, done = others.pop(call), list[str](), list[bool]()
@@ -183,7 +183,7 @@ def test_without_links_two_publishers_of_one_handle_agree(
     assert words(tmp_path) == ["a", "b"]
 
 
-def test_a_part_that_is_on_its_way_when_its_attempt_ends_is_not_left(
+def test_a_part_that_is_being_written_when_its_attempt_ends_is_removed(
     sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The encoder stands still inside a part; its attempt ends, and the next one sweeps."""
@@ -211,7 +211,7 @@ def test_a_part_that_is_on_its_way_when_its_attempt_ends_is_not_left(
     assert staged(tmp_path) == []
 
 
-def test_a_cut_that_is_stored_when_its_attempt_is_swept_is_not_left(
+def test_a_cut_that_is_being_stored_when_its_attempt_is_swept_is_removed(
     sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The storer stands still inside a cut of an attempt that has ended meanwhile."""
@@ -231,7 +231,7 @@ def test_a_cut_that_is_stored_when_its_attempt_is_swept_is_not_left(
     assert sink.writer(TASK, Attempt(2)).seal(Epoch(1), "name").finish() is None
 
 
-def test_what_no_cut_holds_goes_with_its_writer(
+def test_rows_that_are_in_no_cut_are_dropped_with_their_writer(
     sink: ParquetSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "SINK_PART_BYTES", 1)
@@ -284,7 +284,7 @@ def test_many_rows_become_several_parts_in_order(sink: ParquetSink, tmp_path: Pa
     assert [w[:4] for w in words(tmp_path)] == [f"{n:04d}" for n in range(2 * rows)] + ["last"]
 
 
-def test_no_room_when_the_disk_is_behind(sink: ParquetSink, tmp_path: Path) -> None:
+def test_a_sink_has_no_room_while_the_disk_is_behind(sink: ParquetSink, tmp_path: Path) -> None:
     writer = sink.writer(TASK, Attempt(1))
     staging = tmp_path / "o" / "_staging" / "job-1"
     hidden = staging.rename(tmp_path / "away")
@@ -426,7 +426,7 @@ def test_a_job_whose_empty_folder_was_taken_is_told_by_whom(tmp_path: Path) -> N
     assert words(tmp_path) == ["the only row"]
 
 
-def test_what_a_parent_linked_unseen_is_found_before_the_first_publication(tmp_path: Path) -> None:
+def test_output_that_a_parent_published_unseen_is_found_before_the_first_publication(tmp_path: Path) -> None:
     with life(tmp_path, "job-1") as first:
         write(first, 40, "old")
     with life(tmp_path, "job-2", ("job-1", 40)) as second:
@@ -472,7 +472,7 @@ def test_what_an_earlier_version_has_staged_is_published(tmp_path: Path) -> None
     assert words(tmp_path) == ["a"]
 
 
-def test_whose_folder_it_is_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_of_a_folder_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, synced = os.fsync, list[str]()
 
     def noted(file: int) -> None:
@@ -487,7 +487,7 @@ def test_whose_folder_it_is_survives_a_power_failure(tmp_path: Path, monkeypatch
     assert any(path.startswith(str(staging / "OWNER.json.")) for path in synced)
 
 
-def test_a_folder_of_others_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_folder_of_another_owner_is_refused_and_not_changed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "theirs.parquet")
     made = ParquetSink("out", str(tmp_path), HIDDEN)
     with pytest.raises(ConfigError, match="that this job did not write"):

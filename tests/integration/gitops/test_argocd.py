@@ -175,7 +175,7 @@ def offered(glua: Path, folder: Path, plain: Any) -> set[str]:
     return {name for name in found if not found[name]["disabled"]}
 
 
-def test_what_can_be_asked_depends_on_the_job(glua: Path, tmp_path: Path) -> None:
+def test_the_actions_of_argo_cd_depend_on_the_state_of_the_job(glua: Path, tmp_path: Path) -> None:
     assert offered(glua, tmp_path, RUNNING) == {"suspend", "restart", "savepoint"}
     suspended = streamjob(StreamJobState.SUSPENDED, spec={"suspend": True})
     assert offered(glua, tmp_path, suspended) == {"resume"}

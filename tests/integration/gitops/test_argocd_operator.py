@@ -32,7 +32,7 @@ def written(seed: int) -> list[Any]:
             objects.append(plain)
         return found
 
-    with suppress(ViolationError):  # whether a life goes right is judged in tests/sim
+    with suppress(ViolationError):  # tests/sim checks whether a life is correct
         World(seed, decide=watched).run(STEPS)
     return objects
 
@@ -68,5 +68,5 @@ def test_health_of_all_that_an_operator_writes(glua: Path, tmp_path: Path) -> No
         assert judged["status"] == expected(plain), plain
         assert judged["message"], plain
     states = {plain["status"]["state"] for plain in objects}
-    assert len(states) >= 6, "these lives are dull: take other seeds"
+    assert len(states) >= 6, "these lives show too few states: choose other seeds"
     assert {judged["status"] for judged in found} == {"Healthy", "Progressing", "Degraded"}

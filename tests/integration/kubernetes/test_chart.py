@@ -85,7 +85,7 @@ def test_an_operator_of_two_namespaces_has_no_right_elsewhere(helm: Helm) -> Non
     assert {"name": "PENSTOCK_NAMESPACES", "value": "blue,green"} in container["env"]
 
 
-def test_no_rule_says_everything(helm: Helm) -> None:
+def test_no_rule_grants_everything(helm: Helm) -> None:
     for role in [*of_kind(helm.render(), "ClusterRole"), *of_kind(helm.render(), "Role")]:
         assert "*" not in str(role["rules"])
 
@@ -134,7 +134,7 @@ def test_the_server_takes_every_object_and_a_restricted_namespace_the_pod(helm: 
     kubectl.apply({**pod, "metadata": {**template["metadata"], "name": "operator"}})
 
 
-def test_the_operators_account_may_what_its_table_says(helm: Helm, kubectl: Kubectl) -> None:
+def test_the_account_of_the_operator_has_the_rights_of_the_table(helm: Helm, kubectl: Kubectl) -> None:
     here = kubectl.namespace
     kubectl.apply(*helm.render(f"--namespace={here}", f"--set=watchNamespaces={{{here}}}"))
     operator = kubectl.impersonating(f"system:serviceaccount:{here}:penstock")

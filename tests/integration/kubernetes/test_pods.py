@@ -83,7 +83,7 @@ def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(start: Sta
     assert page(job, 0, pod.READY_PATH) == "ok\n"
     assert 'penstock_engine_up{job="words",worker="1"} 1.0' in page(job, 1, pod.METRICS_PATH)
 
-    # A node is lost, and the leader with it: nobody says that its pod is gone.
+    # A node is lost together with the leader. Nobody reports that its pod is gone.
     lost = job.pods[leader_of(job)]
     survivor = job.pods[1 - lost.ordinal]
     lost.kill()
@@ -200,7 +200,7 @@ def test_workers_take_renewed_certificates_and_a_joiner_of_the_new_authority_con
     job.start(2, shown=trust(host, new))
     job.want(Desired(3, run="run-1"))
     until(job, lambda: job.latest().workers == 3 and job.latest().settled == job.latest().version)
-    assert job.latest().attempt == attempt, "no engine and no attempt began anew"
+    assert job.latest().attempt == attempt, "no engine and no attempt was restarted"
     until(job, lambda: job.latest().finished)
     check_exact(folders)
 

@@ -80,7 +80,7 @@ def test_a_swap_keeps_uid_and_labels_and_a_new_object_is_another(client: ApiClie
     assert store.swap("a", b"\x00\xff", first.version).uid == first.uid
     kept = kubectl.get("configmap", "a")
     assert kept["metadata"]["labels"] == {"penstock.dev/job": "words"}
-    assert "data" not in kept, "text and bytes never say two things"
+    assert "data" not in kept, "text and bytes always have the same content"
     client.delete(f"/api/v1/namespaces/{client.namespace}/configmaps/a")
     with pytest.raises(SwapConflict):
         store.swap("a", b"2", first.version)
@@ -114,13 +114,13 @@ def test_a_watch_wakes_its_reader(client: ApiClient) -> None:
     woken = threading.Semaphore(0)
     watch = ObjectWatch(client, "configmaps", "words-desired")
     watch.start(woken.release)
-    assert woken.acquire(timeout=WAIT_S), "the object as it is comes first"
+    assert woken.acquire(timeout=WAIT_S), "the watch begins with the present object"
     store.swap("words-desired", b"2", first.version)
     assert woken.acquire(timeout=WAIT_S)
     watch.stop()
 
 
-def test_a_server_that_was_away_is_found_again(own_api_server: ApiServer) -> None:
+def test_the_connection_is_made_again_after_the_server_was_away(own_api_server: ApiServer) -> None:
     client = client_of(own_api_server, "default")
     store = ConfigMapMetaStore(client)
     first = store.create("a", b"1")
@@ -135,6 +135,8 @@ def test_a_server_that_was_away_is_found_again(own_api_server: ApiServer) -> Non
     client.close()
 
 
-def test_what_rights_forbid_is_refused_in_words(client: ApiClient, kubectl: Kubectl, api_server: ApiServer) -> None:
+def test_a_call_without_the_right_is_refused_with_the_reason(
+    client: ApiClient, kubectl: Kubectl, api_server: ApiServer
+) -> None:
     with pytest.raises(ApiRefused, match="not found"):
         client.get(f"/api/v1/namespaces/{client.namespace}/configmaps/none")

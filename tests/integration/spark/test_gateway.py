@@ -15,7 +15,7 @@ exit 3
 """
 
 
-def test_a_jvm_that_ends_is_said_and_no_fork_handler_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_jvm_is_reported_and_no_fork_handler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
     submit.write_text(SUBMIT)

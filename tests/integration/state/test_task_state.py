@@ -113,7 +113,7 @@ def test_a_state_of_which_half_has_changed_is_one_file(task: Callable[..., Task]
     assert len(files) == 1
 
 
-def test_a_whole_that_is_not_committed_replaces_nothing(task: Callable[..., Task]) -> None:
+def test_a_file_of_the_whole_state_that_is_not_committed_replaces_no_file(task: Callable[..., Task]) -> None:
     first = task()
     first.put({"a": 1, "b": 2})
     first.checkpoint(1)
@@ -125,7 +125,7 @@ def test_a_whole_that_is_not_committed_replaces_nothing(task: Callable[..., Task
     assert again.content() == {"a": 10, "b": 2}
 
 
-def test_a_whole_replaces_files_that_were_gained(task: Callable[..., Task]) -> None:
+def test_a_file_of_the_whole_state_replaces_files_that_were_gained(task: Callable[..., Task]) -> None:
     other = task()
     other.put({"a": 1, "b": 2})
     first = task()
@@ -146,7 +146,7 @@ def test_a_state_that_lost_all_its_keys_has_no_file(task: Callable[..., Task]) -
     assert first.checkpoint(3) == ()
 
 
-def test_what_was_loaded_is_in_no_delta(task: Callable[..., Task]) -> None:
+def test_a_delta_has_no_rows_that_were_only_loaded(task: Callable[..., Task]) -> None:
     first = task()
     first.put({"a": 1, "b": 2})
     files = first.checkpoint(1)
@@ -289,7 +289,7 @@ def test_lost_groups_are_in_no_entry_though_few_rows_change(task: Callable[..., 
     first.state.drop_groups(LOW)
     first.put({next(w for w in first.content() if group_of(w) >= GROUPS // 2): 7})
     files = first.checkpoint(2)
-    assert len(files) == 2, "the file of the first checkpoint is listed still"
+    assert len(files) == 2, "the file of the first checkpoint is still listed"
     assert {r for f in files for r in f.groups} == {Range(GROUPS // 2, GROUPS)}
 
 
@@ -307,7 +307,7 @@ def test_a_key_that_another_task_deleted_stays_dead_when_its_group_comes_back(
     other.checkpoint(2)  # its commit ends the tombstone
     other.put(dict.fromkeys(other.content(), 5))
     files = other.checkpoint(3)
-    assert len(files) == 1, "a whole table, in which nothing tells of the deleted key"
+    assert len(files) == 1, "a whole table has no trace of the deleted key"
     first.state.load(files, first.blobs)
     for epoch in range(4, 5 + more):
         first.put({"other 0": epoch})

@@ -92,7 +92,7 @@ def test_batches_of_a_buffer_travel_as_one_element(make_worker: Make) -> None:
     assert (element.min_ts, element.max_ts) == (0, 14)
 
 
-def test_a_buffer_leaves_by_itself_at_its_deadline(make_worker: Make) -> None:
+def test_a_buffer_is_sent_at_its_deadline(make_worker: Make) -> None:
     a, b = pair(make_worker, flush_interval_s=0.01)
     a.send(1, words("alone"))
     assert rows_of(b.take()[1]) == ["alone"]
@@ -109,7 +109,7 @@ def test_a_stalled_receiver_stops_the_sender_within_bounds_and_loses_nothing(mak
             sent += 1
         elif not a.send_wakeup.wait(0.3):  # it has stopped for good
             break
-    window = CREDIT_FIRST_BYTES  # nobody knows yet what a row costs
+    window = CREDIT_FIRST_BYTES  # the cost of a row is not known yet
     bound = window + 20_000 + 2 * element.charge
     assert window - element.charge <= sent * (element.charge - ELEMENT_FIXED_CHARGE_BYTES) <= bound
     assert sum(s.queued_bytes for s in b.exchange.stats().inputs) <= window

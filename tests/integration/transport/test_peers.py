@@ -122,7 +122,7 @@ def test_a_port_in_use_is_an_error_that_says_so() -> None:
 
 
 class Stream:
-    """A call of its own making to a worker."""
+    """A call to a worker whose content the test makes."""
 
     def __init__(self, client: Any, command: bytes) -> None:
         self.writer, self.reader = client.do_exchange(fl.FlightDescriptor.for_command(command))
@@ -138,7 +138,7 @@ class Stream:
 
 
 class RawPeer:
-    """Ordinal 0 played by hand, against a real worker 1."""
+    """Worker 0, whose messages the test makes, against a real worker 1."""
 
     def __init__(self, worker: Any) -> None:
         self._client = fl.FlightClient(worker.exchange.location)
@@ -183,7 +183,7 @@ def raw_peer(make_worker: Make) -> Iterator[tuple[RawPeer, Any]]:
         (wire.encode_hello(replace(HELLO, job_uid=JobUid("x"))), "runs another job than x"),
     ],
 )
-def test_a_stranger_is_refused_with_a_reason(make_worker: Make, command: bytes, reason: str) -> None:
+def test_a_peer_of_another_job_is_refused_with_a_reason(make_worker: Make, command: bytes, reason: str) -> None:
     with raw_peer(make_worker) as (raw, worker):
         stream = raw.open(command)
         with pytest.raises(fl.FlightUnauthorizedError, match=reason):
@@ -308,7 +308,7 @@ def test_a_killed_receiver_is_reported_while_the_sender_waits_for_credit(make_wo
     assert a.event(StreamBroken).peer == 1
 
 
-def test_a_write_that_blocks_holds_up_no_reset_and_no_other_peer(make_worker: Make, make_process: Make) -> None:
+def test_a_blocked_write_delays_no_reset_and_no_other_peer(make_worker: Make, make_process: Make) -> None:
     wide = {"high_watermark_bytes": 1 << 30, "low_watermark_bytes": 1 << 29}
     a = make_worker(0, **wide)
     b = make_process("sleep", a, **wide)

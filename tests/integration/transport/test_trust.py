@@ -120,7 +120,7 @@ def test_a_link_that_is_open_dials_further_streams_with_the_certificates_of_now(
         worker.open(1, members, channel(0, 1))
     a.send(1, rows("before"))
     assert words(b) == ["before"]
-    for held in (source, b_source):  # two rotations later: nothing of before is believed
+    for held in (source, b_source):  # two rotations later: no earlier authority is trusted
         held.now = trust(HOST, new)
     for worker in (a, b):
         worker.exchange.renew()
@@ -162,18 +162,18 @@ def test_a_caller_without_a_certificate_is_refused_in_the_tls_handshake(make_wor
         socket.create_connection(("127.0.0.1", port), 10) as plain,
         anybody.wrap_socket(plain) as wrapped,
     ):
-        assert first_word(wrapped) == b"", "a server that lets it in greets at once"
+        assert first_word(wrapped) == b"", "a server that accepts it sends a greeting at once"
 
 
 def first_word(wrapped: ssl.SSLSocket) -> bytes:
-    """Of TLS 1.3: a refusal comes after the client thinks that all is well."""
+    """With TLS 1.3 the refusal arrives after the client believes that it is connected."""
     try:
         return wrapped.recv(1)
     except (ssl.SSLError, ConnectionResetError):
         return b""
 
 
-def test_a_caller_without_tls_is_not_heard(make_worker: Make) -> None:
+def test_a_caller_without_tls_is_refused(make_worker: Make) -> None:
     worker = make_worker(0, endpoint=FlightEndpoint(trust=trust(HOST)))
     plain = worker.exchange.location.replace("grpc+tls", "grpc")
     client = fl.FlightClient(plain)
@@ -218,7 +218,7 @@ def test_a_call_without_a_token_is_refused(make_worker: Make) -> None:
     [hello(attempt=2), hello(life="life-7"), hello(to=2)],
     ids=["attempt", "incarnation", "receiver"],
 )
-def test_a_token_is_good_for_its_own_handshake_alone(make_worker: Make, signed: LinkHello) -> None:
+def test_a_token_is_valid_only_for_its_own_handshake(make_worker: Make, signed: LinkHello) -> None:
     mine = trust(HOST)
     worker = open_worker(make_worker, mine)
     token = mine.token(encode_hello(signed)).encode()
@@ -227,7 +227,7 @@ def test_a_token_is_good_for_its_own_handshake_alone(make_worker: Make, signed: 
         ask(worker, mine, encode_hello(hello()), options)
 
 
-def test_a_token_of_an_older_attempt_is_refused_with_it(make_worker: Make) -> None:
+def test_a_token_of_an_older_attempt_is_refused(make_worker: Make) -> None:
     mine = trust(HOST)
     worker = open_worker(make_worker, mine)
     worker.open(3, {0: worker.peer(), 1: worker.peer()}, channel(0, 1))
@@ -236,7 +236,7 @@ def test_a_token_of_an_older_attempt_is_refused_with_it(make_worker: Make) -> No
     assert "attempt 1 is over" in reply.reason
 
 
-def test_fingerprints_differ_so_a_channel_is_signed_too() -> None:
+def test_a_token_is_valid_only_for_its_schema() -> None:
     mine = trust(HOST)
     one = ChannelHello(JobUid("job"), Attempt(1), Incarnation("i"), channel(0, 1), fingerprint(SCHEMA))
     other = pa.schema([("word", pa.int64())])
@@ -261,8 +261,8 @@ def test_workers_of_another_run_get_no_stream(make_worker: Make) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "x" * 128, signed(b"another")])
-def test_nothing_is_read_of_another_user_of_the_machine(make_worker: Make, token: str | None) -> None:
-    """Flight would take a first message of any size into memory, and then look for its head."""
+def test_no_data_of_another_user_of_the_machine_is_read(make_worker: Make, token: str | None) -> None:
+    """Flight reads a first message of any size into memory before it looks at its head."""
     worker = make_worker(0, endpoint=FlightEndpoint(trust=RunSecret(b"run")))
     shown = () if token is None else ((TOKEN_HEADER, token),)
     with grpc.insecure_channel(worker.exchange.location.removeprefix("grpc://")) as channel:

@@ -80,7 +80,7 @@ def test_a_client_side_apply_makes_no_difference_twice(jobs: Kubectl, name: str)
     assert "unchanged" in jobs("apply", "-f-", stdin=text)
 
 
-def test_what_a_user_wrote_is_never_spelt_anew(jobs: Kubectl) -> None:
+def test_the_spelling_of_a_user_is_kept(jobs: Kubectl) -> None:
     jobs.apply(object_of("StreamJob", FULL, "words"))
     kept = jobs.get("sj", "words")["spec"]
     assert {name: kept[name] for name in FULL} == {

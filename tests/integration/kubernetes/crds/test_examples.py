@@ -21,7 +21,7 @@ def by_name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", THERE, ids=by_name)
-def test_a_cluster_takes_them(jobs: Kubectl, path: Path) -> None:
+def test_the_api_server_accepts_each_example(jobs: Kubectl, path: Path) -> None:
     jobs("apply", "--server-side", "--dry-run=server", "-f", str(path))
     objects: list[Any] = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     ours = [o for o in objects if o["apiVersion"].startswith("penstock.dev/")]
@@ -37,6 +37,6 @@ def test_a_file_of_one_machine_runs_in_a_cluster_with_an_image_and_a_volume(judg
     assert reader_refusal(plain) is None
 
 
-def test_there_are_examples_of_both() -> None:
+def test_there_are_examples_for_a_machine_and_for_a_cluster() -> None:
     assert len(HERE) >= 5
     assert len(THERE) >= 5

@@ -24,11 +24,11 @@ def check(judge: Judge, plain: Any) -> None:
 
 @agreement
 @given(plain=drawn_jobs())
-def test_of_jobs(judge: Judge, plain: Any) -> None:
+def test_both_agree_on_every_job(judge: Judge, plain: Any) -> None:
     check(judge, plain)
 
 
 @agreement
 @given(plain=drawn_snapshots())
-def test_of_snapshots(judge: Judge, plain: Any) -> None:
+def test_both_agree_on_every_snapshot(judge: Judge, plain: Any) -> None:
     check(judge, plain)

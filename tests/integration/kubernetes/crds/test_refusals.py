@@ -25,13 +25,13 @@ def reader_refusal(plain: Any) -> str | None:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_right_is_taken_by_both(judge: Judge, name: str) -> None:
+def test_both_accept_valid_objects(judge: Judge, name: str) -> None:
     assert judge.refusal(GOOD[name]) is None
     assert reader_refusal(GOOD[name]) is None
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_refused_by_both(judge: Judge, name: str) -> None:
+def test_both_refuse_invalid_objects(judge: Judge, name: str) -> None:
     plain, words = BAD[name]
     refusal = judge.refusal(plain)
     assert refusal is not None
@@ -40,7 +40,7 @@ def test_what_is_wrong_is_refused_by_both(judge: Judge, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_may_not_change_does_not(judge: Judge, name: str) -> None:
+def test_a_change_of_a_fixed_field_is_refused(judge: Judge, name: str) -> None:
     plain, patch, words = CHANGES[name]
     refusal = judge.change_refusal(plain, patch)
     assert refusal is not None

@@ -128,7 +128,7 @@ def told_of(kubectl: Kubectl) -> list[str]:
     return [event["message"] for event in events if event["reason"] == AUTOSCALED]
 
 
-def test_beside_an_autoscaler_of_kubernetes_it_is_off(start: Start, kubectl: Kubectl) -> None:
+def test_it_is_off_when_kubernetes_scales_the_job(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl, autoscaling=BOUNDS)
     operator.until(lambda: condition(kubectl, "Accepted") == ("True", "Valid"))

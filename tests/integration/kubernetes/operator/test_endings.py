@@ -75,7 +75,7 @@ def test_a_namespace_ends_whatever_the_policy(start: Start, kubectl: Kubectl, po
     operator.until(lambda: found(kubectl, "streamsnapshot", "monday") is None)
 
 
-def test_a_deletion_says_its_deadline_and_can_be_had_at_once(start: Start, kubectl: Kubectl) -> None:
+def test_a_deletion_names_its_deadline_and_can_be_done_at_once(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl, deletionPolicy="Savepoint", deletionDeadline="1h")
     operator.until(lambda: workers(kubectl) == 2)
@@ -91,7 +91,7 @@ def test_a_deletion_says_its_deadline_and_can_be_had_at_once(start: Start, kubec
     operator.until(lambda: not job(kubectl))
 
 
-def test_the_same_event_is_one_that_counts(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_event_is_counted_in_one_object(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
     about: Object = {
         "apiVersion": "penstock.dev/v1alpha1",

@@ -67,7 +67,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
-def test_a_deep_record_is_no_truth_and_harms_nobody(start: Start, kubectl: Kubectl, record: str) -> None:
+def test_a_deeply_nested_record_is_ignored_and_stops_nothing(start: Start, kubectl: Kubectl, record: str) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)

@@ -111,7 +111,7 @@ def test_a_lost_secret_is_made_again_by_the_same_authority(start: Start, kubectl
         operator.until(partial(is_mended, kubectl, name, 3 + number))
     for name, before in secrets.items():
         now = trust_in(kubectl, name)
-        assert now.overlaps(before), "workers that run and joiners understand each other"
+        assert now.overlaps(before), "running workers and joiners can talk to each other"
         assert now.ca == before.ca
         assert now.certificate != before.certificate
     operator.until(lambda: "CertificatesRenewed" in kubectl("get", "events"))
@@ -228,7 +228,9 @@ def words_of_engine(kubectl: Kubectl) -> set[str]:
     return set(json.dumps([c for c in containers if c["name"] == "engine"]).split('"'))
 
 
-def test_a_set_is_made_once_however_old_the_view(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stateful_set_is_created_once_even_after_stale_reads(
+    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubectl.kubeconfig))
     manifest: dict[str, Plain] = {
         "apiVersion": "v1",
@@ -251,7 +253,7 @@ def test_a_set_is_made_once_however_old_the_view(kubectl: Kubectl, monkeypatch: 
     assert made["data"] == {"by": "the first"}
 
 
-def test_what_cannot_be_taken_leaves_the_last_good_spec(start: Start, kubectl: Kubectl) -> None:
+def test_a_refused_spec_leaves_the_last_good_one_in_force(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)
@@ -263,7 +265,7 @@ def test_what_cannot_be_taken_leaves_the_last_good_spec(start: Start, kubectl: K
     assert made["spec"]["template"]["spec"]["containers"][0]["image"] == "example/penstock:1"
 
 
-def test_what_the_server_refuses_is_told_and_hides_no_status(start: Start, kubectl: Kubectl) -> None:
+def test_a_refusal_of_the_server_is_reported_beside_the_status(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl, podTemplate={"spec": {"restartPolicy": "Sometimes"}})
     operator.until(lambda: any("restartPolicy" in text for text in refusals(kubectl)))

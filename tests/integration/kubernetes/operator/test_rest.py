@@ -100,7 +100,7 @@ def test_commits_and_renewals_of_a_job_at_rest_cost_one_call_at_most(start: Star
     assert not [o for o in listed if "-ckpt-epoch-" in o["metadata"]["name"]]
 
 
-def test_kopfs_own_page_says_what_is_due_known_and_stuck(start: Start, kubectl: Kubectl) -> None:
+def test_the_health_page_shows_what_is_due_known_and_stuck(start: Start, kubectl: Kubectl) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     operator = start("", PENSTOCK_PROBE_PORT=str(port))

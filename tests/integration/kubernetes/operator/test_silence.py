@@ -119,7 +119,7 @@ def finish(kubectl: Kubectl) -> None:
     )  # fmt: skip
 
 
-def test_whoever_waits_for_a_job_that_has_finished_is_let_go(start: Start, kubectl: Kubectl) -> None:
+def test_waiting_requests_end_when_the_job_has_finished(start: Start, kubectl: Kubectl) -> None:
     operator = start()
     applied(kubectl)
     operator.until(lambda: workers(kubectl) == 2)

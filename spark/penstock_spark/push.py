@@ -26,6 +26,7 @@ from penstock.connectors.announce import (
     finished_note,
     opened,
     read_announcements,
+    read_note,
     read_owners,
 )
 from penstock.connectors.parquet_source import Pieces
@@ -198,7 +199,7 @@ class Pusher:
         removed the files of earlier jobs.
         """
         note = finished_note(folder, self._push.partition)
-        return self._told_end and note.exists() and note.read_text() == str(self._input.rows)
+        return self._told_end and read_note(note) == str(self._input.rows)
 
     def _stream(self, address: str) -> str:
         push = self._push

@@ -1,6 +1,7 @@
 """Engines from a fork server, as their keeper sees them, and what remains if either side dies."""
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -8,14 +9,14 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import indent
 
 import pytest
 
 from penstock.cluster.host import ForkServer, start_fork_server
-from penstock.cluster.link import KeeperLink
+from penstock.cluster.link import LENGTH, KeeperLink
 from penstock.contract.control_messages import EngineHello, EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.keeper.engine_launcher import ForkedChild, spawn_by
@@ -152,3 +153,51 @@ def test_the_server_ends_with_its_parent_and_takes_its_socket_along() -> None:
         except ConnectionResetError:
             """It ended without taking the call."""
     assert not Path(address).parent.exists()
+
+
+def test_a_keeper_that_says_a_byte_now_and_then_holds_nobody_up(server: ForkServer, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.connect(server.address)
+        slow.sendall(LENGTH.pack(100_000))
+        sent = 0
+        while not select.select([slow], [], [], 0.2)[0] and sent < 200:  # 40 s, far beyond its deadline
+            with suppress(OSError):  # it hangs up in this moment
+                slow.send(b" ")
+            sent += 1
+    assert 0 < sent < 200
+    with life(server, tmp_path, a_job(tmp_path)) as (child, link):
+        assert isinstance(child, ForkedChild)
+        hello(link)
+
+
+def test_what_is_no_message_ends_neither_the_server_nor_an_engine(server: ForkServer, tmp_path: Path) -> None:
+    job = a_job(tmp_path)
+    with life(server, tmp_path, job) as (child, link):
+        hello(link)
+        for said in (b"GET / HTTP/1.1\r\n\r\n", LENGTH.pack(2) + b"{}", b"\0", LENGTH.pack(3) + b'"x"'):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(server.address)
+                stranger.sendall(said)
+                stranger.shutdown(socket.SHUT_WR)
+                assert stranger.recv(1) == b"", "it hangs up"
+        with life(server, tmp_path, job) as (other, second):
+            assert isinstance(other, ForkedChild)
+            hello(second)
+        assert child.pid is not None
+        os.kill(child.pid, 0)
+
+
+CONNECT = """
+import os, socket, sys
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_of_the_machine_cannot_connect(server: ForkServer) -> None:
+    command = [sys.executable, "-c", CONNECT, server.address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "PermissionError" in done.stderr

@@ -4,19 +4,21 @@ Blobs, staged and published output, and copies of savepoints use files only thro
 :class:`penstock.ports.FileSystem`. So the simulator can put a virtual disk below the code that ships.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from penstock.base.errors import ConfigError
 from penstock.ports import EntryKind, FileSystem, FolderEntry
 
 CHUNK_BYTES = 1024 * 1024
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_CLOEXEC
 OLD_FILE = READ | os.O_NOFOLLOW
-REPLACED_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+REPLACED_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FOLDER_NOT_LINKED = FOLDER | os.O_NOFOLLOW
 
@@ -110,10 +112,20 @@ def read_up_to(files: FileSystem, file: int, bytes_max: int) -> bytes:
     return found
 
 
-def read_file(files: FileSystem, path: Path) -> bytes:
-    """Read a small file whole."""
-    with closing(files, files.open(path, READ)) as file:
-        return b"".join(pieces(files, file))
+def read_plain(files: FileSystem, path: Path, bytes_max: int) -> bytes:
+    """Read a small file that others may have put there: at most ``bytes_max`` bytes of it.
+
+    Raises ConfigError when it is a link, a pipe or anything else but a plain file; OSError.
+    """
+    refused = ConfigError(f"{path} is a link or no plain file: remove it, or name another folder")
+    try:
+        file = files.open(path, OLD_FILE | os.O_NONBLOCK)
+    except OSError as error:
+        raise refused if error.errno == errno.ELOOP else error from error
+    with closing(files, file):
+        if not stat.S_ISREG(files.stat(file).st_mode):
+            raise refused
+        return read_up_to(files, file, bytes_max)
 
 
 def write_all(files: FileSystem, file: int, data: bytes) -> None:
@@ -138,6 +150,19 @@ def is_folder(files: FileSystem, path: Path) -> bool:
         return stat.S_ISDIR(files.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def is_no_folder(files: FileSystem, path: Path) -> bool:
+    """Return whether something that is not a folder is at ``path``, a link to one among them. Raises OSError."""
+    try:
+        files.close(files.open(path, FOLDER_NOT_LINKED))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and is_folder(files, path.parent):
+            return True
+        raise
+    return False
 
 
 def make_folders(files: FileSystem, folder: Path) -> None:

@@ -1,12 +1,14 @@
 import os
 import socket
 import threading
+import time
 
 import pytest
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.cluster.link import LENGTH, EngineLink, KeeperLink, LinkClosed, TermedCommand
+from penstock.cluster.host import Begin
+from penstock.cluster.link import LENGTH, DescriptorLink, EngineLink, KeeperLink, LinkClosed, TermedCommand
 from penstock.contract.control_messages import EngineStatus, Shutdown, Start
 from penstock.contract.ids import Attempt, Incarnation, Term
 
@@ -97,3 +99,42 @@ def test_nonsense_is_an_error_of_the_peer(data: bytes) -> None:
 def test_an_engine_is_started_by_its_keeper(address: str) -> None:
     with pytest.raises(ConfigError, match="started by its keeper"):
         EngineLink.connect(address)
+
+
+def descriptor_link() -> tuple[socket.socket, DescriptorLink]:
+    theirs, ours = socket.socketpair()
+    return theirs, DescriptorLink(ours, Begin)
+
+
+@pytest.mark.parametrize(("body", "error"), [(b"{garbage}", PeerError), (b"", LinkClosed)], ids=["garbage", "cut-off"])
+def test_descriptors_of_a_message_that_is_none_are_closed(body: bytes, error: type[Exception]) -> None:
+    theirs, link = descriptor_link()
+    reads, writes = os.pipe()
+    socket.send_fds(theirs, [LENGTH.pack(9)], [writes])
+    os.close(writes)
+    theirs.sendall(body)
+    theirs.close()
+    with pytest.raises(error):
+        link.receive()
+    assert os.read(reads, 1) == b"", "nobody holds the other end of the pipe"
+    os.close(reads)
+    link.close()
+
+
+@pytest.mark.parametrize("said", [b"", LENGTH.pack(9)[:2], LENGTH.pack(9) + b"{"])
+def test_a_message_that_is_not_whole_in_time_ends_the_link(said: bytes) -> None:
+    theirs, link = descriptor_link()
+    theirs.sendall(said)
+    with pytest.raises(LinkClosed, match=r"too slowly|timed out"):
+        link.receive(time.monotonic() + 0.01)
+    theirs.close()
+    link.close()
+
+
+def test_time_that_is_over_ends_the_link_though_more_bytes_wait() -> None:
+    theirs, link = descriptor_link()
+    theirs.sendall(LENGTH.pack(9) + b"{")
+    with pytest.raises(LinkClosed, match="too slowly"):
+        link.receive(time.monotonic())
+    theirs.close()
+    link.close()

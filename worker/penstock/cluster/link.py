@@ -9,9 +9,11 @@ It is not gRPC: an engine shares its interpreter with user code that may hold it
 and such a socket needs no threads and no server there.
 """
 
+import os
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -43,11 +45,12 @@ def body_length(head: bytes) -> int:
     return int(length)
 
 
-def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """Wait for ``size`` bytes. Raises LinkClosed at the end."""
+def read_exactly(connection: socket.socket, size: int, until: float | None = None) -> bytes:
+    """Wait for ``size`` bytes. Raises LinkClosed at the end, and at ``until`` (monotonic seconds)."""
     pieces = bytearray()
     while len(pieces) < size:
         try:
+            _wait_until(connection, until)
             piece = connection.recv(size - len(pieces))
         except OSError as error:
             raise LinkClosed(str(error)) from error
@@ -55,6 +58,15 @@ def read_exactly(connection: socket.socket, size: int) -> bytes:
             raise LinkClosed("the other process ended")
         pieces += piece
     return bytes(pieces)
+
+
+def _wait_until(connection: socket.socket, until: float | None) -> None:
+    """Let the next read wait no longer. Raises TimeoutError, which is an OSError, when the time is over."""
+    if until is not None:
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the message came too slowly")
+        connection.settimeout(left_s)
 
 
 def end(connection: socket.socket) -> None:
@@ -159,23 +171,32 @@ class DescriptorLink:
         except OSError as error:
             raise LinkClosed(str(error)) from error
 
-    def receive(self) -> tuple[Any, list[int]]:
+    def receive(self, until: float | None = None) -> tuple[Any, list[int]]:
         """Wait for a message; the descriptors that came with it are the caller's to close.
 
-        Raises LinkClosed, and PeerError on anything that is no message.
+        Raises LinkClosed, also when the message is not whole at ``until`` (monotonic seconds), and
+        PeerError on anything that is no message. No descriptor stays open then.
         """
-        head, descriptors = self._head()
-        return decode(self._kind, read_exactly(self.socket, body_length(head))), descriptors
+        first, descriptors = self._first(until)
+        try:
+            head = first + read_exactly(self.socket, LENGTH.size - len(first), until)
+            return decode(self._kind, read_exactly(self.socket, body_length(head), until)), descriptors
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
 
     def close(self) -> None:
         """End both directions; a thread that waits in ``receive`` gets LinkClosed. Idempotent."""
         end(self.socket)
 
-    def _head(self) -> tuple[bytes, list[int]]:
+    def _first(self, until: float | None) -> tuple[bytes, list[int]]:
+        """Wait for the first bytes of a head, and what descriptors come with them."""
         try:
+            _wait_until(self.socket, until)
             head, descriptors, _, _ = socket.recv_fds(self.socket, LENGTH.size, DESCRIPTORS_MAX)
         except OSError as error:
             raise LinkClosed(str(error)) from error
         if not head:
             raise LinkClosed("the other side ended")
-        return head + read_exactly(self.socket, LENGTH.size - len(head)), descriptors
+        return head, descriptors

@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
 
-from penstock.base.errors import PeerError
+from penstock.base.errors import ConfigError, PeerError
 from penstock.contract.codec import parsed
+from penstock.file_system import OS_FILES, read_plain
 from penstock.folders import PrivateFolder
 
 SUFFIX = ".worker.json"
+ANNOUNCEMENT_BYTES_MAX = 1024 * 1024
+NOTE_BYTES_MAX = 32
 SOCKET_SUFFIX = ".sock"
 SOCKET_SCHEME = "grpc+unix"
 
@@ -45,14 +48,31 @@ class Announcement:
 def announce(folder: Path, life: str, announcement: Announcement) -> None:
     """Write or replace the file of one incarnation of a worker, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{life}"
-    temporary.write_text(json.dumps(asdict(announcement)))
-    temporary.replace(folder / f"{life}{SUFFIX}")
+    _replace(folder / f"{life}{SUFFIX}", folder / f".{life}", json.dumps(asdict(announcement)))
+
+
+def _replace(file: Path, temporary: Path, text: str) -> None:
+    """Put a file in the place of what is there, a link for example, which is not followed."""
+    temporary.write_text(text)
+    temporary.replace(file)
 
 
 def finished_note(folder: Path, partition: int) -> Path:
     """Return the path of the note that a partition is committed to its end; it holds the end."""
     return folder / f"partition-{partition:05d}.finished"
+
+
+def write_note(note: Path, life: str, rows: int) -> None:
+    """Write or replace a note, atomically. ``life`` names the worker, and nobody else."""
+    _replace(note, note.with_name(f".{life}.{note.name}"), str(rows))
+
+
+def read_note(note: Path) -> str:
+    """Return the text of a note; empty when there is none. Raises ConfigError for what is no plain file; OSError."""
+    try:
+        return read_plain(OS_FILES, note, NOTE_BYTES_MAX).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def socket_address(folder: Path, life: str) -> str:
@@ -97,12 +117,12 @@ def read_announcements(folder: Path) -> list[Announcement]:
     found: list[tuple[float, Announcement]] = []
     for file in folder.glob(f"*{SUFFIX}"):
         try:
-            plain = parsed(file.read_text())
+            plain = parsed(read_plain(OS_FILES, file, ANNOUNCEMENT_BYTES_MAX).decode())
             owned = tuple(plain["owned"])
             known = Announcement(plain["address"], plain["partitions"], owned)
             found.append((file.stat().st_mtime, known))
-        except (OSError, PeerError, ValueError, KeyError, TypeError):
-            continue  # the file is being replaced: the next call finds it
+        except (OSError, ConfigError, PeerError, ValueError, KeyError, TypeError):
+            continue  # it is being replaced, and the next call finds it; or it is no announcement
     return [a for _, a in sorted(found, key=lambda pair: -pair[0])]
 
 

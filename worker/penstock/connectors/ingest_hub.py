@@ -20,8 +20,10 @@ from penstock.connectors.announce import (
     Announcement,
     announce,
     finished_note,
+    read_note,
     read_owners,
     socket_address,
+    write_note,
 )
 from penstock.connectors.arrivals import Arrivals
 from penstock.connectors.flight_data import FlightData
@@ -89,7 +91,7 @@ class IngestHub:
 
     def finished(self, partition: int, offset: int) -> None:
         """Write a note that the partition has ended. A sender whose stream broke at the end reads it."""
-        finished_note(self._folder, partition).write_text(str(offset))
+        write_note(finished_note(self._folder, partition), self._life, offset)
 
     def unfinished(self, partition: int, offset: int) -> None:
         """Remove the note of an earlier job before the partition accepts a sender.
@@ -99,9 +101,9 @@ class IngestHub:
         an older checkpoint. Its sender has left and will not send the rows again. Raises StateError.
         """
         note = finished_note(self._folder, partition)
-        if offset > 0 and note.exists():
+        if offset > 0 and (end := read_note(note)):
             raise StateError(
-                f"ingest source: partition {partition} ended at row {note.read_text()} and its "
+                f"ingest source: partition {partition} ended at row {end} and its "
                 f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
                 f"follows. Restore the newest checkpoint; or push it once more: remove "
                 f"{self._shown / note.name}, run the job again and start the sender anew"

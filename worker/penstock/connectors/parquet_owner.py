@@ -23,7 +23,7 @@ from pathlib import Path
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.threads import uuid4
 from penstock.connectors.parquet_stage import STAGED_SUFFIX, remove_all
-from penstock.connectors.published import OWNER, STAGING, SUFFIXES
+from penstock.connectors.published import OWNER, OWNER_BYTES_MAX, STAGING, SUFFIXES
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
@@ -33,8 +33,9 @@ from penstock.file_system import (
     closing,
     exists,
     is_folder,
+    is_no_folder,
     make_durable,
-    read_file,
+    read_plain,
     remove_folder,
     sync_names,
     write_all,
@@ -84,6 +85,7 @@ class OutputFolder:
         ``origin`` is the savepoint that the job starts from, while it has no checkpoint of its own.
         Raises ConfigError when the folder belongs to another job; OSError.
         """
+        self._refuse(self._linked(self._all, self._all / me))  # first: a link leads to files of others
         record = self._read()
         if record is not None and record.owner == me:
             self._owner = me
@@ -97,6 +99,7 @@ class OutputFolder:
             self._write(record)
             self._owner = me
             make_durable(self.files, self.staging)
+        self._refuse(self._linked(self._all, self.staging))
         self._move_away(record)
         if record.after is not None and not self._publishes():
             self._check_again(record.after)
@@ -106,6 +109,9 @@ class OutputFolder:
 
         Raises StateError when another job has it, or the previous job has published more; OSError.
         """
+        linked = self._linked(self._all, self.staging)
+        if linked is not None:
+            raise StateError(f"parquet sink: output folder {self.path} {linked}")
         record = self._read()
         lost = self._lost(record)
         if lost:
@@ -121,22 +127,36 @@ class OutputFolder:
         self._remove_folder(self._gone(record.after))
 
     def check_staging(self) -> None:
-        """Raise StorageError when this job's staging folder is gone, or when that cannot be said.
+        """Raise StorageError when this job's staging folder is a link or is gone, or when that cannot be said.
 
         The error names the new owner.
         """
         try:
-            lost = None if is_folder(self.files, self.staging) else self._lost(self._read())
+            linked = self._linked(self._all, self.staging)
+            there = linked is None and is_folder(self.files, self.staging)
+            lost = linked is None and not there and self._lost(self._read())
         except OSError as error:
             raise StorageError(f"parquet sink: cannot look at {self.staging}: {error}") from error
+        if linked is not None:
+            raise StorageError(f"parquet sink: output folder {self.path} {linked}")
         if lost:
             raise StorageError(lost)
 
     # --- What is there ------------------------------------------------------------------------
 
+    def _linked(self, *folders: Path) -> str | None:
+        """Say that one of the folders in which files are written and removed is a link; None when none is."""
+        found = next((folder for folder in folders if is_no_folder(self.files, folder)), None)
+        if found is None:
+            return None
+        return (
+            f"has {found.relative_to(self.path)}, which is a link or no folder: a job follows no link there, because "
+            "whoever made it could have files elsewhere removed; remove it, or name another folder"
+        )
+
     def _read(self) -> Record | None:
         try:
-            plain = parsed(read_file(self.files, self._all / OWNER).decode())
+            plain = parsed(read_plain(self.files, self._all / OWNER, OWNER_BYTES_MAX).decode())
             after = plain.get("after")
             origin = Origin(JobUid(after["job_uid"]), Epoch(after["epoch"])) if after else None
             return Record(JobUid(plain["job_uid"]), origin)

@@ -9,11 +9,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.base.errors import PeerError
+from penstock.base.errors import ConfigError, PeerError
 from penstock.contract.codec import parsed
+from penstock.file_system import OS_FILES, is_no_folder, read_plain
 
 STAGING = "_staging"
 OWNER = "OWNER.json"  # names the owner of a Parquet sink, in its staging folder
+OWNER_BYTES_MAX = 4096
 REPORT_OWNER = "OWNER"  # names the owner of the reports of a discard sink
 SUFFIXES = {"parquet": ".parquet", "discard": ".json"}
 STAGED = "*.part"
@@ -42,12 +44,18 @@ def mark_of(folder: Path, kind: str) -> OutputMark | None:
     """Read the owner of an output folder; None when it has none."""
     try:
         if kind == "discard":
-            return OutputMark((folder / REPORT_OWNER).read_text())
-        plain = parsed((folder / STAGING / OWNER).read_text())
+            return OutputMark(_owner_in(folder / REPORT_OWNER))
+        if is_no_folder(OS_FILES, folder / STAGING):
+            return None  # a link, which leads to files of others
+        plain = parsed(_owner_in(folder / STAGING / OWNER))
         after = plain.get("after") or {"epoch": 0}
         return OutputMark(str(plain["job_uid"]), int(after["epoch"]))
-    except (OSError, PeerError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ConfigError, PeerError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _owner_in(file: Path) -> str:
+    return read_plain(OS_FILES, file, OWNER_BYTES_MAX).decode()
 
 
 def own_files(folder: Path, kind: str, step: str, job_uid: str) -> list[Path] | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import FORK_REQUEST_TIMEOUT_S
-from penstock.base.threads import end_process
+from penstock.base.threads import end_process, monotonic
 from penstock.base.values import replace
 from penstock.cluster.host import Began, Begin, Ended, remove_socket
 from penstock.cluster.link import DescriptorLink, LinkClosed
@@ -89,11 +89,12 @@ class ForkServer:
 
     def _answer(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(FORK_REQUEST_TIMEOUT_S)  # a keeper that hangs holds nobody up
         keeper = DescriptorLink(connection, Begin)
         given: list[int] = []
         try:
-            order, given = keeper.receive()
+            # For the whole message: a keeper that hangs, or that says a byte now and then, holds nobody up.
+            order, given = keeper.receive(monotonic() + FORK_REQUEST_TIMEOUT_S)
+            connection.settimeout(FORK_REQUEST_TIMEOUT_S)
             self._fork(order, keeper, given)
         except (LinkClosed, PeerError):
             keeper.close()

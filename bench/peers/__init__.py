@@ -1,5 +1,5 @@
-"""Other engines at the same job: how each is installed, set up and run.
+"""Other engines that run the same job: how each of them is installed, set up and run.
 
-One TOML file per engine says what is installed and how it is set up, and why. ``programs`` holds
-what runs in the engine's own environment: nothing there may import Penstock.
+One TOML file for each engine says what is installed, how it is set up, and why. ``programs`` has the
+programs that run in the engine's own environment. Nothing there may import Penstock.
 """

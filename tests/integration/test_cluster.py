@@ -52,8 +52,8 @@ def test_a_leader_stopped_for_longer_than_its_lease_is_refused(tmp_path: Path) -
             )
         finally:
             send(signal.SIGCONT, old.keeper_pid, old.engine_pid)
-        # It may be back before it was given up: then nothing is rolled back, it just obeys. On a
-        # busy machine it may even lead again, but in a term that is its own.
+        # It may return before it was given up. Then nothing is rolled back, and it follows the new leader.
+        # On a busy machine it may lead again later, in a new term.
         cluster.job.epochs(2)
         after = cluster.well()
         assert after.term >= deposed.term > before.term

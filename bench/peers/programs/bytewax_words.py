@@ -18,18 +18,18 @@ BATCH_ROWS = 10_000
 
 
 class Words(FixedPartitionedSource):  # type: ignore[misc]
-    """Splits of the block; the offset is what a recovery goes on with."""
+    """Splits of the block. A recovery continues from the offset."""
 
     def __init__(self, task: Task) -> None:
         """Draw the block once for all splits."""
         self._task, self._block = task, task.block()
 
     def list_parts(self) -> list[str]:
-        """Name the splits."""
+        """Return the names of the splits."""
         return [str(split) for split in range(self._task.splits)]
 
     def build_part(self, _step: str, part: str, resume: int | None) -> "Split":
-        """Open a split where it stood."""
+        """Open a split at its stored offset."""
         start = self._task.start_of(int(part), len(self._block))
         return Split(self._block, start, resume or 0, self._task.rows_per_split)
 
@@ -38,7 +38,7 @@ class Split(StatefulSourcePartition):  # type: ignore[misc]
     """One split: slices of a list."""
 
     def __init__(self, block: list[str], start: int, offset: int, end: int) -> None:
-        """Go on at ``offset``."""
+        """Continue at ``offset``."""
         self._block, self._start, self._offset, self._end = block, start, offset, end
 
     def next_batch(self) -> list[str]:
@@ -51,7 +51,7 @@ class Split(StatefulSourcePartition):  # type: ignore[misc]
         return rows
 
     def snapshot(self) -> int:
-        """Return what to resume with."""
+        """Return the offset from which a recovery continues."""
         return self._offset
 
 
@@ -59,29 +59,29 @@ class Counts(DynamicSink):  # type: ignore[misc]
     """Keeps the newest count of each word."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without counts."""
         self.progress, self.counts = Progress(), dict[str, int]()
 
     def build(self, _step: str, _index: int, _count: int) -> "CountsPart":
-        """Make the one part."""
+        """Return the only partition."""
         return CountsPart(self)
 
 
 class CountsPart(StatelessSinkPartition):  # type: ignore[misc]
-    """Takes (word, count)."""
+    """Takes pairs of a word and its count."""
 
     def __init__(self, sink: Counts) -> None:
         """Write into ``sink``."""
         self._sink = sink
 
     def write_batch(self, items: list[tuple[str, int]]) -> None:
-        """Note the counts."""
+        """Store the counts."""
         self._sink.counts.update(items)
         self._sink.progress.add(len(items))
 
 
 def count(state: int | None, _word: str) -> tuple[int, int]:
-    """Return the new state and what is given out."""
+    """Return the new state and the output."""
     new = (state or 0) + 1
     return new, new
 

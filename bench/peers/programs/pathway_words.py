@@ -19,7 +19,7 @@ class Counts:
         self._emitted = 0
 
     def begin(self) -> None:
-        """Note the time: all files that lie there at first arrive as one commit, at the end."""
+        """Note the time. All files that exist at the start arrive as one commit, at the end."""
         self._progress.add(0)
 
     def change(self, key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
@@ -29,7 +29,7 @@ class Counts:
             self._counts[row["word"]] = row["count"]
 
     def time_end(self, time: int) -> None:
-        """Note how many rows a commit has brought in all."""
+        """Note how many rows have arrived until this commit."""
         self._progress.add(sum(self._counts.values()) - self._progress.rows)
         if self._progress.rows >= self._task.rows:
             marks = self._progress.ended()

@@ -20,17 +20,17 @@ from pyflink.datastream.state import ValueStateDescriptor  # type: ignore[import
 
 from bench.peers.programs.task import Progress, Task, merged, read_task
 
-STATE_CACHE = "20000"  # states kept in Python: with its 1,000 nearly every word asks the JVM
-# The end of a bundle writes each changed state back, a request each: only checkpoints end one here.
+STATE_CACHE = "20000"  # states kept in Python; with the default of 1,000 nearly every word needs a request to the JVM
+# At the end of a bundle each changed state is written back by one request. Here only checkpoints end one.
 BUNDLE_ROWS = "1000000"
 BUNDLE_MS = "3600000"
 
 
 class Count(KeyedProcessFunction):  # type: ignore[misc]
-    """Gives (word, running count); notes its own progress in a file when it is closed."""
+    """Returns each word with its running count. Writes its progress to a file when it is closed."""
 
     def __init__(self, notes: str) -> None:
-        """Write the note into the folder ``notes``."""
+        """The file with the progress will be in the folder ``notes``."""
         self._notes = notes
 
     def open(self, context: Any) -> None:
@@ -48,7 +48,7 @@ class Count(KeyedProcessFunction):  # type: ignore[misc]
         yield word, count
 
     def close(self) -> None:
-        """Leave the note."""
+        """Write the file."""
         note = {"marks": self._progress.ended(), "counts": self._counts}
         (Path(self._notes) / f"{self._name}.json").write_text(json.dumps(note))
 
@@ -85,7 +85,7 @@ def settings(task: Task) -> Any:
 
 
 def answer(task: Task, notes: Path) -> None:
-    """Put the notes of all processes together."""
+    """Combine the files of all processes."""
     found = [json.loads(file.read_text()) for file in notes.glob("*.json")]
     counts: dict[str, int] = {}
     for note in found:

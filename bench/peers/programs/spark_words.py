@@ -9,7 +9,7 @@ from bench.peers.programs.task import Marks, read_task
 
 
 def main() -> None:
-    """Run until every file is read; then read the counts out of the state store."""
+    """Run until every file is read. Then read the counts from the state store."""
     task = read_task()
     spark = (
         SparkSession.builder.master(f"local[{task.splits}]")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def marks_of(progress: list[dict[str, Any]]) -> Marks:
-    """Return when each batch ended, and the rows so far; the first mark is when it all began."""
+    """Return the end of each batch and the rows until then. The first mark is the start."""
     marks: Marks = []
     total = 0
     for batch in progress:

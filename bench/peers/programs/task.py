@@ -1,8 +1,8 @@
 """The task that every engine gets, and the form of its answer. Standard library only.
 
-Row ``i`` of split ``s`` is ``words[indices[(s * len // splits + i) % len]]``: the same words in the
-same order for everybody. The answer says when how many rows were counted (``marks``: seconds of
-the monotonic clock, and rows so far), and how often each word came in the end.
+Row ``i`` of split ``s`` is ``words[indices[(s * len // splits + i) % len]]``: all engines get
+the same words in the same order. The answer has ``marks``, each of them a time of the monotonic clock and
+the number of rows that were counted until then, and the final count of each word.
 """
 
 import json
@@ -20,7 +20,7 @@ Marks = list[tuple[float, int]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """``rows`` words are counted, in ``splits`` equal parts; ``folder`` is for the engine."""
+    """``rows`` words are to be counted, in ``splits`` equal parts. The engine may write into ``folder``."""
 
     folder: Path
     rows: int
@@ -29,11 +29,11 @@ class Task:
 
     @property
     def rows_per_split(self) -> int:
-        """Rows of each split."""
+        """Return the number of rows of each split."""
         return self.rows // self.splits
 
     def block(self) -> list[str]:
-        """Return the rows of the block that splits walk over, again and again."""
+        """Return the rows of the block that each split reads again and again."""
         words = (self.folder / "words.txt").read_text().split("\n")
         indices = array("i")
         indices.frombytes((self.folder / "indices.i32").read_bytes())
@@ -57,7 +57,7 @@ def read_task() -> Task:
 
 
 class Progress:
-    """Notes when how many rows were counted, ten times a second at most."""
+    """Records the number of counted rows, at most ten times a second."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -80,7 +80,7 @@ class Progress:
 
 
 def merged(many: list[Marks]) -> Marks:
-    """Add up the marks of several processes: rows so far at each time that any of them noted."""
+    """Add up the marks of several processes: all rows until each time that any of them recorded."""
     steps = sorted(
         (at, rows - before)
         for marks in many

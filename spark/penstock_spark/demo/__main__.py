@@ -63,10 +63,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class Demo:
-    """The demo's folder and what has been measured so far."""
+    """The demo's folder, and what was measured until now."""
 
     def __init__(self, work: Path, seconds: int) -> None:
-        """Everything lives below ``work``; results of an earlier demo there are removed."""
+        """All files are below ``work``. Results of an earlier demo there are removed."""
         self._work = work.absolute()
         self._seconds = seconds
         self._begun = time.monotonic()
@@ -74,7 +74,7 @@ class Demo:
         self.readings = self._work / "readings"
 
     def run(self, options: argparse.Namespace) -> int:
-        """Do it all; return the exit code."""
+        """Run all parts of the demo. Return the exit code."""
         self._work.mkdir(parents=True, exist_ok=True)
         text = dataset.TextRequest(tuple(options.text), size_max=options.size, repeat=options.repeat)
         marker = self._datasets(text, temperature.TemperatureRequest(rows=options.readings))
@@ -168,7 +168,7 @@ class Demo:
         self._run_to_end(files)
 
     def _files(self, name: str, data: Path, more: Sequence[str]) -> JobFiles:
-        """Clear what an earlier demo left, and name the places of this run."""
+        """Remove the files of an earlier demo. Return the folders of this run."""
         output, state = self._work / f"{name}-output", self._work / f"{name}-state"
         for old in (output, state, self._work / f"{name}-late"):
             shutil.rmtree(old, ignore_errors=True)

@@ -22,7 +22,7 @@ LAST_LINES_CHARS = 4000
 
 
 class DemoError(PenstockError):
-    """The job did not do what the demo needs; the message says what was awaited."""
+    """The job did not do what the demo needs. The message says what the demo waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class JobFiles:
 
 @dataclass(slots=True)
 class JobObservation:
-    """What the watcher saw: the newest status, every checkpoint once, the first output."""
+    """What the watcher has seen: the newest status, each checkpoint once, and the time of the first output."""
 
     status: JobStatus | None = None
     checkpoints: dict[int, CheckpointStatus] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class RunningJob:
     """A job that runs until it ends by itself or :meth:`end` is called."""
 
     def __init__(self, files: JobFiles, workers: int) -> None:
-        """Start it, and a thread that looks at it twenty times a second."""
+        """Start the job, and a thread that reads its status twenty times a second."""
         self._files = files
         self._log = files.log.open("wb")
         self.begun = time.monotonic()
@@ -63,7 +63,7 @@ class RunningJob:
 
     @property
     def running(self) -> bool:
-        """Say whether the process is there."""
+        """Return whether the process runs."""
         return self._process.poll() is None
 
     def wait(self, timeout_s: float) -> int:
@@ -77,7 +77,7 @@ class RunningJob:
         return code
 
     def until(self, what: str, true: Callable[[JobStatus], bool], timeout_s: float) -> JobStatus:
-        """Wait until a status is as wanted. Raises DemoError when the job ends or time is up."""
+        """Wait until ``true`` holds for a status. Raises DemoError if the job ends or the time is over."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             status = self.seen.status
@@ -100,7 +100,7 @@ class RunningJob:
         return () if status is None else status.workers
 
     def rescale(self, workers: int) -> str:
-        """Ask for another number of workers and wait until it is done; return the answer.
+        """Ask for another number of workers, wait for the result, and return the answer.
 
         Raises DemoError when it is refused.
         """
@@ -110,7 +110,7 @@ class RunningJob:
         return answer.text
 
     def stop(self, timeout_s: float) -> None:
-        """Interrupt it once, as Ctrl-C does: a last checkpoint, then the end.
+        """Interrupt the job once, as Ctrl-C does: it takes a last checkpoint and ends.
 
         Raises DemoError when it does not end, or ended in another way.
         """
@@ -120,7 +120,7 @@ class RunningJob:
             raise DemoError(f"penstock run was interrupted and ended with code {code}{self.words()}")
 
     def end(self) -> None:
-        """End the job and all its processes if it still runs: for the way out after an error."""
+        """End the job and all its processes if it still runs, for example after an error."""
         if self.running:
             for _ in range(2):  # the second interrupt stops at once
                 self._process.send_signal(signal.SIGINT)
@@ -145,7 +145,7 @@ class RunningJob:
         while not self._over.is_set():
             if self.seen.first_output_s is None and any_visible(self._files.output):
                 self.seen.first_output_s = time.monotonic() - self.begun
-            # It is not up yet, or it has just ended.
+            # the job has not started yet, or it has just ended
             with suppress(BusyError, ConfigError, StorageError):
                 self._look()
             self._over.wait(LOOK_INTERVAL_S)
@@ -155,7 +155,7 @@ class RunningJob:
         self.seen.status = status
         found = status.checkpoint
         if found is not None and (found.bytes or found.epoch not in self.seen.checkpoints):
-            self.seen.checkpoints[found.epoch] = found  # size and time are known a little later
+            self.seen.checkpoints[found.epoch] = found  # its size and time become known a little later
 
 
 def command(files: JobFiles, workers: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is done to the job while it runs, step by step, and how long it takes to be well again."""
+"""The disturbances of a running job, step by step, and how long the job needs to recover from each."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """One thing that was done, and its time in seconds; ``detail`` is what the job said of it."""
+    """One disturbance, and the seconds until the job had recovered. ``detail`` is the job's own answer."""
 
     name: str
     seconds: float

@@ -24,7 +24,7 @@ class Counting:
 
 
 def job_rows(counting: Counting, rows: int) -> list[Row]:
-    """Say how much was read and written, how fast, and how soon the first result was there."""
+    """Return how much was read and written, how fast, and when the first result was visible."""
     first = counting.job.seen.first_output_s
     paced, rest = counting.paced_words, counting.rest_words
     return [
@@ -39,7 +39,7 @@ def job_rows(counting: Counting, rows: int) -> list[Row]:
 
 
 def checkpoint_rows(job: RunningJob) -> list[Row]:
-    """Say how many checkpoints there were, how large and how long."""
+    """Return the number of checkpoints, their sizes and their durations."""
     seen = [c for c in job.seen.checkpoints.values() if c.bytes]
     if not seen:
         return [("checkpoints", len(job.seen.checkpoints))]
@@ -59,12 +59,12 @@ def checkpoint_rows(job: RunningJob) -> list[Row]:
 
 
 def event_rows(events: Sequence[Disturbance]) -> list[Row]:
-    """Say how long each disturbance took."""
+    """Return how long each disturbance took."""
     return [(e.name, f"{e.seconds:.2f} s") for e in events]
 
 
 def pause_rows(logs: Sequence[Path]) -> list[Row]:
-    """Read from the engines' logs how long rows stood still at the rescales.
+    """Read from the engines' logs for how long rows waited at the rescales.
 
     Moved key groups: from the barrier at a sender to the release of what it held. The others: while
     a task aligned its barrier and loaded what it gained.
@@ -88,5 +88,5 @@ def _ms(times: Sequence[float]) -> str:
 
 
 def _mid(values: Sequence[float]) -> float:
-    """Return the middle of sorted values."""
+    """Return the median of sorted values."""
     return values[len(values) // 2]

@@ -1,9 +1,9 @@
-"""One worker's engine: carries out the keeper's commands and reports what becomes of them.
+"""One worker's engine: carries out the keeper's commands and reports the results.
 
-Commands come in order, on the main thread; tasks report on their own threads. Orders are
-repeated by the leader until their effect shows, so every one of them may come twice.
+Commands come in order, on the main thread. Tasks report on their own threads. The leader repeats each
+order until its effect shows, so every order may come twice.
 
-The tasks are threads (:class:`EngineTasks`): made, told and ended as the engine's core says. The state
+The tasks are threads (:class:`EngineTasks`): the engine's core decides when they are made, told and ended. The state
 of the engine is sent to the keeper at each change, and repeatedly as a heartbeat.
 """
 
@@ -106,7 +106,7 @@ class TaskPlacement:
 
 
 class EngineTasks:
-    """The threads of the tasks here, and the actions of the engine's core that are about them.
+    """The threads of this engine's tasks, and the actions of the engine's core on tasks.
 
     For the worker's main thread; :meth:`inject` may be called from any thread.
     """
@@ -136,7 +136,7 @@ class EngineTasks:
                 thread.inbox.put(ev.Injected(barrier))
 
     def drop(self, tasks: Iterable[TaskId]) -> None:
-        """Forget tasks that join for a table which is off. They end by themselves."""
+        """Forget tasks that were made for a cancelled table. They end by themselves."""
         for task in tasks:
             self.threads.pop(task).inbox.put(ev.ResetTo(Epoch(0)))
 
@@ -145,15 +145,15 @@ class EngineTasks:
         self._end([self.threads[task] for task in tasks if task in self.threads], Stop())
 
     def end(self, order: ev.ResetTo | Stop) -> None:
-        """End all tasks. One that does not within the deadline ends the process.
+        """End all tasks. A task that has not ended within the deadline ends the process.
 
-        Only a reset says what was not committed, so only a reset discards prepared output.
+        Only a reset says what was not committed. So only a reset discards prepared output.
         """
         self._end(list(self.threads.values()), order)
         self._wakeups.clear()
 
     def open(self, order: em.OpenStreams, attempt: Attempt) -> None:
-        """Open channels; what comes in wakes the tasks here."""
+        """Open channels. Each element that arrives wakes its task."""
         peers = {o: Peer(m.incarnation, m.flight) for o, m in order.members.items()}
         wakeups = {task: w for task, w in self._wakeups.items() if task in self.threads}
         schemas = self._place.job.schemas
@@ -172,15 +172,15 @@ class EngineTasks:
             del self.threads[thread.task]
 
     def _thread(self, task: TaskId, order: em.MakeTasks, attempt: Attempt) -> TaskThread:
-        # One wakeup for a task id, also when a cancelled table made the task before: its input,
-        # which is there already, sets this one.
+        # A task id has one wakeup, also when a cancelled table made that task before. The input of the
+        # task exists already, and sets this wakeup.
         wakeup = self._wakeups.setdefault(task, Wakeup())
         parts = self._place.job.parts(task, order, attempt)
         return TaskThread(parts, self._place.host, wakeup)
 
 
 class Worker:
-    """See the module. ``say`` sends a report to the keeper, from any thread."""
+    """The engine of one worker. ``say`` sends a report to the keeper, from any thread."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Worker:
         return self._exchange.location
 
     def close(self) -> bool:
-        """Stop everything; False when threads are left that only the end of the process ends."""
+        """Stop everything. Return False if threads remain that only the end of the process stops."""
         self._teller.stop()
         self._counting.stop()
         self._inputs.stop()
@@ -254,7 +254,7 @@ class Worker:
     # --- Commands -----------------------------------------------------------------------------
 
     def command(self, term: Term, order: c.Command) -> None:
-        """Carry out one order. What fails is reported as a broken attempt, never raised."""
+        """Carry out one order. A failure is reported as a broken attempt, and never raised."""
         attempt = getattr(order, "attempt", self._core.attempt)
         try:
             self._carry_out(term, order)
@@ -269,7 +269,7 @@ class Worker:
         self._do(em.OrderReceived(term, order, self.clock.wall_us()))
 
     def _do(self, event: em.Event) -> None:
-        """Perform what the core asks for, in order; what it waits for is done at once."""
+        """Perform the actions of the core in order. An answer that the core waits for comes at once."""
         for action in self._core.step(event):
             match action:
                 case em.TellTasks(told):
@@ -321,11 +321,11 @@ class Worker:
 
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:
-            self._inputs.look()  # also in a job that ended before it was time to
-            self._say_progress()  # the last counters go before the word that ends the engine
+            self._inputs.look()  # a short job may end before the first look
+            self._say_progress()  # the last counters go before the report that ends the engine
         elif status.running not in (0, self._told):
             self._told = status.running
-            self._counting.report_now()  # who shows the job need not wait to say that it runs
+            self._counting.report_now()  # a user sees at once that the job runs
         self._say(status)
 
     def _say_progress(self) -> None:
@@ -338,7 +338,7 @@ class Worker:
             )
         )
 
-    # --- For tasks (Host) ---------------------------------------------------------------------
+    # --- For tasks (TaskRuntime) ---------------------------------------------------------------------
 
     def input(self, task: TaskId) -> TaskInput:
         """Return the input of a task."""
@@ -349,7 +349,7 @@ class Worker:
         return self._exchange.output(channel)
 
     def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Bring files near in the background."""
+        """Read files in the background, so that they are cached."""
         self._preloader.preload(files, done)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
@@ -357,7 +357,7 @@ class Worker:
         self._preloader.run_in_background(work)
 
     def spread(self, barrier: Barrier) -> None:
-        """Give a barrier to the sources: to those of the caller's attempt, which is not over."""
+        """Give a barrier to the source tasks. The caller's attempt is not over, so they are of the same attempt."""
         self._tasks.inject(barrier)
 
     def ack(self, term: Term, epoch: Epoch, manifest: TaskManifest) -> None:
@@ -383,18 +383,18 @@ class Worker:
         self._teller.changed()
 
     def broken(self, task: TaskId, error: BaseException) -> None:
-        """Report that a task cannot go on: the job goes back, or fails when that cannot help."""
+        """Report that a task cannot continue. The attempt is rolled back, or the job fails if that cannot help."""
         if isinstance(error, PenstockError):
             reason = str(error)
             log.error("event=task_failed task=%s reason=%s", task, reason)
-        else:  # of a source or sink of the user's, or of ours: the log shows every frame
+        else:  # an error of a source or sink, of the user or of ours: the log shows every frame
             log.error("event=task_failed task=%s", task, exc_info=error)
             trace = user_traceback(error)
             reason = f"task {task}: {named(error)}" + (f"\n{trace}" if trace else "")
         self._say_failed(self._core.attempt, reason, error)
 
     def _say_failed(self, attempt: AttemptId, reason: str, error: BaseException) -> None:
-        """Report an error that ends an attempt. One that code raised, not storage, may come again."""
+        """Report an error that ends an attempt. An error of code, unlike one of storage, probably comes again."""
         fatal = isinstance(error, _FATAL)
         again = isinstance(error, ConnectorError) or not isinstance(error, PenstockError)
         self._say(c.Broken(attempt, reason, fatal, next(self._failures) if again and not fatal else 0))
@@ -403,7 +403,7 @@ class Worker:
 
     def _on_transport(self, event: TransportEvent) -> None:
         if isinstance(event, OrphansExceeded):
-            # Threads that nothing here can end: the process does, and its keeper starts another.
+            # Only the end of the process stops these threads. Its keeper starts another engine.
             log.critical("event=orphans count=%d", event.count)
             end_process(EXIT_STUCK)
         if event.attempt != self._core.attempt or self._broken == event.attempt:

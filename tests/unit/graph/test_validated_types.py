@@ -10,7 +10,7 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.cli.inspect_job import validate
 from penstock.connectors.open_connectors import ConnectorInspector
-from penstock.connectors.parquet_stage import stage
+from penstock.connectors.parquet_folder import stage
 from penstock.file_system import OS_FILES
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob

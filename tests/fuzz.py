@@ -32,10 +32,9 @@ from penstock.base.errors import ConfigError, PeerError, StateError
 from penstock.connectors.arrivals import Arrivals
 from penstock.connectors.flight_data import decode
 from penstock.contract.keygroups import Range
-from penstock.model.ipc import READ_ERRORS
+from penstock.model.ipc import READ_ERRORS, validate
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
-from penstock.model.validate import validate
 from penstock.model.wire import DataHead
 from penstock.state.blocks import BlockReader, check_schema, described, loadable
 from penstock.state.hot import HotTable

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import PeerError
-from penstock.model.validate import validate
+from penstock.model.ipc import validate
 
 
 def buffer(layout: str, *numbers: int) -> pa.Buffer:

@@ -1,6 +1,6 @@
 """Receives the rows of one sender's stream: checks sizes, decodes, validates values, converts.
 
-    message ─ sizes (model/ipc) ─> Arrow's reader ─ values (model/validate) ─> declared columns
+    message ─ sizes (model/ipc) ─> Arrow's reader ─ values (model/ipc) ─> declared columns
 
 A sender is trusted to send its own rows, but not with the memory of a worker. A batch has at most
 ``INGEST_BATCH_BYTES_MAX`` bytes and ``INGEST_BATCH_ROWS_MAX`` rows. The limit holds whatever sizes
@@ -19,7 +19,7 @@ from penstock.base.errors import PeerError
 from penstock.connectors.flight_data import FlightData
 from penstock.connectors.parquet_source import fits, to_schema, value_type
 from penstock.model import ipc
-from penstock.model.validate import validate
+from penstock.model.ipc import validate
 
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False)
 _VIEWS = (pa.string_view(), pa.binary_view())

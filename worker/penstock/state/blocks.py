@@ -32,8 +32,8 @@ from penstock.base.threads import Event, monotonic
 from penstock.contract.keygroups import Share
 from penstock.model import ipc
 from penstock.model.arrays import Bytes, fixed, pack_validity, text
+from penstock.model.ipc import validate
 from penstock.model.keys import Keys
-from penstock.model.validate import validate
 from penstock.state.copies import RowsCopy, by_group
 from penstock.state.hot import BYTES, END
 from penstock.steps.base import StateSchema, Value

@@ -45,7 +45,7 @@ from penstock.base.threads import thread_time
 from penstock.contract.settings import CompressionMode, CompressionSettings
 from penstock.model import ipc
 from penstock.model.elements import Data
-from penstock.model.validate import validate
+from penstock.model.ipc import validate
 from penstock.model.wire import CHARGE_MAX, DATA_HEAD_BYTES, ELEMENT_HEAD_BYTES_MAX, PACKED, DataHead
 from penstock.steps.user_calls import record_text
 

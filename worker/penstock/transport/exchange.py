@@ -39,10 +39,9 @@ from penstock.protocol.channel.flow_control import SendChannel
 from penstock.transport.batches import fingerprint
 from penstock.transport.input import InputChannel, TaskInput, Wakeup
 from penstock.transport.output import Output, RemoteOutput, SenderThread, join_locally, receive_state
-from penstock.transport.peer_link import PeerLink
 from penstock.transport.server import Listener, Receiver
 from penstock.transport.stats import ExchangeStats
-from penstock.transport.stream import LOOPBACK, FlightEndpoint, OutStream, describe
+from penstock.transport.stream import LOOPBACK, FlightEndpoint, OutStream, PeerLink, describe
 from penstock.transport.transport_events import OnEvent, OrphansExceeded, StreamBroken
 
 

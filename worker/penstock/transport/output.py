@@ -9,6 +9,7 @@ threads write all streams of a worker.
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,7 +23,9 @@ from penstock.protocol.channel.flow_control import Fill, Outgoing, ReceiveChanne
 from penstock.transport.batches import bounds, compact, join, pieces
 from penstock.transport.input import InputChannel, TaskInput, Wakeup
 from penstock.transport.stats import OutputStats
-from penstock.transport.stream import OutStream
+
+if TYPE_CHECKING:
+    from penstock.transport.stream import OutStream
 
 Batch = Data[pa.RecordBatch]
 
@@ -260,7 +263,7 @@ class RemoteOutput(Output):
 
     # --- From other threads -------------------------------------------------------------------
 
-    def connect(self, stream: OutStream) -> None:
+    def connect(self, stream: "OutStream") -> None:
         """Take the stream, which the sender thread will open. The link to the peer is up."""
         with self._lock:
             if not self._closed:

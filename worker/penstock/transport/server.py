@@ -18,8 +18,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
 from penstock.model.elements import Control, Data
 from penstock.model.flight import RenewableServer
-from penstock.model.ipc import spelt
-from penstock.model.validate import validate
+from penstock.model.ipc import spelt, validate
 from penstock.model.wire import (
     AdmissionVerdict,
     ChannelHello,
@@ -33,8 +32,7 @@ from penstock.model.wire import (
 from penstock.protocol.channel.admission import Admission, AdmissionDecision
 from penstock.transport.batches import CHARGES_MAX, fingerprint, split_message, unpack
 from penstock.transport.input import InputChannel
-from penstock.transport.peer_link import CreditLine
-from penstock.transport.stream import STREAM_ERRORS, FlightEndpoint, check_call, describe
+from penstock.transport.stream import STREAM_ERRORS, CreditLine, FlightEndpoint, check_call, describe
 from penstock.transport.transport_events import OnEvent, StreamBroken
 
 

@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim fuzz night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
+.PHONY: help setup demo test unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -60,6 +60,10 @@ fuzz: $(STAMP)  ## read many altered messages of Arrow: MESSAGES=1000000 FIRST=0
 night: $(STAMP)  ## run everything much longer, in pieces; goes on where it was (NIGHT='STAGE ... --hours 8', '--report')
 	@echo "== make night: simulation, faults at every effect, real kills, messages; ledger in build/night"
 	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.night $(NIGHT)
+
+mutants: $(STAMP)  ## put faults into the code, one at a time; a test must notice each (half an hour; MUTANTS='--help')
+	@echo "== make mutants: one-line faults against their tests; verdicts are kept in build/mutants"
+	@$(BIN)/python -m tools.mutants $(MUTANTS)
 
 integration: $(STAMP)  ## run the tests with real processes, sockets, files and signals
 	@echo "== make integration: real processes"

@@ -37,17 +37,6 @@ MUTANTS = (
         0,
     ),
     Mutant(
-        "whole-foreign-file",
-        "foreign",
-        line(
-            "sim.cluster.task_table",
-            "if group_of(key[0], self._groups) not in shown:",
-            "if False:",
-        ),
-        "around",
-        0,
-    ),
-    Mutant(
         "listed-files-collected",
         "collect",
         line("penstock.protocol.leader.checkpoint_cleaner", "if name in listed:", "if False:"),

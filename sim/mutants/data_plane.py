@@ -2,9 +2,6 @@
 
 Each mutant has a name, the rule that it breaks (``rules.RULES``), the changed line, and the scenario
 and the seed with which a simulation notices it.
-
-The mutant of ``sim.cluster.task_table`` changes the model of the simulator and not the engine,
-because the engine's table is not in the simulation.
 """
 
 from sim.mutants.rules import Mutant, line
@@ -139,17 +136,6 @@ MUTANTS = (
             "actions = self.rescale.give_up(event.term, event.epoch)",
         ),
         "deposed",
-        0,
-    ),
-    Mutant(
-        "cut-keeps-live-values",
-        "copies",
-        line(
-            "sim.cluster.task_table",
-            "return tuple(sorted(self.values.items())), True",
-            "return self.values.items(), True",
-        ),
-        "chaos",
         0,
     ),
     Mutant(

@@ -12,6 +12,7 @@ from sim.kernel.faults import parse_crash
 from sim.mutants.patching import patched_source
 from sim.mutants.table import CANARY, MUTANTS, RULES
 from sim.running import Case, hunt_all, run_all
+from tools.mutants.table import read_faults
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
@@ -20,8 +21,11 @@ SOURCES = os.pathsep.join((str(ROOT), str(ROOT / "worker")))
 RUNS_MAX = 150  # a change of the core may move the seed that catches a mutant: others are tried
 
 
-def test_every_rule_has_a_mutant() -> None:
-    assert set(RULES) == {m.rule for m in MUTANTS.values()}
+def test_every_rule_has_a_mutant_here_or_a_fault_of_the_parts_that_are_not_simulated() -> None:
+    simulated = {mutant.rule for mutant in MUTANTS.values()}
+    others = {fault.rule for fault in read_faults().values() if fault.rule}
+    assert set(RULES) == simulated | others
+    assert not simulated & others
 
 
 def test_every_mutant_changes_exactly_one_line_that_is_there() -> None:

@@ -41,6 +41,7 @@ def test_totals_are_published_once_however_often(tmp_path: Path) -> None:
     totals = read_reports(tmp_path)
     assert (totals["rows"], totals["count"]) == (4, 10)
     assert sum(n for name, n in totals.items() if name.startswith(ROWS_AT_PREFIX)) == 4
+    assert {path.suffix for path in tmp_path.iterdir() if path.name != "OWNER"} == {".json"}, "renamed, not copied"
 
 
 def test_an_epoch_without_rows_has_no_handle() -> None:

@@ -9,11 +9,14 @@ import pytest
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.limits import SOURCE_SPLITS_READ_MAX
 from penstock.base.values import replace
+from penstock.connectors import parquet_source
 from penstock.connectors.parquet_source import (
     PIECE_BYTES,
     RELEASE_AFTER_BYTES,
     ParquetReader,
     ParquetSource,
+    UnpacedReader,
+    fits,
     piece_bytes,
     piece_rows,
     read_identity,
@@ -316,3 +319,35 @@ def test_of_many_files_few_are_open_and_all_are_read(tmp_path: Path) -> None:
             seen[event.split[:3]] += event.data.payload.column("line").to_pylist()
     assert seen == {name: [f"{name}-{row}" for row in range(7)] for name in names}
     assert held_files(tmp_path) == 0
+
+
+def test_a_file_is_read_when_its_last_row_is(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ["x", "y", "z"])
+    source = ParquetSource(str(tmp_path), LINE)
+    reader = source.open(source.splits()[0])
+    ends = []
+    while reader.read(1) is not None:
+        ends.append(reader.state().finished)
+    assert ends == [False, False, True]
+
+
+def test_a_file_is_not_closed_in_the_middle_of_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_source, "RELEASE_AFTER_BYTES", 0)
+    monkeypatch.setattr(parquet_source, "PIECE_ROWS_MAX", 64)
+    write(tmp_path, "a.parquet", [f"line {n}" for n in range(256)], rows_of_group=128)
+    source = ParquetSource(str(tmp_path), LINE)
+    reader = source.open(source.splits()[0])
+    assert isinstance(reader, UnpacedReader)
+    released = []
+    for _ in range(4):
+        assert reader.read(64) is not None
+        released.append(reader.release())
+    assert released == [False, True, False, True], "its rows would be decoded twice"
+
+
+@pytest.mark.parametrize(
+    ("found", "declared", "fit"),
+    [("UTC", None, True), ("Europe/Berlin", None, False), (None, "UTC", False), ("Europe/Berlin", "UTC", True)],
+)
+def test_a_time_zone_is_neither_dropped_nor_guessed(found: str | None, declared: str | None, fit: bool) -> None:
+    assert fits(pa.timestamp("us", found), pa.timestamp("us", declared)) is fit

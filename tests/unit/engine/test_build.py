@@ -1,15 +1,24 @@
-"""The splits of a job are bounded where they are listed, in number and in bytes."""
+"""From a job to the parts of its tasks: bounds on splits, who inherits output, who asks for a first checkpoint."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.link import framed
+from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.connectors.parquet_source import FileIdentity
 from penstock.contract.control_messages import Splits, StageSplits
-from penstock.contract.ids import Attempt, SplitId, StageIndex
-from penstock.contract.manifest import SplitState
-from penstock.engine.build import check_splits
+from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, SplitId, StageIndex
+from penstock.contract.manifest import Origin, SplitState
+from penstock.contract.plan import first_assignment
+from penstock.contract.trust import OF_ONE_USER
+from penstock.engine.build import JobParts, check_splits
+from penstock.graph import load_job
+from penstock.protocol.engine.engine_messages import MakeTasks
+from penstock.transport.exchange import Identity
 
 NAMES = {StageIndex(0): "lines", StageIndex(2): "words"}
 
@@ -39,3 +48,68 @@ def test_descriptions_that_do_not_fit_are_refused() -> None:
     found = (splits_of(0, 2, "x" * (SPLITS_BYTES_MAX // 2)),)
     with pytest.raises(ConfigError, match=f"'lines' .*{SPLITS_BYTES_MAX:,} are possible in all"):
         check_splits(found, NAMES)
+
+
+JOB = """
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {{name: plain}}
+spec:
+  job:
+    graph:
+      steps:
+        - name: words
+          source: {{generator: {{rows: 10}}}}
+        - name: output
+          sink: {{parquet: {{path: {output}}}}}
+"""
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Any:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.format(output=tmp_path / "out"))
+    identity = Identity(JobUid("child"), Ordinal(0), Incarnation("life"))
+    return JobParts(load_job(str(file), ConnectorInspector()), identity, tmp_path)
+
+
+class Sink:
+    """Notes how it is taken."""
+
+    guarantee = "exactly-once"
+    publisher = None
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[object, ...]] = []
+
+    def claim(self, job_uid: str, fresh: bool) -> None:
+        self.taken.append(("claim", job_uid, fresh))
+
+    def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
+        self.taken.append(("inherit", job_uid, parent, epoch))
+
+    def sweep(self, attempt: Attempt) -> None:
+        """Nothing is staged."""
+
+    def writer(self, *_: object) -> None:
+        """Nothing is written."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_job_that_begins_from_the_savepoint_of_another_inherits_its_output(parts: Any) -> None:
+    sink = parts._sinks["output"] = Sink()
+    parts.claim(fresh=True, origin=Origin(JobUid("parent"), Epoch(40)))
+    parts.claim(fresh=False)
+    assert sink.taken == [("inherit", "child", "parent", 40), ("claim", "child", False)]
+
+
+@pytest.mark.parametrize("joining", [False, True])
+def test_only_tasks_that_begin_a_job_ask_for_its_first_checkpoint(parts: Any, joining: bool) -> None:
+    parts.listen(lambda: None, OF_ONE_USER)
+    splits = parts.first_splits([StageIndex(0)])
+    table = first_assignment(parts.plan, 1, {group.stage: tuple(s.split for s in group.splits) for group in splits})
+    (task,) = table.tasks()
+    made = parts.parts(task, MakeTasks((task,), table, None, splits, joining=joining), Attempt(1))
+    assert (made.sinks["output"]._on_first is None) is joining

@@ -1,5 +1,6 @@
 """What an engine reads of a checkpoint, and what it refuses whatever its leader said."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ from penstock.base.errors import StateError
 from penstock.base.values import replace
 from penstock.contract.codec import encode
 from penstock.contract.columns import Column
-from penstock.contract.ids import BlobName
-from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.manifest import BlobRef, RootManifest, StateFile
 from penstock.contract.plan import StepState
-from penstock.engine.checkpoint_files import read_base, read_root
+from penstock.engine.checkpoint_files import Preloader, read_base, read_root
 from penstock.storage.blobs import DirectoryBlobStore
 from tests.support.task_harness import PLAN, root
 
@@ -45,3 +46,14 @@ def test_an_earlier_format_is_read_by_the_plan_that_it_is_of(tmp_path: Path) -> 
     assert read_root(blobs, ref, replace(PLAN, state_fingerprint="then")) == old
     with pytest.raises(StateError, match="taken by an earlier release"):
         read_root(blobs, ref, replace(PLAN, state_fingerprint="now"))
+
+
+def test_files_that_cannot_be_read_ahead_hold_up_no_rescale(tmp_path: Path) -> None:
+    blobs = DirectoryBlobStore(tmp_path)
+    missing = StateFile(BlobRef(BlobName("1-1-gone.state"), "", 1), "count", (), 1, Epoch(1), 1)
+    warmed, prepared = threading.Event(), threading.Event()
+    preloader = Preloader(blobs, warmed)
+    warmed.set()
+    preloader.preload((missing, missing), prepared.set)
+    assert prepared.wait(60)
+    preloader.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.base.errors import UserCodeError
+from penstock.base.errors import RowNotSentError, UserCodeError
 from penstock.base.values import replace
 from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId
@@ -136,3 +136,9 @@ def test_a_sender_that_leaves_has_no_receiver_in_the_next_version() -> None:
     leaver = TaskId(StageIndex(0), Ordinal(1), 0)
     table = routes(PLAN, edge, leaver, TWO, ONE)
     assert set(table.new) == {None}
+
+
+def test_a_row_that_its_receiver_would_refuse_is_not_sent() -> None:
+    wrong = pa.array([b"good", b"\xff\xfe"], pa.binary()).view(pa.string())
+    with pytest.raises(RowNotSentError, match="record"):
+        pieces(Partitioning.KEY, batch=pa.record_batch({"word": wrong}))

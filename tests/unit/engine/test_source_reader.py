@@ -254,3 +254,32 @@ def test_a_reader_hears_nothing_of_an_epoch_that_was_aborted_or_is_known_already
     for epoch in (2, 2, 3):
         task.committed(Epoch(epoch))
     assert reader.told == [(2, 1)]
+
+
+class Closing(Counting):
+    """Knows whether it was closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_split_that_moves_closes_its_file_and_the_others_go_on() -> None:
+    readers = {name: Closing(name, [1, 1, 1]) for name in ("a", "b")}
+    task = opened(**readers)
+    task.close([SplitId("a")])
+    assert [reader.closed for reader in readers.values()] == [True, False]
+    task.close()
+    assert readers["b"].closed
+
+
+def test_a_task_whose_epochs_all_fail_keeps_only_some_of_their_cuts() -> None:
+    reader = Counting("a", [1] * 99)
+    task = opened(a=reader)
+    for epoch in range(1, 90):
+        events(task, 1)
+        task.states(Epoch(epoch))
+    assert len(task._cuts) < 30
+    task.committed(Epoch(89))
+    assert reader.told == [(89, 89)]

@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import cast
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from penstock.model.wire import DataHead
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
 from penstock.transport.input import TaskInput, Wakeup
-from penstock.transport.output import LocalCreditCarrier, LocalOutput, RemoteOutput
+from penstock.transport.output import LocalCreditCarrier, LocalOutput, RemoteOutput, SenderThread
 from penstock.transport.stream import OutStream
 
 SENDER = TaskId(StageIndex(0), Ordinal(0), 0)
@@ -232,3 +234,45 @@ def test_a_full_buffer_calls_the_sender_in_the_middle_of_a_pass() -> None:
     output, sender = remote(60.0)
     assert output.try_send(words("x" * BUFFER), more=True)
     assert sender.called == [output]
+
+
+class Pumped:
+    """An output that a sender thread pumps: it answers or fails as the test says."""
+
+    def __init__(self, *answers: float | Exception | None) -> None:
+        self.answers = list(answers)
+        self.timer = 0.0
+        self.closed = False
+
+    def pump(self) -> float | None:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_stream_that_breaks_is_reported_and_closed() -> None:
+    broken: SimpleQueue[tuple[object, str]] = SimpleQueue()
+    thread = SenderThread("sender", lambda output, error: broken.put((output, str(error))))
+    output = Pumped(OSError("reset by peer"))
+    thread.schedule(cast(RemoteOutput, output))
+    assert broken.get(timeout=60.0) == (output, "reset by peer")
+    assert output.closed
+    thread.stop()
+    assert thread.join(60.0)
+
+
+def test_a_deadline_is_noted_once_however_often_the_output_is_pumped() -> None:
+    later = monotonic() + 3600
+    thread = SenderThread("sender", lambda *_: None)
+    thread.stop()  # the calls are made here, in its place
+    assert thread.join(60.0)
+    output = Pumped(later, later, later)
+    for _ in range(3):
+        thread.schedule(cast(RemoteOutput, output))
+    thread.stop()
+    thread._run()
+    assert len(thread._due) == 1

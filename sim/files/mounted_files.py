@@ -95,25 +95,20 @@ class MountedFiles:
     def open(self, path: str | Path, flags: int, mode: int = 0o666, *, within: int | None = None) -> int:
         """Open a file or folder; see the port."""
         with self._call("open", path, within) as whole:
-            if flags & os.O_DIRECTORY or not parts_of(PurePosixPath(path)):
-                return self._opened(OpenNode(self.disk.folder_at(PurePosixPath(path), self._base(within)), whole))
-            folder, name = self._place(path, within)
-            if not flags & os.O_CREAT and self._remembers_missing(folder, name):
-                raise os_error(errno.ENOENT, whole)
-            node = folder.entries.get(name)
-            if node is None:
-                node = self._created(folder, name, flags, mode)
-            elif flags & os.O_CREAT and flags & os.O_EXCL:
-                raise os_error(errno.EEXIST, whole)
-            return self._opened(self._open_node(node, whole, flags))
+            opened = self._find(path, flags, mode, within, whole)
+        self._next += 1  # only now: an error means that nothing is open
+        self._handles[self._next] = opened
+        return self._next
 
     def close(self, handle: int) -> None:
-        """Release what is open, and send what was written."""
-        with self._call("close", "", handle):
-            opened = self._open_of(handle, stale_ok=True)
-            del self._handles[handle]
-            if opened.writes and isinstance(opened.node, VirtualFile):
-                self._send(opened.node)
+        """Release what is open, also when that fails; send what was written, unless it fails."""
+        try:
+            with self._call("close", "", handle):
+                opened = self._open_of(handle, stale_ok=True)
+                if opened.writes and isinstance(opened.node, VirtualFile):
+                    self._send(opened.node)
+        finally:
+            self._handles.pop(handle, None)
 
     def read(self, file: int, size: int) -> bytes:
         """Read on, in what was there when the file was opened."""
@@ -250,11 +245,6 @@ class MountedFiles:
         if self._ended or self._power_failures != self.disk.power_failures:
             raise ProcessEnded
 
-    def _opened(self, opened: OpenNode) -> int:
-        self._next += 1
-        self._handles[self._next] = opened
-        return self._next
-
     def _open_of(self, handle: int, *, stale_ok: bool = False) -> OpenNode:
         opened = self._handles.get(handle)
         if opened is None:
@@ -281,6 +271,19 @@ class MountedFiles:
         return self.disk.folder_at(whole.parent, base), whole.name
 
     # --- Files
+
+    def _find(self, path: str | Path, flags: int, mode: int, within: int | None, whole: str) -> OpenNode:
+        if flags & os.O_DIRECTORY or not parts_of(PurePosixPath(path)):
+            return OpenNode(self.disk.folder_at(PurePosixPath(path), self._base(within)), whole)
+        folder, name = self._place(path, within)
+        if not flags & os.O_CREAT and self._remembers_missing(folder, name):
+            raise os_error(errno.ENOENT, whole)
+        node = folder.entries.get(name)
+        if node is None:
+            node = self._created(folder, name, flags, mode)
+        elif flags & os.O_CREAT and flags & os.O_EXCL:
+            raise os_error(errno.EEXIST, whole)
+        return self._open_node(node, whole, flags)
 
     def _created(self, folder: VirtualFolder, name: str, flags: int, mode: int) -> VirtualFile:
         if not flags & os.O_CREAT:

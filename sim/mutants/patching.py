@@ -83,11 +83,16 @@ def change(patches: Sequence[Patch]) -> None:
         source = changed = Path(module.__file__).read_text(encoding="utf-8")
         for patch in (p for p in patches if p.module == name):
             changed = patched_source(changed, patch)
-        before, after = (compile(s, module.__file__, "exec") for s in (source, changed))
-        codes = list(_changed(before, after))
-        assert codes, f"no function of {name} has the line"
-        for code in codes:
-            _function(module, code.co_qualname).__code__ = code
+        replace_code(module, source, changed)
+
+
+def replace_code(module: ModuleType, source: str, changed: str) -> None:
+    """Give the functions of ``module`` the code of its changed source. Raises AssertionError when none differs."""
+    before, after = (compile(text, str(module.__file__), "exec") for text in (source, changed))
+    codes = list(_changed(before, after))
+    assert codes, f"no function of {module.__name__} has the change"
+    for code in codes:
+        _function(module, code.co_qualname).__code__ = code
 
 
 def _changed(before: CodeType, after: CodeType) -> Iterator[CodeType]:

@@ -515,3 +515,10 @@ def test_a_committed_row_survives_a_power_failure(
     synced.clear()
     sink.publisher.publish(handle, Epoch(1))
     assert str(tmp_path / "o") in [path for path, _ in synced], "the name that readers see"
+
+
+def test_files_of_an_owner_that_were_never_renamed_are_swept(sink: ParquetSink, tmp_path: Path) -> None:
+    left = tmp_path / "o" / "_staging" / "OWNER.json.0123"
+    left.write_text("{")
+    sink.sweep(Attempt(2))
+    assert sorted(path.name for path in left.parent.iterdir()) == ["OWNER.json", "job-1"]

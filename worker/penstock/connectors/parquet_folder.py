@@ -320,6 +320,14 @@ class OutputFolder:
         if lost:
             raise StorageError(lost)
 
+    def sweep(self) -> None:
+        """Remove what a process left that ended while it wrote OWNER. Called when all have taken the folder.
+
+        Raises StorageError.
+        """
+        left = [name for name in names_in(self.files, self._all) if name.startswith(f"{OWNER}.")]
+        remove_all(self.files, (self._all / name for name in left))
+
     # --- What is there ------------------------------------------------------------------------
 
     def _linked(self, *folders: Path) -> str | None:

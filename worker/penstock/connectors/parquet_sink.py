@@ -93,6 +93,7 @@ class ParquetSink:
         Raises StorageError.
         """
         self._swept = max(self._swept, attempt)
+        self._output.sweep()
         files, folder = self._output.files, self._output.staging
         for name in names_in(files, folder):
             number, _, rest = name.partition("-")

@@ -60,7 +60,7 @@ def copy_savepoint(
             _copy_all(store, copies, action)
             if not _is_indexed(copies, target, action):
                 return events.SavepointCopied(request, folder)
-            copies.delete_folder(BlobName(folder))  # another was quicker
+        _clear_others(copies, target)  # another was quicker, and may have died before it cleared
     except PenstockError as error:
         return events.SavepointNotCopied(request, folder, str(error))
     return events.SavepointIndexed(request, folder, str(target))
@@ -136,11 +136,14 @@ def _is_indexed(
     target: Path,
     action: actions.CopySavepoint | actions.IndexSavepoint,
 ) -> bool:
-    """Say whether this savepoint is complete. Raises StorageError when the name is another's."""
+    """Say whether this savepoint is complete, and stays so. Raises StorageError when the name is another's."""
     index = _read_index(copies)
-    if index is not None and index.root != action.root:
+    if index is None:
+        return False
+    if index.root != action.root:
         raise StorageError(f"{target} is already another savepoint; choose another name")
-    return index is not None
+    copies.sync_name(INDEX)  # whoever linked it may have died, or failed, before its own sync
+    return True
 
 
 def _clear_others(copies: DirectoryBlobStore, target: Path) -> None:

@@ -86,9 +86,7 @@ class DirectoryBlobStore:
         """
         *folders, leaf = _parts(name)
         try:
-            with self._folder(folders) as folder:
-                file = self.files.open(leaf, OLD_FILE, within=folder)
-            with closing(self.files, file):
+            with self._old_file(folders, leaf) as file:
                 return read_up_to(self.files, file, bytes_max)
         except FileNotFoundError:
             return None
@@ -114,6 +112,15 @@ class DirectoryBlobStore:
             raise _write_error(error, self._root / name) from error
         finally:
             self.delete(staged)
+
+    def sync_name(self, name: BlobName) -> None:
+        """Make the name of a file durable that another process has made. Raises StorageError."""
+        *folders, _ = _parts(name)
+        try:
+            with self._folder(folders) as folder:
+                self.files.fsync(folder)
+        except OSError as error:
+            raise _write_error(error, self._root / name) from error
 
     def delete(self, name: BlobName) -> None:
         """Remove; a missing file is no error. Raises StorageError."""
@@ -175,9 +182,7 @@ class DirectoryBlobStore:
     def _read(self, ref: BlobRef, take: Callable[[bytes], object]) -> None:
         *folders, leaf = _parts(ref.name)
         try:
-            with self._folder(folders) as folder:
-                file = self.files.open(leaf, OLD_FILE, within=folder)
-            with closing(self.files, file):
+            with self._old_file(folders, leaf) as file:
                 _check_size(self.files.stat(file), ref, self._root / ref.name)
                 seen = hashlib.sha256()
                 for piece in pieces(self.files, file):
@@ -202,6 +207,14 @@ class DirectoryBlobStore:
         return BlobRef(name, seen.hexdigest(), size)
 
     @contextmanager
+    def _old_file(self, folders: list[str], leaf: str) -> Iterator[int]:
+        with (
+            self._folder(folders) as folder,
+            closing(self.files, self.files.open(leaf, OLD_FILE, within=folder)) as file,
+        ):
+            yield file
+
+    @contextmanager
     def _folder(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
         if make and () not in self._durable:
             make_durable(self.files, self._root)
@@ -211,9 +224,8 @@ class DirectoryBlobStore:
             for count, part in enumerate(parts, start=1):
                 if make:
                     self._make_folder(tuple(parts[:count]), folder)
-                inner = self.files.open(part, FOLDER_NOT_LINKED, within=folder)
-                self.files.close(folder)
-                folder = inner
+                outer, folder = folder, self.files.open(part, FOLDER_NOT_LINKED, within=folder)
+                self.files.close(outer)
             yield folder
         finally:
             self.files.close(folder)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from sim.cluster.channel_ends import ChannelSizes
 from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND

@@ -21,7 +21,7 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Desired, Latest
 from penstock.model.elements import Barrier
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from sim.cluster.channel_ends import ChannelSizes
 from sim.cluster.exchange import SimExchange
 from sim.cluster.protocol_monitor import ProtocolMonitor

@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "standstill-is-silence",
         "gap",
-        line("penstock.protocol.step_context", "self.absent_s += now - self.alarm", "pass"),
+        line("penstock.protocol.core_context", "self.absent_s += now - self.alarm", "pass"),
         "leader-stands-still",
         0,
     ),
@@ -230,7 +230,7 @@ MUTANTS = (
         "standstills-excuse-for-ever",
         "gap-limit",
         line(
-            "penstock.protocol.step_context",
+            "penstock.protocol.core_context",
             "return heard.at + timeout_s + min(self.absent_s - heard.absent_s, excused_s_max)",
             "return heard.at + timeout_s + self.absent_s - heard.absent_s",
         ),

@@ -21,7 +21,7 @@ from penstock.cli.record import record_of
 from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.contract import codec
 from penstock.graph import load_job, read_job_file
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from tests.support.messages import classes, is_message, plain_type
 
 Golden = Callable[[str, str], None]

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from penstock.contract.settings import CheckpointSettings
 from penstock.contract.status import JobState, JobStatus
 from penstock.graph import keep_job_file, read_job_file
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from penstock.supervisor import ClusterSettings, LocalCluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]

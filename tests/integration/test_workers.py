@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cluster.launch import KeeperLaunch
 from penstock.contract.ids import JobUid, Ordinal
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from penstock.supervisor.folders import JobFolder
 from penstock.supervisor.workers import Workers
 from tests.integration.local_job import wait_until

@@ -15,7 +15,7 @@ from penstock.base.errors import PeerError
 from penstock.contract import codec
 from penstock.contract.codec import Message, decode, encode, parsed, to_plain
 from penstock.contract.keygroups import Range
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from tests.support.messages import classes, is_message, plain_type
 
 PIECES = (*b'_ _1_-0_1e999_NaN_Infinity_"_\\ud800_\xff_\0_,_]'.split(b"_"), b"9" * 5000)

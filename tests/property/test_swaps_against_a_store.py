@@ -14,8 +14,8 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
+from penstock.protocol.core_context import StepContext
 from penstock.protocol.leader.leader_storage import MetadataCas, SwapEvent
-from penstock.protocol.step_context import StepContext
 
 OUTCOMES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])
 

@@ -29,9 +29,9 @@ from penstock.contract.manifest import (
 from penstock.protocol import control_actions as do
 from penstock.protocol import control_events as on
 from penstock.protocol.control_actions import Action
+from penstock.protocol.core_context import ControlSettings
 from penstock.protocol.leader.leader_core import LeaderCore
 from penstock.protocol.member.member_core import MemberCore
-from penstock.protocol.settings import ControlSettings
 from tests.support.stub_engine import PLAN, StubEngine
 
 JOB = JobUid("job")

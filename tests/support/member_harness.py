@@ -23,8 +23,8 @@ from penstock.protocol.control_events import (
     MemberEvent,
     Tick,
 )
+from penstock.protocol.core_context import ControlSettings
 from penstock.protocol.member.member_core import MemberCore
-from penstock.protocol.settings import ControlSettings
 from tests.support.stub_engine import PLAN
 
 JOB = JobUid("job")

@@ -3,9 +3,8 @@
 from penstock.contract.ids import Incarnation
 from penstock.protocol.control_actions import Action, ReadLease, WriteLease
 from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
+from penstock.protocol.core_context import ControlSettings, StepContext
 from penstock.protocol.leader.election import Election, LeaseEvent
-from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import StepContext
 
 SETTINGS = ControlSettings(lease_duration_s=15.0, lease_renew_deadline_s=10.0, lease_retry_s=2.0)
 

@@ -4,8 +4,8 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
 from penstock.protocol.control_actions import Action, ReadLatest
 from penstock.protocol.control_events import LatestRead, StoreChanged, Tick
+from penstock.protocol.core_context import ControlSettings
 from penstock.protocol.member.member_core import MemberCore
-from penstock.protocol.settings import ControlSettings
 
 JOB = JobUid("job")
 LED = Latest(JOB, SwapId("s"), term=Term(1), leader=Leader(Ordinal(0), Incarnation("k0"), "leader"))

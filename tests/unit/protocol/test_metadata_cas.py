@@ -11,8 +11,8 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
+from penstock.protocol.core_context import StepContext
 from penstock.protocol.leader.leader_storage import MetadataCas, SwapEvent
-from penstock.protocol.step_context import StepContext
 
 BASE = Latest(JobUid("job"), SwapId("base"), term=Term(3))
 

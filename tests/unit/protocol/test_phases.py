@@ -9,6 +9,7 @@ import pytest
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId
 from penstock.contract.latest import Latest, Leader
 from penstock.protocol.channel import admission
+from penstock.protocol.core_context import Sign, StepContext
 from penstock.protocol.leader import (
     election,
     leader_state,
@@ -19,7 +20,6 @@ from penstock.protocol.leader import (
 from penstock.protocol.leader.leader_storage import MetadataCas
 from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerRegistry
 from penstock.protocol.member import member_core
-from penstock.protocol.step_context import Sign, StepContext
 from penstock.protocol.task import rescale_buffer, task_state
 from tests.support.in_memory_control_plane import JOB, SETTINGS
 from tests.support.task_harness import COUNT, rig

@@ -5,8 +5,7 @@ import pytest
 from penstock.base import limits
 from penstock.base.values import replace
 from penstock.contract.ids import Incarnation
-from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Sign, StepContext
+from penstock.protocol.core_context import ControlSettings, Sign, StepContext
 from sim.scenario import CONTROL
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 

@@ -5,8 +5,8 @@ from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
 from penstock.protocol.control_actions import ReadLatest, SendReport
 from penstock.protocol.control_events import LatestRead
+from penstock.protocol.core_context import StepContext
 from penstock.protocol.leader.takeover import Takeover
-from penstock.protocol.step_context import StepContext
 from tests.support.in_memory_control_plane import JOB, SETTINGS, InMemoryControlPlane
 
 ME = Leader(Ordinal(1), Incarnation("me"), "mine")

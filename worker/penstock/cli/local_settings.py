@@ -13,7 +13,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.latest import Restore, overriding
 from penstock.contract.settings import CheckpointSettings
 from penstock.contract.streamjob import Spec, Unpublished
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 
 if TYPE_CHECKING:
     from penstock.graph import JobFile

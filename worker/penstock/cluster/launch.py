@@ -2,7 +2,7 @@
 
 from penstock.contract.codec import Message
 from penstock.contract.ids import JobUid, Ordinal
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 
 
 class KeeperLaunch(Message, tag="KeeperLaunch"):

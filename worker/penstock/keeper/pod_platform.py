@@ -47,7 +47,7 @@ from penstock.metrics.logs import JsonLog, Log, WrappedErrors
 from penstock.metrics.pages import Pages
 from penstock.metrics.registry import registry_of
 from penstock.ports import LeaseStore, MetaStore
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 from penstock.storage.trust import TrustFolder, TrustWatch
 
 CONTROL_TOKEN = b"control"

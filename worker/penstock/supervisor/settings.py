@@ -8,7 +8,7 @@ from penstock.base.limits import KEY_GROUPS_DEFAULT
 from penstock.base.values import replace
 from penstock.contract.latest import Restore
 from penstock.contract.settings import CheckpointSettings
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 
 
 @dataclass(frozen=True, slots=True)

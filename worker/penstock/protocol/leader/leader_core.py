@@ -43,6 +43,7 @@ from penstock.protocol.control_events import (
     SwapUnknown,
     Tick,
 )
+from penstock.protocol.core_context import ControlSettings, StepContext
 from penstock.protocol.leader.election import Election
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache, MetadataCas
@@ -50,8 +51,6 @@ from penstock.protocol.leader.restart_limit import RestartLimit
 from penstock.protocol.leader.takeover import Takeover
 from penstock.protocol.leader.term_controller import TermController
 from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerRegistry
-from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import StepContext
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ from penstock.protocol.control_events import (
     SwapDone,
     SwapUnknown,
 )
-from penstock.protocol.step_context import StepContext
+from penstock.protocol.core_context import StepContext
 
 SwapEvent = SwapDone | SwapConflicted | SwapUnknown | LatestRead | LatestUnreadable
 

@@ -35,9 +35,9 @@ from penstock.base.units import span_text
 from penstock.contract.control_messages import RESTARTS_EXHAUSTED, Cause, EngineLost, Heartbeat
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, clip
+from penstock.protocol.core_context import StepContext
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.worker_registry import WorkerIncarnation
-from penstock.protocol.step_context import StepContext
 
 WHAT_TO_DO = (
     "It happens again each time: correct the step, source or sink, or take the rows in flight out of the "

@@ -20,7 +20,7 @@ from penstock.contract.control_messages import Cause, Command, EngineLost, Engin
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
 from penstock.protocol.control_actions import SendCommand
-from penstock.protocol.step_context import Sign, StepContext
+from penstock.protocol.core_context import Sign, StepContext
 
 REFUSALS = 2  # refused dials in a row after which an incarnation is lost
 NO_STATUS = EngineStatus()

@@ -76,6 +76,7 @@ from penstock.protocol.control_events import (
     Retire,
     StoreChanged,
 )
+from penstock.protocol.core_context import ControlSettings, Sign, StepContext
 from penstock.protocol.member.member_reports import (
     OF_A_TERM,
     CommandDedup,
@@ -83,8 +84,6 @@ from penstock.protocol.member.member_reports import (
     LastCheckpointWait,
     PendingReports,
 )
-from penstock.protocol.settings import ControlSettings
-from penstock.protocol.step_context import Sign, StepContext
 from penstock.protocol.transitions import checked
 
 

@@ -38,7 +38,7 @@ from penstock.contract.control_messages import (
     TaskAck,
 )
 from penstock.contract.ids import Attempt, Epoch, TaskId, Term
-from penstock.protocol.step_context import StepContext
+from penstock.protocol.core_context import StepContext
 
 # A new leader repeats these commands under its own term, where their numbers may recur.
 OF_A_TERM = (Inject, Expedite, Abort, Commit, Prepare, CancelRescale, Adopt, Settled, Shutdown)

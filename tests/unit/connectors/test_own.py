@@ -10,12 +10,12 @@ import pytest
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.values import replace
 from penstock.connectors.own import OwnSink, OwnSource, OwnWriter
-from penstock.connectors.source_rows import STAMP
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, EventTime, Source
 from penstock.contract.ids import Attempt, Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
+from penstock.steps.base import BOUND_COLUMN
 
 TIMED = pa.schema([("ts", pa.timestamp("us"))])
 FIRST = SplitState(SplitId("a"), "{}", 0)
@@ -92,7 +92,7 @@ def test_rows_are_stamped_with_the_largest_time_before_them() -> None:
     stamps = []
     while (read := reader.read(10)) is not None:
         assert read.batch.schema == made.schema
-        stamps += read.batch.column(STAMP).to_pylist()
+        stamps += read.batch.column(BOUND_COLUMN).to_pylist()
     assert stamps == [-(2**63), 40, 40]
     assert reader.state() == replace(FIRST, offset=3, max_ts=70)
 
@@ -131,7 +131,7 @@ def test_a_sink_never_sees_hidden_columns() -> None:
             self.names += batch.schema.names
 
     own: Any = Writer()
-    OwnWriter("sink 'out'", own).write(pa.record_batch({"x": [1], STAMP: [2]}))
+    OwnWriter("sink 'out'", own).write(pa.record_batch({"x": [1], BOUND_COLUMN: [2]}))
     assert own.names == ["x"]
 
 

@@ -21,7 +21,6 @@ from penstock.connectors.parquet_source import (
     piece_rows,
     read_identity,
 )
-from penstock.connectors.source_rows import NO_STAMP, STAMP
 from penstock.contract.columns import Column
 from penstock.contract.graph import EventTime
 from penstock.contract.ids import SplitId
@@ -29,6 +28,7 @@ from penstock.contract.manifest import SplitState
 from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import ReleasingReader
 from penstock.protocol.task.task_messages import RowsRead, SplitEnded
+from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 
 LINE = (Column("line", "string"),)
 
@@ -175,15 +175,15 @@ def test_rows_are_stamped_by_what_came_before_in_their_split(tmp_path: Path) -> 
     pq.write_table(pa.table({"ts": times}), tmp_path / "a.parquet")
     columns = (Column("ts", "timestamp[us]"),)
     source = ParquetSource(str(tmp_path), columns, EventTime("ts", out_of_orderness_us=5))
-    expected = [NO_STAMP, 45, 45, 45, 65]
-    assert source.schema.names == ["ts", STAMP]
+    expected = [NO_BOUND, 45, 45, 45, 65]
+    assert source.schema.names == ["ts", BOUND_COLUMN]
     for cut in range(1, 5):
         reader = source.open(source.splits()[0])
         first = reader.read(cut)
         again = source.open(reader.state()).read(10)
         assert first is not None
         assert again is not None
-        stamps = [*first.batch.column(STAMP).to_pylist(), *again.batch.column(STAMP).to_pylist()]
+        stamps = [*first.batch.column(BOUND_COLUMN).to_pylist(), *again.batch.column(BOUND_COLUMN).to_pylist()]
         assert stamps == expected
 
 

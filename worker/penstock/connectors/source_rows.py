@@ -5,7 +5,7 @@ The size of one read is bounded, because a row may have any size, but an element
 The stamp of a row says how far the event time of its split had advanced before the row:
 ``stamp[i] = (largest event time of the split before row i) - out_of_orderness``, which compares
 with a watermark. It depends only on the order of offsets, so the same rows are late in every run,
-however splits interleave. It is a hidden column; the first row of a split has ``NO_STAMP``.
+however splits interleave. It is a hidden column; the first row of a split has ``NO_BOUND``.
 """
 
 import numpy as np
@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import EventTime
+from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 
-STAMP = f"{HIDDEN_PREFIX}bound"
-STAMP_FIELD = pa.field(STAMP, pa.int64(), nullable=False)
-NO_STAMP = -(2**63)
+STAMP_FIELD = pa.field(BOUND_COLUMN, pa.int64(), nullable=False)
 
 
 def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
@@ -67,10 +65,10 @@ class Stamper:
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Append the hidden column. A null event time is skipped: it does not advance the time."""
         times = batch.column(self._column).cast(pa.timestamp("us")).cast(pa.int64())
-        before = NO_STAMP if self.max_ts is None else self.max_ts
-        values = times.fill_null(NO_STAMP).to_numpy(zero_copy_only=False)
+        before = NO_BOUND if self.max_ts is None else self.max_ts
+        values = times.fill_null(NO_BOUND).to_numpy(zero_copy_only=False)
         largest = np.maximum.accumulate(np.concatenate(([before], values)))
-        self.max_ts = None if largest[-1] == NO_STAMP else int(largest[-1])
+        self.max_ts = None if largest[-1] == NO_BOUND else int(largest[-1])
         earlier = largest[:-1]
-        stamps = np.where(earlier == NO_STAMP, NO_STAMP, earlier - self._disorder_us)
+        stamps = np.where(earlier == NO_BOUND, NO_BOUND, earlier - self._disorder_us)
         return batch.append_column(STAMP_FIELD, pa.array(stamps, pa.int64()))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import Where
+from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.keygroups import Share
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Emit = Callable[[pa.RecordBatch], None]
 Locate = Callable[[int], Where]
 
-BOUND_COLUMN = "__bound"
+BOUND_COLUMN = f"{HIDDEN_PREFIX}bound"
 """Hidden int64 column (us): the largest event time before the row in its split, minus the bound.
 
 The bound is the source's limit for rows that are out of order.

@@ -18,7 +18,7 @@ from penstock.keeper import engine_process
 from penstock.keeper.engine_process import Engines
 from penstock.keeper.keeper_messages import ForMember, KeeperInbox
 from penstock.protocol.control_events import EngineGone
-from penstock.protocol.settings import ControlSettings
+from penstock.protocol.core_context import ControlSettings
 
 WITHIN_S = 60.0
 START = c.Start(Attempt(1))

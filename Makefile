@@ -91,7 +91,7 @@ bench-compare: $(STAMP)  ## compare with other engines, in turn; installs them i
 
 sbom: $(STAMP)  ## list the locked packages and their licences in build/sbom; fails on one that is not allowed
 	@echo "== make sbom: build/sbom/*.cdx.json, build/sbom/licences.txt"
-	@VENV='$(VENV)' sh tools/sbom.sh
+	@VENV='$(VENV)' BASE_PACKAGES='$(BASE_PACKAGES)' sh tools/sbom.sh
 
 docs: $(STAMP)  ## build the documentation as a site in build/site; a broken link fails it
 	@echo "== make docs: build/site/index.html"

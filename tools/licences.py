@@ -1,7 +1,8 @@
 """Lists the licences of all locked packages, and fails on one that is unknown or not allowed.
 
-``python -m tools.licences SBOM FOLDER`` reads the list of what is installed (CycloneDX, JSON) and
-the lock files. It writes into the folder ``licences.txt`` and a part of the list for each image.
+``python -m tools.licences SBOM FOLDER [PACKAGES]`` reads the list of what is installed (CycloneDX, JSON)
+and the lock files. It writes into the folder ``licences.txt`` and a part of the list for each image, with
+the packages of its base image if ``PACKAGES`` names a file of them (:mod:`tools.base_packages`).
 """
 
 import json
@@ -13,6 +14,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tools.base_packages import NOT_LISTED, with_base
 
 LOCKS = {  # images, and what makes and tests them
     "worker": "requirements-worker.lock",
@@ -157,8 +160,8 @@ def table(found: Mapping[str, Component], locks: Mapping[str, Mapping[str, str]]
     return "\n".join(lines) + "\n"
 
 
-def main(sbom_file: Path, folder: Path, repository: Path) -> int:
-    """Write the lists and print complaints. Gives the exit status."""
+def main(sbom_file: Path, folder: Path, repository: Path, packages: str | None = None) -> int:
+    """Write the lists and print complaints. Gives the exit status. ``packages`` are those of the base image."""
     sbom = json.loads(sbom_file.read_text())
     found = {str(canonicalize_name(c["name"])): c for c in sbom["components"]}
     locks: dict[str, dict[str, str]] = {name: locked((repository / file).read_text()) for name, file in LOCKS.items()}
@@ -169,12 +172,16 @@ def main(sbom_file: Path, folder: Path, repository: Path) -> int:
         return 1
     (folder / "licences.txt").write_text(table(found, locks))
     # What else is installed, somebody has installed: it is neither shipped nor locked.
-    for name, chosen in {"all": every, **{image: set(locks[image]) for image in IMAGES}}.items():
-        part = json.dumps(part_of(sbom, chosen), indent=2)
-        (folder / f"{name}.cdx.json").write_text(part + "\n")
+    lists = {"all": part_of(sbom, every)}
+    lists |= {image: with_base(part_of(sbom, locks[image]), packages) for image in IMAGES}
+    for name, part in lists.items():
+        (folder / f"{name}.cdx.json").write_text(json.dumps(part, indent=2) + "\n")
+    if packages is None:
+        print(f"images: {NOT_LISTED}")
     return 0
 
 
 if __name__ == "__main__":
     here = Path(__file__).resolve().parent.parent
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), here))
+    given = Path(sys.argv[3]).read_text() if len(sys.argv) > 3 else None
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), here, given))

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Lists what is installed from the locks, as CycloneDX (build/sbom/*.cdx.json), and their licences
 # (build/sbom/licences.txt); fails on a licence that is unknown or not allowed. `make sbom` calls it.
+# BASE_PACKAGES: a file with the packages of the base image; without it the lists say that they lack them.
 # The tool has an environment of its own, so that it is not among what it lists.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,4 +21,4 @@ mkdir -p "$out"
 "$tool/bin/cyclonedx-py" environment --output-format JSON --output-reproducible --no-validate \
     --pyproject pyproject.toml --output-file "$tool/installed.cdx.json" "$VENV/bin/python" 2>"$out/tool.log" ||
     { cat "$out/tool.log" >&2; exit 1; }
-"$VENV/bin/python" -m tools.licences "$tool/installed.cdx.json" "$out"
+"$VENV/bin/python" -m tools.licences "$tool/installed.cdx.json" "$out" ${BASE_PACKAGES:+"$BASE_PACKAGES"}

@@ -105,3 +105,21 @@ def test_lists_have_what_is_locked_and_not_what_somebody_has_installed(tmp_path:
     }
     assert listed == {"all": ["a", "b"], "worker": ["a"], "operator": ["b"], "spark": ["b"]}
     assert len((tmp_path / "licences.txt").read_text().splitlines()) == 2
+
+
+def test_the_list_of_an_image_has_the_packages_of_its_base_or_says_that_it_lacks_them(tmp_path: Path) -> None:
+    for lock in LOCKS.values():
+        (tmp_path / lock).write_text("a==1 \\\n    --hash=sha256:00\n")
+    found = {"metadata": {"component": {"bom-ref": "root"}}, "components": [component("a", {"license": {"id": "MIT"}})]}
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    listed = tmp_path / "worker.cdx.json"
+    assert main(tmp_path / "found.json", tmp_path, tmp_path) == 0
+    plain = json.loads(listed.read_text())
+    (said,) = plain["metadata"]["properties"]
+    assert "are not in this list" in said["value"]
+    assert plain["compositions"] == [{"aggregate": "incomplete", "assemblies": ["root"]}]
+    assert main(tmp_path / "found.json", tmp_path, tmp_path, "libc6 2.36-9+deb12u9 amd64\n") == 0
+    full = json.loads(listed.read_text())
+    assert [c.get("purl") for c in full["components"]] == [None, "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64"]
+    with pytest.raises(ValueError, match="is no package"):
+        main(tmp_path / "found.json", tmp_path, tmp_path, "what is this thing")

@@ -170,7 +170,21 @@ def _progressing(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
     waits = "" if pending is None or pending.snapshot is None else f"savepoint {pending.snapshot}"
     if inputs.accepted.target is not None and certificates_lost(inputs.seen, inputs.accepted.target):
         return Truth.TRUE, operation, lost_certificates_message(inputs.seen)
-    return Truth.TRUE, operation, _progress_message(inputs) or waits
+    return Truth.TRUE, operation, _progress_message(inputs) or waits or _leaving_text(inputs.seen)
+
+
+def _leaving_text(seen: Observed) -> str:
+    """Name the pods for whose end an operation waits; empty when it waits for none.
+
+    A copy of a pod that somebody made under the name of a worker ends only when somebody deletes it.
+    """
+    if not seen.pods or (seen.stateful_set is not None and seen.stateful_set.replicas > 0):
+        return ""
+    stay = [p.name for p in seen.pods if not p.deleting]
+    names = stay or [p.name for p in seen.pods]
+    listed = ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
+    advice = f"; a pod that nothing ends has to be deleted: kubectl delete pod {stay[0]}" if stay else ""
+    return f"waits until the old workers have ended: {listed}{advice}"
 
 
 def _checkpointing(inputs: ConditionInputs, state: StreamJobState) -> tuple[Truth, Reason, str]:

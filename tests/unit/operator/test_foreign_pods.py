@@ -4,7 +4,7 @@ from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType, StreamJobStatus, Truth
-from penstock_operator.api.observed import Observed
+from penstock_operator.api.observed import Observed, PodView
 from penstock_operator.api.views import Versions
 from penstock_operator.reconcile.actions import Event
 from penstock_operator.reconcile.decide import decide
@@ -81,6 +81,27 @@ def test_a_foreign_pod_is_said_once_and_stalls_nothing() -> None:
     assert [e.reason for e in told].count("ForeignPod") == 1
     _, again = settled(replace(seen, job=replace(seen.job, status=status)))
     assert not again
+
+
+def test_what_a_start_waits_for_is_said_with_its_name() -> None:
+    seen = running(spec_of(), wanted=spec_of(image="example/penstock:2"))
+    assert seen.stateful_set is not None
+    copy = PodView("wc-worker-9", "p9", OWNER.uid, 9, ready=True)
+    status, _ = settled(replace(seen, stateful_set=replace(seen.stateful_set, replicas=0), pods=(copy,)))
+    progressing = status.condition(ConditionType.PROGRESSING)
+    assert progressing is not None
+    assert progressing.status is Truth.TRUE
+    assert progressing.message == (
+        "waits until the old workers have ended: wc-worker-9; a pod that nothing ends has to be deleted: "
+        "kubectl delete pod wc-worker-9"
+    )
+    ending = tuple(replace(copy, name=f"wc-worker-{n}", deleting=True) for n in range(5))
+    status, _ = settled(replace(seen, stateful_set=None, pods=ending))
+    progressing = status.condition(ConditionType.PROGRESSING)
+    assert progressing is not None
+    assert progressing.message == (
+        "waits until the old workers have ended: wc-worker-0, wc-worker-1, wc-worker-2 and 2 more"
+    )
 
 
 def settled(seen: Observed) -> tuple[StreamJobStatus, list[Event]]:

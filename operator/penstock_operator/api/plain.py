@@ -66,9 +66,12 @@ def seconds(text: str | None) -> float:
         return 0.0
 
 
+LAST_S = 253402300799.0  # the end of the year 9999, the last that a time can have
+
+
 def stamp(at_s: float) -> str:
-    """Write seconds since 1970 as the API server does."""
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Write seconds since 1970 as the API server does. Workers may tell any number: the nearest time is written."""
+    return datetime.fromtimestamp(min(max(at_s, 0.0), LAST_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def name_stamp(at_s: float) -> str:

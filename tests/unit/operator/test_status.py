@@ -7,7 +7,7 @@ from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Desired
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import MESSAGE_CHARS_MAX
-from penstock.contract.status import InputSeen, JobState, JobStatus
+from penstock.contract.status import CheckpointStatus, InputSeen, JobState, JobStatus
 from penstock.contract.streamjob_status import (
     CheckpointSummary,
     Condition,
@@ -42,6 +42,16 @@ def test_failed_checkpoints_are_counted_beside_the_last_good_one() -> None:
     assert shown.failures == 3
     assert shown.last_completed is not None
     assert shown.last_completed.epoch == 7
+
+
+@pytest.mark.parametrize(("time_us", "shown"), [(10**18, "9999-12-31T23:59:59Z"), (-(10**18), "1970-01-01T00:00:00Z")])
+def test_a_time_that_no_clock_shows_stops_nothing(time_us: int, shown: str) -> None:
+    seen = committed(7)
+    assert seen.running is not None
+    told = replace(seen.running, checkpoint=CheckpointStatus(7, time_us, 1, 0.5, "p"))
+    done = checkpoint_of(replace(seen, running=told)).last_completed
+    assert done is not None
+    assert done.time == shown
 
 
 def test_a_count_stays_while_no_worker_speaks_and_goes_with_the_next_commit() -> None:

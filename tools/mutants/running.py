@@ -30,7 +30,8 @@ FAULT_TIMEOUT_S = 300
 ALL_TIMEOUT_S = 3600  # of all tests, without a fault
 SOURCE_PATHS = ("worker", "operator", "spark", ".")
 _NOTICED_BY = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-PASSED, FAILED, INTERRUPTED = 0, 1, 2  # exit statuses of pytest; higher ones say that nothing was run
+PASSED = 0  # exit statuses of pytest
+NOTHING_RUN = (4, 5)  # its arguments were wrong, or no test was found
 
 
 class CannotRunError(Exception):
@@ -145,7 +146,7 @@ def tried(fault: Fault, tree: Tree, key: str) -> Verdict:
     source = fault.applied((tree.folder / fault.file).read_text(encoding="utf-8"))
     with tree.changed(fault.file, source):
         status, said = tree.test(fault.tests, FAULT_TIMEOUT_S)
-    if status is not None and status > INTERRUPTED:
+    if status in NOTHING_RUN:
         raise CannotRunError(f"{fault.id}: pytest ended with {status}:\n{said}")
     took_s = round(time.monotonic() - began, 1)
     return Verdict(fault.id, key, status != PASSED, _noticed_by(status, said), took_s)

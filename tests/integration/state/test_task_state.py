@@ -363,3 +363,52 @@ def test_the_tasks_of_a_worker_share_one_budget(tmp_path: Path) -> None:
     second.state.close()  # its task was given to another worker
     budget.admit(third.state)
     assert [t.state._tables["counts"].budget_bytes for t in (first, third)] == [450, 450]
+
+
+def test_commits_that_come_late_and_at_once_settle_every_cut(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put(OTHERS)
+    first.checkpoint(1)
+    for epoch in (2, 3):
+        first.put({f"new {epoch}": epoch})
+        first.cut(epoch)
+    for epoch in (2, 3):
+        first.state.committed(Epoch(epoch))
+    first.put({"a": 1})
+    assert first.checkpoint(4)[-1].rows == 1, "what is committed is not written again"
+
+
+def test_a_commit_that_comes_before_its_cut_was_written_forgets_no_file(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put(OTHERS)
+    first.checkpoint(1)
+    first.put({"a": 1})
+    first.state.flip(Epoch(2))
+    first.state.committed(Epoch(2))
+    files = first.checkpoint(3)
+    again = task()
+    again.state.load(files, again.blobs)
+    assert again.content() == OTHERS | {"a": 1}
+
+
+def test_a_deletion_is_kept_through_merges_as_long_as_an_older_file_has_the_key(task: Callable[..., Task]) -> None:
+    first = task()
+    first.put({f"key {i}": i for i in range(3000)})
+    (large,) = first.checkpoint(1)
+    first.delete("key 7")
+    files = first.checkpoint(2)
+    for epoch in range(3, STATE_FILES_PER_TASK_MAX + 4):
+        first.put({"key 1": epoch})
+        files = first.checkpoint(epoch)
+    assert large.blob in [file.blob for file in files], "too large to be merged with the others"
+    assert len(files) < STATE_FILES_PER_TASK_MAX
+    again = task()
+    again.state.load(files, again.blobs)
+    assert "key 7" not in again.content()
+
+
+def test_the_tables_of_a_task_share_its_budget(tmp_path: Path) -> None:
+    made = Task(tmp_path)
+    made.state.open(replace(SCHEMA, name="more"))
+    made.state.limit(1000)
+    assert [table.budget_bytes for table in made.state._tables.values()] == [500, 500]

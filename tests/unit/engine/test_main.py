@@ -2,11 +2,14 @@
 
 import io
 import sys
-from typing import IO, cast
+from types import SimpleNamespace
+from typing import IO, Any, cast
 
 import pytest
 
-from penstock.engine.main import say_at_once
+from penstock.contract.control_messages import Shutdown, Start
+from penstock.contract.ids import Attempt, Incarnation, Term
+from penstock.engine.main import obey, say_at_once
 
 
 class Log(io.RawIOBase):
@@ -36,3 +39,23 @@ def test_a_printed_line_is_written_at_once_and_in_one_piece(
     say_at_once()
     print("seen", 3, file=stream)
     assert log.writes == [b"seen 3\n"]
+
+
+def test_only_an_order_to_end_this_engine_ends_it() -> None:
+    launch = SimpleNamespace(incarnation="mine")
+    told: list[object] = []
+    ends: list[str] = []
+
+    def ended() -> None:
+        ends.append("closed")
+
+    worker = SimpleNamespace(command=lambda _, command: told.append(command), close=ended)
+    orders: list[object] = [
+        Shutdown(Incarnation("other"), "old"),
+        Start(Attempt(1)),
+        Shutdown(Incarnation("mine"), "now"),
+    ]
+    link = SimpleNamespace(receive=lambda: SimpleNamespace(term=Term(1), command=orders.pop(0)))
+    assert obey(cast(Any, worker), cast(Any, launch), cast(Any, link)) == 0
+    assert told == [Start(Attempt(1))]
+    assert ends == ["closed"]

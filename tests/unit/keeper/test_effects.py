@@ -1,26 +1,31 @@
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import StateError, StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
 from penstock.base.values import replace
 from penstock.contract.codec import encode
-from penstock.contract.control_messages import MembersFile, StageSplits
+from penstock.contract.control_messages import Envelope, MembersFile, StageSplits, Start
 from penstock.contract.ids import (
     Attempt,
     BlobName,
     JobUid,
+    Ordinal,
     SplitId,
     StageIndex,
     SwapId,
+    Term,
     Version,
 )
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, SplitState
 from penstock.contract.plan import Assignment
 from penstock.keeper import effects as stores
+from penstock.keeper.keeper_messages import Core, KeeperInbox
 from penstock.ports import LeaseView, SwapUnknown, Versioned
 from penstock.protocol import control_actions as actions
 from penstock.protocol import control_events as events
@@ -161,3 +166,43 @@ def test_a_manifest_that_is_too_large_is_neither_written_nor_read(tmp_path: Path
     assert isinstance(read, events.BlobUnreadable)
     assert read.damaged
     assert "at most" in read.reason
+
+
+def test_a_record_of_a_newer_version_stops_a_keeper_and_a_store_that_is_away_does_not() -> None:
+    store = FakeMetaStore()
+    store.create("l", b'{"is":"Latest","format":1000}')
+    with pytest.raises(StateError, match="1000"):
+        stores.refuse_newer(store, "l")
+    stores.refuse_newer(cast(Any, Silent()), "l")
+    stores.refuse_newer(FakeMetaStore(), "l")
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty() -> None:
+    def listing() -> None:
+        raise StorageError("stale handle")
+
+    unlisted = SimpleNamespace(list_for_collection=listing)
+    assert stores.list_blobs(cast(Any, unlisted), actions.ListBlobs(3)) == events.BlobsListed(3, None)
+
+
+def test_what_is_slow_holds_up_neither_the_lease_nor_checkpoints_and_a_keeper_hears_itself(tmp_path: Path) -> None:
+    launch = SimpleNamespace(job="job", savepoints=str(tmp_path), job_uid=JobUid("uid"))
+    sent: list[str] = []
+    senders = SimpleNamespace(send=lambda address, _: sent.append(address))
+    outside = stores.Outside(cast(Any, None), cast(Any, senders), "here")
+    kept = stores.Stores(cast(Any, None), cast(Any, None), DirectoryBlobStore(tmp_path))
+    effects: Any = stores.KeeperEffects(cast(Any, launch), kept, outside, KeeperInbox(), cast(Any, None))
+    lanes: dict[str, list[object]] = {"_lease": [], "_metadata": [], "_files": [], "_copies": []}
+    for name, jobs in lanes.items():
+        setattr(effects, name, SimpleNamespace(do=jobs.append))
+    root = BlobRef(BlobName("1-1-life-0.root.json"), "", 1)
+    effects.perform(Core.COORDINATOR, actions.ReadLease(1))
+    effects.perform(Core.COORDINATOR, actions.ReadLatest(2))
+    effects.perform(Core.COORDINATOR, actions.CopySavepoint("r", "monday", root, "1-life-1"))
+    effects.perform(Core.COORDINATOR, actions.ListBlobs(3))
+    assert {name: len(jobs) for name, jobs in lanes.items()} == dict.fromkeys(lanes, 1)
+    for address in ("here", "there"):
+        envelope = Envelope(JobUid("uid"), Term(1), Ordinal(0), Start(Attempt(1)))
+        effects.perform(Core.COORDINATOR, actions.SendCommand(Ordinal(0), address, envelope))
+    assert sent == ["there"]
+    assert len(effects.loopback) == 1

@@ -1,10 +1,14 @@
 """The two containers of a pod over a real Unix socket; the engine is played by hand."""
 
 import os
+import queue
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +16,7 @@ from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
-from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, HostedChild
+from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, ForkedChild, HostedChild
 
 WITHIN_S = 20.0
 
@@ -152,3 +156,49 @@ def test_files_that_come_with_a_word_are_closed(launcher: EngineLauncher, hosts:
     for descriptor in (reads, link):
         os.close(descriptor)
     ours.close()
+
+
+def test_a_container_that_has_gone_is_noticed_as_absent(launcher: EngineLauncher, hosts: Hosts) -> None:
+    host = hosts.come()
+    child, ours = begin(launcher)
+    _, (link,) = host.receive()
+    assert launcher.absent_s(time.monotonic() + 100) == 0
+    host.close()
+    assert child.wait(WITHIN_S) == STATUS_GONE
+    assert launcher.absent_s(time.monotonic() + 100) > 99
+    os.close(link)
+    ours.close()
+
+
+class ForkServer:
+    """Answers as the test says, when it says so."""
+
+    def __init__(self) -> None:
+        self.answers: queue.SimpleQueue[tuple[object, list[int]]] = queue.SimpleQueue()
+
+    def send(self, *_: object) -> None:
+        """Begin nothing."""
+
+    def receive(self) -> tuple[object, list[int]]:
+        return self.answers.get(timeout=WITHIN_S)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this system has no handles of processes")
+def test_an_engine_that_was_given_up_before_it_began_is_killed_as_it_begins() -> None:
+    server, (ours, theirs) = ForkServer(), socket.socketpair()
+    child = ForkedChild(launch(), theirs, cast(Any, server))
+    child.kill()
+    engine = subprocess.Popen(["sleep", "600"])
+    try:
+        server.answers.put((Began(Incarnation("life-1"), engine.pid), [os.pidfd_open(engine.pid)]))
+        assert engine.wait(WITHIN_S) == -signal.SIGKILL
+        server.answers.put((Ended(Incarnation("life-1"), -signal.SIGKILL), []))
+        assert child.wait(WITHIN_S) == -signal.SIGKILL
+        assert list(child.lines()) == []
+    finally:
+        engine.kill()
+        ours.close()
+        theirs.close()

@@ -128,6 +128,8 @@ def test_the_end_of_an_engine_before_is_no_news_of_this_one(worker: Worker) -> N
     worker.engines.forget(gone.incarnation, gone.reason)
     worker.engines.end(old.launch.incarnation)
     worker.engines.ready(old.launch.incarnation)
+    worker.engines.send(new.launch.incarnation, Term(1), START)
+    assert heard(new), "its link is open"
     assert worker.engines.running
     assert worker.engines.view.incarnation == new.launch.incarnation
     assert worker.engines.view.pid == new.pid

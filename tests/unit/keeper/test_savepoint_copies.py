@@ -337,3 +337,13 @@ def test_an_import_after_a_passing_error_succeeds(
     listed = {file.blob.name for task in done.manifest.tasks for file in task.files}
     left = set(other.list_for_collection()) - listed - {done.root.name}
     assert not left, "a failed try keeps no space"
+
+
+def test_a_copy_that_fails_gives_its_space_back(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
+    last = sorted(name for name in store.list_for_collection() if name.endswith(".state"))[-1]
+    store.delete(last)
+    order = ordered(root)
+    failed = copy_savepoint(store, tmp_path / "savepoints", order)
+    assert isinstance(failed, events.SavepointNotCopied)
+    assert "is missing" in failed.reason
+    assert folders(tmp_path / "savepoints" / order.name) == []

@@ -1,10 +1,13 @@
+from types import SimpleNamespace
+from typing import Any, cast
+
 from penstock.base.limits import LOAD_HEARD_S, LOAD_WINDOW_S
 from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.status import EngineProgress, JobStatus, Load, StepStatus, WorkerReport
-from penstock.keeper.status_publisher import StatusBoard, WorkerStatuses
+from penstock.keeper.status_publisher import StatusBoard, StatusPublisher, WorkerStatuses
 from tests.support.fakes import FakeMetaStore
 
 LEADS = (Latest(JobUid("uid"), SwapId("s"), Term(2), workers=2), Desired(2))
@@ -116,3 +119,15 @@ def test_an_object_that_is_not_there_is_the_operators_to_make() -> None:
     store = CountingStore()
     StatusBoard(store, "words-status").show(summary(WorkerStatuses(2, since=0.0), 1.0), 1.0)
     assert store.get("words-status") is None
+
+
+def test_a_new_term_begins_without_the_reports_of_the_one_before() -> None:
+    shown: list[JobStatus] = []
+    board = cast(Any, SimpleNamespace(show=lambda status, _: shown.append(status)))
+    publisher = StatusPublisher(cast(Any, None), cast(Any, None), board, "words", "/c")
+    publisher._show(LEADS)
+    publisher._hear(report(0, "pod-0"))
+    publisher._show(LEADS)
+    assert publisher._statuses.heard
+    publisher._show((replace(LEADS[0], term=Term(3)), LEADS[1]))
+    assert not publisher._statuses.heard

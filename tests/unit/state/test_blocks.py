@@ -1,6 +1,7 @@
 """A state file of whoever may write to the shared folder: read in full, or refused by its name."""
 
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.contract.keygroups import Range
-from penstock.state.blocks import BlockReader, check_schema, described, loadable
+from penstock.state.blocks import REST_MAX_S, BlockReader, at_half_speed, check_schema, described, loadable
 from penstock.steps.base import StateSchema, Value
 
 GROUPS = 16
@@ -84,3 +85,28 @@ def test_a_block_that_unpacks_to_more_than_lz4_can_hold_takes_no_memory(tmp_path
     with pytest.raises(StateError, match="a batch unpacks to 33554"):
         blocks(reader)
     assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_file_whose_index_is_torn_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "torn.state"
+    written(path, FRAME)
+    data = path.read_bytes()
+    path.write_bytes(data[: -24 - 20] + data[-24:])  # without the one entry of the index
+    with pytest.raises(StateError, match="no state file"):
+        BlockReader(path, "torn.state")
+
+
+def test_blocks_are_written_at_half_speed_until_somebody_waits() -> None:
+    class Noted(threading.Event):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rests: list[float] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.rests.append(timeout or 0.0)
+            return True
+
+    event = Noted()
+    assert list(at_half_speed([1, 2, 3], event)) == [1, 2, 3]
+    assert len(event.rests) == 2
+    assert all(0 <= rest <= REST_MAX_S for rest in event.rests)

@@ -20,6 +20,8 @@ LATEST_BYTES_MAX = 64 * 1024  # size of -latest; a ConfigMap may hold 1 MiB. Lar
 CONTROL_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 CONTROL_CALL_TIMEOUT_S = 5.0
 SPLITS_BYTES_MAX = 12 * 1024 * 1024  # size of the description of all splits; one message carries it
+KEEPALIVE_S = 2.0  # a call that hears nothing for so long asks whether the connection still lives
+KEEPALIVE_TIMEOUT_S = 5.0  # without an answer the connection is given up, and another one dialled
 HEARTBEAT_INTERVAL_S = 0.5
 HEARTBEAT_TIMEOUT_S = 5.0  # a member that sent nothing for this long is lost
 ENGINE_SILENCE_TIMEOUT_S = 60.0  # user code may hold the GIL, so this is much longer than a lease
@@ -219,6 +221,7 @@ JSON_DEPTH_MAX = 64  # lists and objects in each other; the deepest of ours, a p
 assert LEASE_RETRY_S < LEASE_RENEW_DEADLINE_S < LEASE_DURATION_S, "a leader stops before its Lease expires"
 assert HEARTBEAT_TIMEOUT_S < DRAIN_STILL_S, "a member's death is known before the wait is over"
 assert ANNOUNCE_INTERVAL_S * 3 < SILENT_KEEPER_S < HEARTBEAT_TIMEOUT_S, "one lost report is no silence"
+assert CONTROL_CALL_TIMEOUT_S <= KEEPALIVE_TIMEOUT_S, "a connection is given up when no call got an answer"
 assert WATCH_WAIT_S < CONTROL_CALL_TIMEOUT_S, "a watch is answered in time"
 assert META_POLL_INTERVAL_S < DRAIN_UNREAD_S, "one failed read does not end a worker"
 assert HEARTBEAT_TIMEOUT_S * 2 < PEER_SENDER_IDLE_S, "a peer keeps its thread between heartbeats"

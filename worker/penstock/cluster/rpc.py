@@ -23,7 +23,12 @@ import grpc
 
 from penstock.base.addresses import join_address
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
-from penstock.base.limits import CONTROL_CALL_TIMEOUT_S, CONTROL_MESSAGE_BYTES_MAX
+from penstock.base.limits import (
+    CONTROL_CALL_TIMEOUT_S,
+    CONTROL_MESSAGE_BYTES_MAX,
+    KEEPALIVE_S,
+    KEEPALIVE_TIMEOUT_S,
+)
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.control_messages import Envelope
 from penstock.contract.status import JobStatus, RequestAnswer, WorkerReport
@@ -42,6 +47,12 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", CONTROL_MESSAGE_BYTES_MAX),
     ("grpc.enable_http_proxy", 0),  # a proxy for web pages is no way to a neighbour
     ("grpc.so_reuseport", 0),  # two servers on one port would share its calls silently
+    # A connection may be half-open: the other side is gone from it and nobody said so. Calls would wait on
+    # it one after the other, and gRPC dials no other one. So each side asks while a call is open.
+    ("grpc.keepalive_time_ms", int(KEEPALIVE_S * 1000)),
+    ("grpc.keepalive_timeout_ms", int(KEEPALIVE_TIMEOUT_S * 1000)),
+    ("grpc.http2.ping_timeout_ms", int(KEEPALIVE_TIMEOUT_S * 1000)),  # of the pings that measure the link
+    ("grpc.http2.max_ping_strikes", 0),  # or the server would end a connection that is asked so often
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),

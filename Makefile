@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
+.PHONY: failpoints help setup demo test unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -64,6 +64,10 @@ night: $(STAMP)  ## run everything much longer, in pieces; goes on where it was 
 mutants: $(STAMP)  ## put faults into the code, one at a time; a test must notice each (half an hour; MUTANTS='--help')
 	@echo "== make mutants: one-line faults against their tests; verdicts are kept in build/mutants"
 	@$(BIN)/python -m tools.mutants $(MUTANTS)
+
+failpoints: $(STAMP)  ## hit effects of real processes, hours, resumable (FAILPOINTS=--full: with every action)
+	@echo "== make failpoints: counts and outcomes in .failpoints; what falls short is printed with its command"
+	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.failpoints $(FAILPOINTS)
 
 integration: $(STAMP)  ## run the tests with real processes, sockets, files and signals
 	@echo "== make integration: real processes"
@@ -121,6 +125,6 @@ lock: $(STAMP)  ## write the lock files anew, with the newest versions that pypr
 	@sh tools/lock.sh
 
 clean:  ## remove .venv and everything that tools and runs left behind
-	rm -rf $(VENV) .penstock .demo build dist spark-warehouse
+	rm -rf $(VENV) .penstock .demo .failpoints build dist spark-warehouse
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

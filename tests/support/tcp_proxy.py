@@ -13,8 +13,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Result = TypeVar("Result")
 PIECE_BYTES = 64 * 1024
 RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: to close is to reset
 
@@ -59,18 +60,18 @@ class TcpProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
-        self._do(asyncio.start_unix_server(self._register, str(control)))
+        self._servers: list[asyncio.Server] = [self._do(asyncio.start_unix_server(self._register, str(control)))]
 
     def close(self) -> None:
-        """End all connections."""
-        self.cut(lambda _: True)
+        """End all connections, and stop to listen."""
+        self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
     def front(self, port: int) -> int:
         """Return a port that leads to ``port``."""
-        link: Link = self._do(self._open("", "", port))
-        return link.front
+        return self._do(self._open("", "", port)).front
 
     def links(self, wanted: Callable[[Link], bool]) -> list[Link]:
         """Return the links that have begun to exist."""
@@ -103,8 +104,19 @@ class TcpProxy:
         for link in self.links(wanted):
             link.delay_s = delay_s
 
-    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for link in self._links:
+            for connection in list(link.connections):
+                connection.close(reset=True)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     # --- On the proxy's thread --------------------------------------------------------------------
 
@@ -121,6 +133,7 @@ class TcpProxy:
             await _serve(link, theirs, back)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self._servers.append(server)
         link.front = server.sockets[0].getsockname()[1]
         self._links.append(link)
         return link
@@ -143,9 +156,7 @@ async def _serve(link: Link, theirs: asyncio.StreamReader, back: asyncio.StreamW
         connection.close(reset=False)
 
 
-async def _pump(
-    link: Link, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def _pump(link: Link, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while piece := await reader.read(PIECE_BYTES):
             await connection.flows.wait()

@@ -28,6 +28,8 @@ from typing import Protocol
 
 POINT_US = 20  # the virtual time of a point
 TURN_POINTS_MAX = 400  # so many points later a thread must let others run
+TIMEOUTS_MAX = 2_000  # of one thread in a virtual second: more is a busy loop
+SECOND_US = 1_000_000
 UNWIND_S = 5.0
 NEVER = 1 << 62
 
@@ -36,6 +38,10 @@ Trace = Callable[[str], None]
 
 class Unwound(BaseException):
     """Raised in a thread that is left over at the end of a run."""
+
+
+class BusyLoop(AssertionError):
+    """A thread waits again and again, for next to no time each."""
 
 
 class VirtualClock(Protocol):
@@ -65,6 +71,8 @@ class SimThread:
     done: bool = False
     waits: int = 0
     worked_us: int = 0
+    timeouts: int = 0
+    timeouts_since_us: int = 0
     joiners: list["SimThread"] = field(default_factory=list)
 
 
@@ -107,6 +115,7 @@ class ThreadScheduler:
         self.points = 0
         self.switches = 0
         self.failed: tuple[SimThread, BaseException] | None = None
+        self.at_rest: Callable[[], None] | None = None  # called when no thread can run, before time passes
         self.driver = self._new("driver", "")
         self.driver.ident = _thread.get_ident()
         self.current = self.driver
@@ -199,6 +208,8 @@ class ThreadScheduler:
             deadline = self._clock.now_us + max(timeout_us, POINT_US)
             heapq.heappush(self._sleeping, (deadline, me.number, me.waits, me))
         self._pass_on(self._next())
+        if me.timed_out:
+            self._count_timeout(me)
         return not me.timed_out
 
     def wake(self, thread: SimThread) -> None:
@@ -239,8 +250,8 @@ class ThreadScheduler:
         except Unwound:
             pass
         except BaseException as error:  # the run is judged by it
-            if self._unwound is None and self.failed is None:
-                self.failed = (thread, error)
+            if self._unwound is None:
+                self._fail(error)
         thread.done = True
         if self._unwound is not None:
             self._unwound.release()
@@ -249,6 +260,13 @@ class ThreadScheduler:
             self.wake(joiner)
         self._runnable.remove(thread)
         self._pass_on(self._next())
+
+    def _count_timeout(self, me: SimThread) -> None:
+        if self._clock.now_us - me.timeouts_since_us > SECOND_US:
+            me.timeouts, me.timeouts_since_us = 0, self._clock.now_us
+        me.timeouts += 1
+        if me.timeouts > TIMEOUTS_MAX:
+            self._fail(BusyLoop(f"{me.name} waits {TIMEOUTS_MAX} times in a second until its time is over"))
 
     def _end_waits(self) -> None:
         while self._sleeping and self._sleeping[0][0] <= self._clock.now_us:
@@ -287,9 +305,25 @@ class ThreadScheduler:
             if self._runnable:
                 by_priority = self._strategy.by_priority
                 return max(self._runnable, key=_priority) if by_priority else self._draw.choice(self._runnable)
+            self._check_rest()
             deadline = self._sleeping[0][0] if self._sleeping else NEVER
             self._clock.now_us = max(self._clock.now_us, min(deadline, self._driver_at))
         return self.driver
+
+    def _check_rest(self) -> None:
+        """Call the check. It runs on any thread, so its error ends the run and not that thread."""
+        if self.at_rest is None or self.failed is not None:
+            return
+        try:
+            self.at_rest()
+        except AssertionError as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run: the driver looks at :attr:`failed` before anybody else runs."""
+        if self.failed is None:
+            self.failed = (self.current, error)
+        self._driver_at = self._clock.now_us
 
     def _pass_on(self, other: SimThread) -> None:
         """Give the baton to another thread, and wait until it comes back."""

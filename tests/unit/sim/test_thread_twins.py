@@ -9,7 +9,7 @@ import pytest
 
 from penstock.base import threads as originals
 from sim.real_engine import thread_twins
-from sim.real_engine.thread_scheduler import ThreadScheduler
+from sim.real_engine.thread_scheduler import BusyLoop, ThreadScheduler
 
 SECOND = 1_000_000
 LONG_S = 20.0  # nobody waits so long unless the test fails
@@ -401,4 +401,36 @@ def test_a_deadlock_lets_time_pass_and_is_unwound() -> None:
     scheduler.drive(SECOND)
     assert place.clock.now_us == SECOND
     assert not thread.done
+    assert scheduler.unwind() == 0
+
+
+def test_a_thread_that_waits_for_no_time_again_and_again_ends_the_run() -> None:
+    place = Place(0)
+    t = place.threads
+    scheduler = ThreadScheduler(place.clock, Random(0), place.trace.append)
+    thread_twins.begin(scheduler, place.clock, Random(0), lambda status: None)
+    lock = t.Lock()
+
+    def spin() -> None:
+        lock.acquire()
+        while True:
+            lock.acquire(timeout=1e-6)
+
+    scheduler.spawn(spin, "spin", "p")
+    scheduler.drive(SECOND)
+    assert scheduler.failed is not None
+    assert isinstance(scheduler.failed[1], BusyLoop)
+    assert place.clock.now_us < SECOND
+    assert scheduler.unwind() == 0
+
+
+def test_when_no_thread_can_run_the_rule_is_checked_before_time_passes() -> None:
+    place, at = Place(0), list[int]()
+    t = place.threads
+    scheduler = ThreadScheduler(place.clock, Random(0), place.trace.append)
+    thread_twins.begin(scheduler, place.clock, Random(0), lambda status: None)
+    scheduler.at_rest = lambda: at.append(place.clock.now_us)
+    scheduler.spawn(lambda: t.sleep(1), "sleeper", "p")
+    scheduler.drive(3 * SECOND)
+    assert [us // SECOND for us in at] == [0, 1]
     assert scheduler.unwind() == 0

@@ -1,0 +1,158 @@
+"""What must hold in every run of real engines: rules at each commit and report, and the output at the end.
+
+C  a committed epoch lists files that are there, and no task lists key groups that it does not own
+C  a file that the job's object needs is not deleted
+E  what an engine reports as published is visible
+G  terms, attempts, versions and epochs never go back
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import PenstockError
+from penstock.connectors.parquet_folder import parse_cut
+from penstock.connectors.parquet_sink import visible_name
+from penstock.connectors.published import plain_step
+from penstock.contract import control_messages as msg
+from penstock.contract.codec import decode
+from penstock.contract.ids import BlobName, Epoch, Ordinal, Version
+from penstock.contract.keygroups import groups_of
+from penstock.contract.latest import Latest
+from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle
+from penstock.contract.plan import Assignment
+from penstock.protocol.state_entries import groups_of_files
+from penstock.storage.blobs import DirectoryBlobStore
+from sim.files.virtual_disk import VirtualDisk
+from sim.kernel.kernel import SimKernel, Violation
+from sim.real_engine.checked_job import OUTPUTS, check_output
+
+
+class RealChecker:
+    """Watches the stores (:class:`sim.cluster.services.Watcher`) and the reports of engines."""
+
+    def __init__(self, kernel: SimKernel, blobs: DirectoryBlobStore, disk: VirtualDisk, output: Path) -> None:
+        self._kernel = kernel
+        self.blobs = blobs
+        self._disk = disk
+        self._output = output
+        self._latest: Latest | None = None
+        self._root: RootManifest | None = None
+        self._tables: dict[Version, Assignment] = {}
+
+    # --- The stores
+
+    def swapped(self, name: str, old: object, new: object) -> None:
+        """Check a new state of the job's object."""
+        if not isinstance(new, Latest):
+            return
+        before = self._latest
+        self._latest = new
+        if before is not None:
+            self._check_forward(before, new)
+        if new.root is None:
+            self._root = None
+        elif before is None or new.root != before.root:
+            self._committed(new, new.version if before is None else before.version)
+        if before is None or new.published_through > before.published_through:
+            self._check_visible(new.published_through, "the leader", None)
+
+    def deleted(self, name: BlobName) -> None:
+        """Check that a file may go."""
+        if self._root is None or self._latest is None or self._latest.root is None:
+            return
+        if name in {self._latest.root.name, *(f.blob.name for task in self._root.tasks for f in task.files)}:
+            raise Violation("C", f"{name} is deleted though it is listed")
+
+    def published(self, target: str, staged: str, content: object) -> None:
+        """Do nothing: engines publish by themselves."""
+
+    def unstaged(self, name: BlobName) -> None:
+        """Do nothing: engines stage by themselves."""
+
+    def indexed(self, name: BlobName, content: object) -> None:
+        """Do nothing: there are no savepoints."""
+
+    def _check_forward(self, old: Latest, new: Latest) -> None:
+        numbers = ((old.term, new.term), (old.attempt, new.attempt), (old.version, new.version), (old.epoch, new.epoch))
+        if any(before > after for before, after in numbers):
+            raise Violation("G", f"numbers go back: {numbers}")
+        if new.attempt != old.attempt and old.epoch > 0:
+            self._kernel.happened("rollback to a checkpoint")
+        if new.settled > old.settled:
+            self._kernel.happened("rescale settled")
+
+    def _committed(self, latest: Latest, ran: Version) -> None:
+        """Check a new checkpoint of tasks that ran under the version ``ran``."""
+        assert latest.root is not None
+        root = decode(RootManifest, self._read(latest.root))
+        self._root = root
+        if root.epoch != latest.epoch:
+            raise Violation("G", f"epoch {latest.epoch} names the manifest of epoch {root.epoch}")
+        self._kernel.happened(f"committed a {root.kind}")
+        for task in root.tasks:
+            for file in task.files:
+                self._read(file.blob)
+        self._tables[root.assignment.version] = root.assignment
+        if ran in self._tables:
+            self._check_groups(root, self._tables[ran])
+
+    def _check_groups(self, root: RootManifest, table: Assignment) -> None:
+        for task in root.tasks:
+            owned = set(groups_of(table.share_of(task.task))) if task.files else set()
+            strange = set(groups_of(groups_of_files(task.files))) - owned
+            if strange:
+                raise Violation("C", f"epoch {root.epoch}: {task.task} lists groups of others: {sorted(strange)[:4]}")
+
+    def _read(self, ref: BlobRef) -> bytes:
+        try:
+            return self.blobs.get(ref)
+        except PenstockError as error:
+            raise Violation("C", f"{ref.name} is committed, but: {error}") from error
+
+    # --- Reports
+
+    def reported(self, ordinal: Ordinal, report: msg.EngineReport) -> None:
+        """Check what an engine says."""
+        latest = self._latest
+        if isinstance(report, msg.EngineStatus) and latest is not None and report.attempt == latest.attempt:
+            self._check_visible(report.published, f"worker {ordinal}", ordinal)
+
+    def _check_visible(self, epoch: Epoch, who: str, ordinal: Ordinal | None) -> None:
+        root = self._root
+        if root is None or root.epoch > epoch:
+            return
+        for task in root.tasks:
+            for handle in task.handles if ordinal in {None, task.task.worker} else ():
+                self._check_handle(handle, root.epoch, who)
+
+    def _check_handle(self, handle: SinkHandle, epoch: Epoch, who: str) -> None:
+        cut = parse_cut(handle.data, Path("/"))
+        for index, part in enumerate(cut.parts):
+            name = visible_name(plain_step(handle.sink), handle, epoch, (cut.number, index))
+            content = self._visible(handle.sink.removesuffix("-out")).get(name)
+            if content is None or len(content) != part.size:
+                raise Violation("E", f"{who} reports epoch {epoch} as published, but {name} is not visible")
+
+    # --- The end
+
+    def finish(self) -> None:
+        """Compare the whole output."""
+        check_output({name: self._rows(name) for name in OUTPUTS})
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for file, content in sorted(self._visible(name).items()):
+            try:
+                found += pq.read_table(pa.BufferReader(content)).to_pylist()
+            except (OSError, pa.ArrowException) as error:
+                raise Violation("E", f"{file} cannot be read: {error}") from error
+        return found
+
+    def _visible(self, name: str) -> dict[str, bytes]:
+        """Return the files of an output by name."""
+        under = self._output / name
+        found = ((Path(path), content) for path, content in self._disk.contents(str(under)).items())
+        return {path.name: content for path, content in found if path.parent == under and path.suffix == ".parquet"}

@@ -1,0 +1,142 @@
+"""Runs seeds of real engines. Each process is prepared once, see :mod:`sim.real_engine.install`."""
+
+import logging
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Generator, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import PenstockError
+from sim.kernel.faults import CrashAt, Faults, Verdict
+from sim.kernel.kernel import Streams, Violation
+from sim.real_engine.install import install
+from sim.real_engine.mutants import MUTANTS
+from sim.real_engine.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from penstock.graph.compiled import CompiledJob
+
+VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
+MEMORY = Path("/dev/shm")  # the input and scratch files: small, and gone after the run
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCase:
+    """Everything that a run depends on."""
+
+    scenario: str
+    seed: int
+    crash: CrashAt | None = None
+    mutant: str | None = None
+
+    def command(self) -> str:
+        """Return the command that repeats exactly this run."""
+        parts = [f"python -m sim.real_engine --scenario {self.scenario} --seeds {self.seed}..{self.seed}"]
+        if self.crash is not None:
+            parts.append(f"--crash-at {self.crash.index}:{self.crash.verdict.value}")
+        if self.mutant is not None:
+            parts.append(f"--mutant {self.mutant}")
+        return " ".join(parts)
+
+
+@dataclass(slots=True)
+class EngineResult:
+    """The result of a run. ``rule`` is empty, a letter of :mod:`sim.real_engine.checker`, or ``X``: an exception."""
+
+    case: EngineCase
+    rule: str = ""
+    text: str = ""
+    trace: str = ""
+    effects: int = 0
+    points: int = 0
+    switches: int = 0
+    stuck: int = 0
+    virtual_s: float = 0.0
+    wall_s: float = 0.0
+    injected: dict[str, int] = field(default_factory=dict)
+    sometimes: dict[str, int] = field(default_factory=dict)
+    lines: list[str] | None = None
+
+    def __str__(self) -> str:
+        """Return one line; after a violation also the command that repeats the run."""
+        how = f"{self.rule} {self.text}\n  repeat: {self.case.command()}\n " if self.rule else "ok"
+        return (
+            f"{self.case.scenario} {self.case.seed} {how} trace={self.trace} points={self.points} "
+            f"switches={self.switches} virtual={self.virtual_s:.1f} s wall={self.wall_s:.2f} s"
+        )
+
+
+class Prepared:
+    """What a prepared process has: a folder with the input, and the compiled job."""
+
+    folder: Path
+    compiled: "CompiledJob"
+
+
+def prepare(mutant: str | None = None) -> None:
+    """Prepare this process for good."""
+    install(MUTANTS[mutant].patches if mutant else ())
+    logging.disable()
+    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415 - after the twins
+    from penstock.graph import load_job  # noqa: PLC0415
+    from sim.real_engine.checked_job import JOB_FILE, write_input  # noqa: PLC0415
+    from sim.real_engine.world import OUTPUT  # noqa: PLC0415
+
+    folder = Path(tempfile.mkdtemp(prefix="simulated-engines-", dir=MEMORY if MEMORY.is_dir() else None))
+    (folder / "input").mkdir()
+    write_input(folder / "input")
+    (folder / "job.yaml").write_text(JOB_FILE.format(input=folder / "input", output=OUTPUT))
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
+    Prepared.folder = folder
+    Prepared.compiled = load_job(folder / "job.yaml", ConnectorInspector())
+
+
+def run_case(case: EngineCase, *, keep_trace: bool = False) -> EngineResult:
+    """Run once, in a prepared process."""
+    from sim.real_engine.world import EngineWorld  # noqa: PLC0415 - after the twins
+
+    began = time.perf_counter()
+    faults = None if case.crash is None else Faults(Streams(case.seed).faults, single=case.crash)
+    world = EngineWorld(SCENARIOS[case.scenario], case.seed, Prepared.folder, Prepared.compiled, faults)
+    world.kernel.lines = [] if keep_trace else None
+    result = EngineResult(case)
+    try:
+        world.run()
+    except Violation as violation:
+        result.rule, result.text = violation.rule, str(violation)
+        world.kernel.log("".join(traceback.format_exception(violation)))
+    except (PenstockError, OSError, AssertionError) as error:
+        result.rule, result.text = "X", f"{type(error).__name__}: {error}"
+        world.kernel.log("".join(traceback.format_exception(error)))
+    result.trace = world.kernel.trace_hash()
+    result.effects, result.virtual_s = world.faults.effects, world.kernel.now_us / 1_000_000
+    result.points, result.switches = world.scheduler.points, world.scheduler.switches
+    result.injected, result.sometimes, result.lines = world.faults.injected, world.kernel.sometimes, world.kernel.lines
+    result.stuck = world.close()
+    result.wall_s = time.perf_counter() - began
+    return result
+
+
+def run_all(
+    cases: Iterable[EngineCase], *, processes: int = 2, mutant: str | None = None, keep_trace: bool = False
+) -> Generator[EngineResult, None, None]:
+    """Run cases in order, in processes that are prepared for them, as long as somebody asks for results."""
+    run = partial(run_case, keep_trace=keep_trace)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), prepare, (mutant,))
+    try:
+        yield from pool.map(run, cases)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def every_crash(scenario: str, seed: int, effects: int) -> list[EngineCase]:
+    """List three cases for each effect of a run without faults."""
+    return [EngineCase(scenario, seed, CrashAt(index, verdict)) for index in range(effects) for verdict in VERDICTS]

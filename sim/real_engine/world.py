@@ -1,0 +1,203 @@
+"""One run of real engines under the simulated control plane.
+
+As in :class:`sim.world.World`, a run has two phases. In the safety phase faults happen. In the liveness
+phase nothing fails any more, and the job must end within a bound. Then its output is compared.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from penstock.contract.control_messages import EngineReport
+from penstock.contract.ids import JobUid, Ordinal
+from penstock.graph.compiled import CompiledJob
+from penstock.storage.blobs import DirectoryBlobStore
+from sim.cluster.fault_injector import FaultInjector
+from sim.control_plane import ClusterParts, ControlPlane
+from sim.files.mounted_files import Mount, MountedFiles
+from sim.files.virtual_disk import VirtualDisk
+from sim.kernel.faults import Faults, Verdict
+from sim.kernel.kernel import SECOND, Violation
+from sim.kernel.nemesis import draw_faults, draw_moments
+from sim.real_engine import checked_job, thread_twins
+from sim.real_engine.checker import RealChecker
+from sim.real_engine.engine_node import STORAGE, RealEngineNode
+from sim.real_engine.file_faults import FileFaults
+from sim.real_engine.flight_twins import FlightNetwork, SimFlightServer
+from sim.real_engine.stored_files import RealFiles
+from sim.real_engine.threaded_kernel import ThreadedKernel
+from sim.scenario import Scenario
+
+OUTPUT = Path("/output")
+STALENESS = 0.3
+POWER_FAILURES = (0, 0, 1)
+JOB_UID = JobUid("7b0c7a52-6a2e-4d39-9f0e-000000000001")
+EVENTS_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class PowerFails:
+    """The power of all machines fails."""
+
+
+class EngineWorld(ControlPlane):
+    """See the module. ``folder`` has the input, and gets storage, output and scratch files of the run."""
+
+    def __init__(
+        self, scenario: Scenario, seed: int, folder: Path, compiled: CompiledJob, faults: Faults | None = None
+    ) -> None:
+        self._folder = folder
+        self.compiled = compiled
+        self._empty_scratch()
+        self.disk = VirtualDisk()
+        kernel = ThreadedKernel(seed, self.died)
+        streams = kernel.streams
+        host_of: dict[str, str] = {"super": "super", "store": "store"}
+        network = FlightNetwork(kernel, host_of)
+        network.scheduler = kernel.scheduler
+        network.slow_chance = scenario.slow_chance
+        SimFlightServer.network = network
+        self._names = Random(f"{seed}/names")
+        self._network = self._names.random() < 0.5
+        self._mounts: dict[str, MountedFiles] = {}
+        self._engines: dict[str, RealEngineNode] = {}
+        kernel.scheduler.at_rest = self._check_rest
+        thread_twins.begin(kernel.scheduler, kernel, self._names, self._end_process)
+        checked_job.begin_run()
+        self.files = RealFiles(kernel, streams.faults, self._of("keepers"))
+        parts = ClusterParts(kernel, network, self.files, faults or Faults(streams.faults, scenario.rates))
+        super().__init__(scenario, parts, JOB_UID, host_of)
+        self.scheduler = kernel.scheduler
+        self.service.applied_when_unknown = self.faults.single is not None
+        self.judge = RealChecker(kernel, self._of("judge"), self.disk, OUTPUT)
+        self.service.watcher = self.judge
+        kernel.add("power", self)
+        self._plan_faults(scenario, faults)
+        self.injector = FaultInjector(self)
+        self.begin(self.injector)
+
+    def _of(self, machine: str) -> DirectoryBlobStore:
+        """Return the job's directory as a machine sees it that has no faults."""
+        return DirectoryBlobStore(STORAGE, MountedFiles(self.disk, Mount(machine)))
+
+    def _plan_faults(self, scenario: Scenario, faults: Faults | None) -> None:
+        streams = self.kernel.streams
+        self.moments = scenario.moments
+        self.plan = scenario.happenings(streams.workload)
+        if faults is None and scenario.profile is not None:
+            self.plan += draw_faults(streams.faults, scenario.profile, scenario.workers)
+            self.moments += draw_moments(streams.faults, scenario.profile, scenario.workers)
+            for _ in range(streams.faults.choice(POWER_FAILURES)):
+                self.kernel.at(streams.faults.randrange(scenario.safety_us), "power", PowerFails())
+
+    def _empty_scratch(self) -> None:
+        shutil.rmtree(self._folder / "scratch", ignore_errors=True)
+        (self._folder / "scratch").mkdir()
+
+    # --- A run
+
+    def run(self) -> None:
+        """Run both phases and compare. Raises Violation."""
+        safety = self.scenario.safety_us
+        self._advance(safety)
+        self.faults.quiet = True
+        self.injector.calm()
+        if not self._advance(safety + self.scenario.liveness_us, until_done=True):
+            seconds = self.scenario.liveness_us // SECOND
+            raise Violation("L", f"no end {seconds} s after the last fault")
+        if (failure := self.latest().failure) is not None:
+            raise Violation("L", f"the job failed: {failure}")
+        self.judge.finish()
+
+    def close(self) -> int:
+        """End what is left of the run; return the number of threads that do not end."""
+        return self.scheduler.unwind()
+
+    def done(self) -> bool:
+        """Return whether the job has ended."""
+        return self.latest().closed()
+
+    def _advance(self, until_us: int, *, until_done: bool = False) -> bool:
+        while self.kernel.now_us < until_us:
+            step = min(until_us, self.kernel.now_us + SECOND // 2)
+            if self.kernel.run(step, self.done if until_done else None):
+                return True
+            if self.kernel.handled > EVENTS_MAX:
+                raise Violation("L", f"{EVENTS_MAX} events in {step / SECOND:.0f} virtual seconds")
+        return until_done and self.done()
+
+    # --- For engines
+
+    def new_engine(self, ordinal: Ordinal, name: str) -> RealEngineNode:
+        """Return a new life of a worker's engine."""
+        made = self._engines[name] = RealEngineNode(self, ordinal, name)
+        return made
+
+    def _check_rest(self) -> None:
+        for name, engine in self._engines.items():
+            if not self.kernel.paused(name):
+                engine.check_rest()
+
+    def reported(self, ordinal: Ordinal, report: EngineReport) -> None:
+        """Check what an engine says."""
+        self.judge.reported(ordinal, report)
+
+    def mount(self, name: str, end: Callable[[], None]) -> MountedFiles:
+        """Return the shared disk as an engine sees it."""
+        faults = FileFaults(self, self.kernel.streams.faults, end)
+        files = MountedFiles(self.disk, Mount(name, self._network, STALENESS, seed=self._names.getrandbits(32)), faults)
+        self._mounts[name] = files
+        return files
+
+    def file_verdict(self, *, changes: bool) -> Verdict:
+        """Draw the outcome of a call to the disk."""
+        if not changes and self.faults.single is not None:
+            return Verdict.DONE
+        return self.faults.verdict("file" if changes else "look")
+
+    def disk_is_full(self) -> bool:
+        """Return whether there is no room on the disk."""
+        return self.service.disk.full
+
+    def died(self, name: str) -> None:
+        """End a process. The system closes its files."""
+        super().died(name)
+        self._engines.pop(name, None)
+        if name in self._mounts:
+            self._mounts.pop(name).end()
+
+    def scratch(self, name: str) -> Path:
+        """Return an empty folder of a process."""
+        made = self._folder / "scratch" / name
+        made.mkdir()
+        return made
+
+    def _end_process(self, _status: int) -> None:
+        self.kernel.happened("engine ended its process")
+        self.died(self.scheduler.current.process)
+        self.scheduler.vanish()
+
+    def handle(self, event: object, now: float) -> None:
+        """Let the power fail: all workers end, and what was not synced is lost."""
+        assert isinstance(event, PowerFails)
+        self.kernel.happened("power failed")
+        for ordinal in self.ordinals():
+            self.end_worker(ordinal)
+        self.disk.power_failure(self.kernel.streams.faults)
+        self.files.blobs, self.judge.blobs = self._of("keepers"), self._of("judge")
+
+    # --- What no scenario here does
+
+    def lose_object(self) -> None:
+        """Replace the job's object by a new, empty one."""
+        raise NotImplementedError
+
+    def begin_elsewhere(self, savepoint: str) -> None:
+        """Begin another job from a savepoint."""
+        raise NotImplementedError
+
+    def change_job(self, name: str) -> None:
+        """Make later engines compile another plan."""
+        raise NotImplementedError

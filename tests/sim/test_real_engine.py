@@ -1,0 +1,70 @@
+"""The engine that ships, under the simulated control plane, the simulated threads and the virtual disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.real_engine.engine_runs import EngineCase, run_all
+from sim.real_engine.mutants import MUTANTS, EngineMutant
+from sim.running import add_up
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOTICED_WITHIN = 25  # seeds
+SEEDS = (range(20), range(20, 40), range(40, 60))
+
+# States that every twenty seeds must have met.
+SOMETIMES = (
+    "committed a checkpoint",
+    "committed a final",
+    "committed a rescale",
+    "power failed",
+    "rescale settled",
+    "rollback to a checkpoint",
+)
+
+pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_no_seed_breaks_a_promise(seeds: range) -> None:
+    results = list(run_all([EngineCase("chaos", seed) for seed in seeds], processes=1))
+    assert [str(result) for result in results if result.rule or result.stuck] == []
+    met = add_up(result.sometimes for result in results)
+    assert [state for state in SOMETIMES if not met.get(state)] == []
+    assert len({result.trace for result in results}) == len(seeds)
+
+
+@pytest.mark.parametrize("scenario", ["quiet", "around"])
+def test_a_directed_scenario_ends(scenario: str) -> None:
+    results = list(run_all([EngineCase(scenario, seed) for seed in range(3)], processes=1))
+    assert [str(result) for result in results if result.rule or result.stuck] == []
+
+
+def test_a_seed_gives_the_same_trace_in_every_process() -> None:
+    assert traces("0", "3..5") == traces("99", "3..5")
+    assert traces("1", "5..5") == traces("2", "3..5")[2:]
+
+
+def traces(hash_seed: str, seeds: str) -> list[str]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "sim.real_engine", "--seeds", seeds],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line.partition("trace=")[2].split()[0] for line in ran.stdout.splitlines() if "trace=" in line]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
+def test_a_seed_notices_the_fault(mutant: EngineMutant) -> None:
+    cases = [EngineCase("chaos", seed, mutant=mutant.name) for seed in range(NOTICED_WITHIN)]
+    results = run_all(cases, processes=1, mutant=mutant.name)
+    try:
+        assert any(result.rule for result in results), mutant.fault
+    finally:
+        results.close()

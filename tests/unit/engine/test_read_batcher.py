@@ -6,7 +6,7 @@ import pytest
 from penstock.base.limits import SOURCE_JOINED_READ_BYTES, SOURCE_JOINED_READ_S
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
-from penstock.engine import source_reader as coalesce
+from penstock.engine import source_reader
 from penstock.engine.source_reader import Bound, ReadBatcher, read_bytes_max
 from penstock.ports import Read
 
@@ -129,8 +129,8 @@ def test_a_gathering_reader_gets_many_small_reads_in_one_call() -> None:
 
 def test_turns_grow_again_after_one_that_cost_much(monkeypatch: pytest.MonkeyPatch) -> None:
     worked = [0.0]
-    monkeypatch.setattr(coalesce, "thread_time", lambda: worked[0])
-    monkeypatch.setattr(coalesce, "SOURCE_JOINED_READ_ROWS_MAX", 1024)  # no multiple of ten
+    monkeypatch.setattr(source_reader, "thread_time", lambda: worked[0])
+    monkeypatch.setattr(source_reader, "SOURCE_JOINED_READ_ROWS_MAX", 1024)  # no multiple of ten
     reader, reads = Gathering(50_000), ReadBatcher(10)
 
     def rows_of_read(cost_s: float) -> int:

@@ -233,14 +233,13 @@ class JobParts:
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:
             return None
-        from penstock.state import keyed_backend as budget  # noqa: PLC0415 - loads numba and RocksDB
-        from penstock.state import keyed_backend as task  # noqa: PLC0415 - loads numba and RocksDB
+        from penstock.state import keyed_backend  # noqa: PLC0415 - loads numba and RocksDB
 
         settings = self._job.spec.state
         if self._budget is None:
-            self._budget = budget.StateBudget(settings.memory_bytes)
+            self._budget = keyed_backend.StateBudget(settings.memory_bytes)
         share = core.state.assignment.share_of(core.state.task)
-        state = task.KeyedStateBackend(settings, share, self.plan.max_key_groups, self._scratch)
+        state = keyed_backend.KeyedStateBackend(settings, share, self.plan.max_key_groups, self._scratch)
         self._budget.admit(state)
         return state
 

@@ -274,7 +274,9 @@ class MountedFiles:
 
     def _find(self, path: str | Path, flags: int, mode: int, within: int | None, whole: str) -> OpenNode:
         if flags & os.O_DIRECTORY or not parts_of(PurePosixPath(path)):
-            return OpenNode(self.disk.folder_at(PurePosixPath(path), self._base(within)), whole)
+            found = self.disk.folder_at(PurePosixPath(path), self._base(within))
+            self._forget_names(found)
+            return OpenNode(found, whole)
         folder, name = self._place(path, within)
         if not flags & os.O_CREAT and self._remembers_missing(folder, name):
             raise os_error(errno.ENOENT, whole)
@@ -342,6 +344,12 @@ class MountedFiles:
     def _forget(self, folder: VirtualFolder, name: str) -> None:
         """A client knows of its own changes."""
         self._cache.attributes.pop((folder.number, name), None)
+        self._cache.listings.pop(folder.number, None)
+
+    def _forget_names(self, folder: VirtualFolder) -> None:
+        """A client asks the server when it opens a folder."""
+        for place in [place for place in self._cache.attributes if place[0] == folder.number]:
+            del self._cache.attributes[place]
         self._cache.listings.pop(folder.number, None)
 
     def _forget_attributes(self, node: Node) -> None:

@@ -196,6 +196,11 @@ def make_durable(files: FileSystem, folder: Path) -> None:
             sync_names(files, parent)
 
 
+def refresh_names(files: FileSystem, folder: Path) -> None:
+    """Let a client of a network file system forget which names were missing: it asks when a folder is opened."""
+    files.close(files.open(folder, FOLDER))
+
+
 def sync_names(files: FileSystem, folder: Path) -> None:
     """Make the names in a folder durable."""
     with closing(files, files.open(folder, FOLDER)) as handle:

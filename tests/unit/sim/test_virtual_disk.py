@@ -14,6 +14,7 @@ from penstock.file_system import (
     exists,
     make_durable,
     read_plain,
+    refresh_names,
     sync_names,
     write_all,
 )
@@ -202,3 +203,11 @@ def test_a_fault_comes_before_or_after_the_call(disk: VirtualDisk, fault: CallFa
 def test_numbers_are_none_of_the_system(disk: VirtualDisk) -> None:
     with closing(files := local(disk), files.open(VOLUME, FOLDER)) as folder, pytest.raises(OSError, match="Bad file"):
         os.fsync(folder)
+
+
+def test_a_client_asks_again_when_it_opens_the_folder(disk: VirtualDisk) -> None:
+    one, two = remote(disk), remote(disk, "two", staleness=1.0)
+    assert not exists(two, A)
+    write(one, A, b"x")
+    refresh_names(two, VOLUME)
+    assert exists(two, A)

@@ -41,7 +41,7 @@ from penstock.connectors.parquet_folder import (
 )
 from penstock.contract.ids import Attempt, Epoch, JobUid, TaskId
 from penstock.contract.manifest import Origin, SinkHandle
-from penstock.file_system import OS_FILES, exists
+from penstock.file_system import OS_FILES, exists, refresh_names
 from penstock.ports import FileSystem
 
 ENCODER_THREADS = 1
@@ -378,7 +378,8 @@ def _rename(files: FileSystem, part: Staged, target: Path) -> None:
 
 
 def _check_moved(files: FileSystem, part: Staged, target: Path, error: OSError) -> None:
-    """Accept a missing staged file if the output is visible: then another worker renamed it."""
+    """Accept a missing staged file if the output is visible: then another worker has published it."""
+    refresh_names(files, target.parent)  # this one has just looked, and may still remember that nothing was there
     if exists(files, target):
         _check_same(files, part, target)
         return

@@ -208,3 +208,11 @@ class Clock(threading.Event):
         self.rested.append(round(timeout, 9))
         self.now += timeout
         return False
+
+
+def test_large_rows_are_written_in_smaller_parts(table: HotTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "PART_BYTES_MAX", 1)
+    _, cut = table.cut()
+    while not table.copy_on():
+        pass
+    assert len([part for part in cut.parts() if len(part.groups)]) == len(WORDS)

@@ -2,6 +2,7 @@ import errno
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,3 +207,17 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(store: DirectoryB
     store.delete_folder(BlobName("a"))
     assert list(store.list_for_collection()) == ["b/1"]
     assert (outside / "file").read_bytes() == b"kept"
+
+
+def test_a_fixed_name_is_durable_when_it_is_there(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, real = DirectoryBlobStore(tmp_path / "root"), os.link
+
+    def link(*names: Any, **options: Any) -> None:
+        real(*names, **options)
+        synced.clear()
+
+    monkeypatch.setattr(os, "link", link)
+    store.put_whole(BlobName("ROOT"), BlobName("ROOT-1"), b"uid")
+    assert str(tmp_path / "root") in synced, "synced behind the link"

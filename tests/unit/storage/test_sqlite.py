@@ -111,3 +111,9 @@ def test_when_sqlite_fails_a_write_is_unknown_and_a_read_says_so(tmp_path: Path)
     database.close()
     with pytest.raises(StorageError):
         store.get("a")
+
+
+def test_a_commit_is_on_disk_when_it_returns(database: Database) -> None:
+    with database.read() as connection:
+        modes = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert modes == ["wal", 2], "2 is FULL: the log is synced at every commit"

@@ -138,3 +138,16 @@ def test_batches_of_different_buffers_are_not_joined_without_a_copy() -> None:
     assert batches.whole([block.slice(0, 2), other.slice(2)]) is None
     nested = pa.record_batch({"list": [[1], [2, 3], []]})
     assert batches.whole([nested.slice(0, 1), nested.slice(1)]) is None
+
+
+def test_rows_of_another_type_are_the_fault_of_the_job() -> None:
+    numbers = pa.record_batch({"word": [1]})
+    with pytest.raises(ConfigError, match="on an edge with rows of"):
+        batches.conform(numbers, pa.schema([("word", pa.string())]))
+
+
+def test_a_small_slice_does_not_keep_its_batch_in_memory() -> None:
+    small = batch(1000).slice(0, 10)
+    made = batches.compact(Data(small, 10, small.nbytes, None, None)).payload
+    assert made.get_total_buffer_size() < batch(1000).get_total_buffer_size() / 10
+    assert made.equals(small)

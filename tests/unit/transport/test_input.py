@@ -312,3 +312,21 @@ def test_a_sender_hears_of_a_smaller_window_though_its_rows_are_not_taken() -> N
     line.channels.clear()
     work_slowly(task, 0.01, since=100.0)
     assert line.channels.count(first.channel) >= 1
+
+
+def test_a_version_that_was_announced_never_goes_back() -> None:
+    task, _, (first,) = channels(0)
+    for version in (2, 1):
+        task.announce(Version(version))
+    assert first.credit().version == 2
+
+
+def test_a_channel_that_ends_keeps_no_rows() -> None:
+    task, _, (first, second) = channels(0, 0)
+    for channel in (first, second):
+        channel.push(1, words("a"))
+    task.detach(first.channel)
+    assert not first.queue
+    assert not first.push(2, words("b"))
+    assert polled_across(task) == (second.channel, "a")
+    assert poll(task) is None

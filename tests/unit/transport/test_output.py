@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from time import monotonic
+from types import SimpleNamespace
 from typing import cast
 
 import pyarrow as pa
 import pytest
 
-from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
-from penstock.model.elements import Credit, Data, Watermark
+from penstock.base.limits import SENDS_PER_PUMP_MAX
+from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
+from penstock.model.elements import Barrier, BarrierKind, Credit, Data, Watermark
 from penstock.model.wire import DataHead
 from penstock.protocol.channel.flow_control import ReceiveChannel, SendChannel
 from penstock.transport.batches import measure
@@ -276,3 +278,29 @@ def test_a_deadline_is_noted_once_however_often_the_output_is_pumped() -> None:
     thread.stop()
     thread._run()
     assert len(thread._due) == 1
+
+
+def test_credit_that_comes_behind_the_end_of_an_attempt_is_not_used() -> None:
+    output, sender = remote(0.0)
+    before = output.stats().credit_bytes
+    output.close()
+    called = len(sender.called)
+    output.on_credit(Credit(CHANNEL, 16 * MIB, 0, Version(1), 8 * MIB))
+    assert output.stats().credit_bytes == before
+    assert len(sender.called) == called
+
+
+def test_a_turn_that_is_full_is_followed_by_another() -> None:
+    output, sender = remote(0.0)
+    sent: list[object] = []
+    stream = SimpleNamespace(open=lambda: None, send_control=sent.append)
+    output.connect(cast("OutStream", stream))
+    for epoch in range(SENDS_PER_PUMP_MAX + 1):
+        output.put(Barrier(Term(1), Epoch(epoch), Version(1), BarrierKind.CHECKPOINT, Epoch(0), 0))
+    sender.called.clear()
+    output._scheduled = True
+    output.pump()
+    assert len(sent) == SENDS_PER_PUMP_MAX
+    assert sender.called == [output]
+    output.pump()
+    assert len(sent) == SENDS_PER_PUMP_MAX + 1

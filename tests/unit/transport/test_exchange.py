@@ -84,3 +84,11 @@ def test_an_output_that_has_sent_its_end_may_break(exchange: Exchange, events: l
     output.put(EndOfStream())
     exchange._on_broken(output, OSError("reset by peer"))
     assert not [e for e in events if isinstance(e, StreamBroken) and e.channel == THERE]
+
+
+def test_a_stream_of_an_ended_attempt_breaks_nothing(exchange: Exchange, events: list[Any]) -> None:
+    opened(exchange)
+    output: Any = exchange.output(THERE)
+    exchange.reset(Attempt(2))
+    exchange._on_broken(output, OSError("reset by peer"))
+    assert not [e for e in events if isinstance(e, StreamBroken) and e.attempt == Attempt(2)]

@@ -1,4 +1,4 @@
-"""What all parts of one core share: its settings, and the present step with its time, actions and alarm.
+"""What every core uses: its settings, the present step with its time, actions and alarm, and the check of a phase.
 
 A core that is woken much later than it asked for stood still meanwhile: its process was stopped, or
 its machine. It received no message in that time, so that time does not count as silence of others.
@@ -7,9 +7,16 @@ Numbers, swap ids and file names are unique: ``life`` is a UUID of one process, 
 never goes back. So a core needs no source of randomness.
 
 Defaults of settings, and the reasons for them, are in ``base.limits``.
+
+A state machine of this package has an enumeration of its phases and a literal table
+``TRANSITIONS``: from each phase to those that may follow it. The diagram in the docstring of such
+a module is rendered from the table by ``python -m tools.phases --write``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
 
 from penstock.base import limits
 from penstock.base.limits import HEARTBEAT_INTERVAL_S
@@ -18,6 +25,8 @@ from penstock.contract.codec import Message
 from penstock.contract.ids import BlobName, Epoch, Incarnation, SwapId, Term, blob_name
 from penstock.contract.settings import RestartSettings
 from penstock.protocol.control_actions import Action, Note
+
+Phase = TypeVar("Phase", bound=Enum)
 
 
 class ControlSettings(Message, tag="ControlSettings"):
@@ -163,3 +172,10 @@ class StepContext:
     def file_name(self, term: Term, epoch: Epoch, suffix: str) -> BlobName:
         """Return a name that no file has had."""
         return blob_name(term, epoch, self.life, self.number(), suffix)
+
+
+def checked(table: Mapping[Phase, tuple[Phase, ...]], before: Phase, after: Phase) -> Phase:
+    """Return ``after``. Raises AssertionError when ``table`` has no way from ``before`` to it."""
+    kind = type(before).__name__
+    assert after in table[before], f"{kind} has no transition from {before.name} to {after.name}"
+    return after

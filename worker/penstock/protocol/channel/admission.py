@@ -21,7 +21,7 @@ from enum import Enum
 
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal
 from penstock.model.wire import WIRE_VERSION, AdmissionVerdict, ChannelHello, Hello, LinkHello
-from penstock.protocol.transitions import checked
+from penstock.protocol.core_context import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from enum import StrEnum
 
 from penstock.protocol.control_actions import ReadLease, WriteLease
 from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
-from penstock.protocol.core_context import ControlSettings, StepContext
-from penstock.protocol.transitions import checked
+from penstock.protocol.core_context import ControlSettings, StepContext, checked
 
 LeaseEvent = LeaseRead | LeaseWritten | LeaseFailed
 

@@ -40,11 +40,10 @@ from penstock.contract.ids import Epoch, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment, PhysicalPlan
-from penstock.protocol.core_context import ControlSettings, StepContext
+from penstock.protocol.core_context import ControlSettings, StepContext, checked
 from penstock.protocol.leader.attempt_assignment import stages_to_list
 from penstock.protocol.leader.leader_storage import MetadataCas
 from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerIncarnation, WorkerRegistry, address_of
-from penstock.protocol.transitions import checked
 
 
 class LeaderPhase(StrEnum):

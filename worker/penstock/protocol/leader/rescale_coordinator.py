@@ -38,6 +38,7 @@ from penstock.contract.latest import Lost, Member, Retained, clip
 from penstock.contract.manifest import BlobRef
 from penstock.contract.plan import Assignment, next_assignment
 from penstock.model.elements import BarrierKind
+from penstock.protocol.core_context import checked
 from penstock.protocol.leader.checkpoint_coordinator import (
     CheckpointCoordinator,
     InFlightCheckpoint,
@@ -45,7 +46,6 @@ from penstock.protocol.leader.checkpoint_coordinator import (
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
-from penstock.protocol.transitions import checked
 
 
 class RescalePhase(StrEnum):

@@ -28,8 +28,7 @@ from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef
 from penstock.protocol.control_actions import BlobKind, ReadBlob, ReadLatest, SendReport
 from penstock.protocol.control_events import BlobRead, BlobUnreadable, LatestRead, LatestUnreadable
-from penstock.protocol.core_context import ControlSettings, StepContext
-from penstock.protocol.transitions import checked
+from penstock.protocol.core_context import ControlSettings, StepContext, checked
 
 REFUSALS = 2
 

@@ -29,12 +29,12 @@ from penstock.contract.manifest import BlobRef
 from penstock.model.elements import BarrierKind
 from penstock.protocol.control_actions import CopySavepoint, IndexSavepoint
 from penstock.protocol.control_events import SavepointCopied, SavepointIndexed, SavepointNotCopied
+from penstock.protocol.core_context import checked
 from penstock.protocol.leader.checkpoint_coordinator import (
     CheckpointCoordinator,
     InFlightCheckpoint,
 )
 from penstock.protocol.leader.leader_state import LeaderState
-from penstock.protocol.transitions import checked
 
 CopyEvent = SavepointCopied | SavepointIndexed | SavepointNotCopied
 

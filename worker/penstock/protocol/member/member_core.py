@@ -76,7 +76,7 @@ from penstock.protocol.control_events import (
     Retire,
     StoreChanged,
 )
-from penstock.protocol.core_context import ControlSettings, Sign, StepContext
+from penstock.protocol.core_context import ControlSettings, Sign, StepContext, checked
 from penstock.protocol.member.member_reports import (
     OF_A_TERM,
     CommandDedup,
@@ -84,7 +84,6 @@ from penstock.protocol.member.member_reports import (
     LastCheckpointWait,
     PendingReports,
 )
-from penstock.protocol.transitions import checked
 
 
 class EnginePhase(StrEnum):

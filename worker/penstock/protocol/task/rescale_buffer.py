@@ -25,8 +25,8 @@ from enum import Enum
 
 from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Version
+from penstock.protocol.core_context import checked
 from penstock.protocol.task.task_messages import RoutedRows, Send
-from penstock.protocol.transitions import checked
 
 
 class BufferPhase(Enum):

@@ -26,6 +26,7 @@ from penstock.contract.keygroups import Share, subtract
 from penstock.contract.manifest import RootManifest, SplitState
 from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan, channels_of
 from penstock.model.elements import Barrier
+from penstock.protocol.core_context import checked
 from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_messages as ev
@@ -33,7 +34,6 @@ from penstock.protocol.task.barrier_aligner import BarrierAligner
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.snapshot_ledger import SinkLedger, SnapshotLedger
 from penstock.protocol.task.watermark import OutputMarks, SourceSplits, WatermarkMerge
-from penstock.protocol.transitions import checked
 
 
 class TaskLifecycle(Enum):

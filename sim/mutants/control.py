@@ -183,7 +183,7 @@ MUTANTS = (
         "one-split-read-is-enough",
         "unseen",
         line(
-            "penstock.protocol.task.watermark",
+            "penstock.protocol.task.input_progress",
             "return self._bounded and all(self._finished.values())",
             "return self._bounded and any(self._finished.values())",
         ),
@@ -437,7 +437,7 @@ MUTANTS = (
         "barrier-does-not-block",
         "all-outputs",
         line(
-            "penstock.protocol.task.barrier_aligner",
+            "penstock.protocol.task.input_progress",
             "self._blocked[channel] = None",
             "self._ended[channel] = None",
         ),

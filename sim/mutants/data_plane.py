@@ -98,7 +98,7 @@ MUTANTS = (
         "watermark-maximum",
         "time",
         line(
-            "penstock.protocol.task.watermark",
+            "penstock.protocol.task.input_progress",
             "if low is None or mark < low:",
             "if low is None or mark > low:",
         ),
@@ -109,7 +109,7 @@ MUTANTS = (
         "bounded-splits-idle",
         "idle",
         line(
-            "penstock.protocol.task.watermark",
+            "penstock.protocol.task.input_progress",
             "self._idle_after_s = None if bounded else idle_after_s  # a bounded split is never idle",
             "self._idle_after_s = idle_after_s",
         ),
@@ -175,7 +175,7 @@ MUTANTS = (
         "barrier-heard-again",
         "once",
         line(
-            "penstock.protocol.task.barrier_aligner",
+            "penstock.protocol.task.input_progress",
             "if identity <= self._done or (self._current and identity < _identity(self._current)):",
             "if channel and identity <= self._done:",
         ),

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import Barrier, BarrierKind
-from penstock.protocol.task.barrier_aligner import BarrierAligner
+from penstock.protocol.task.input_progress import BarrierAligner
 
 ROW, END = "row", "end"
 Script = tuple[object, ...]

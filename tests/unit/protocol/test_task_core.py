@@ -8,8 +8,8 @@ from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.manifest import TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
 from penstock.protocol.task import task_messages as ev
+from penstock.protocol.task.input_progress import END_OF_TIME
 from penstock.protocol.task.task_state import TaskLifecycle
-from penstock.protocol.task.watermark import END_OF_TIME
 from tests.support.task_harness import (
     COUNT,
     ONE,

@@ -4,9 +4,9 @@ from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data, Watermark
+from penstock.protocol.task.input_progress import OutputMarks, SourceSplits, WatermarkMerge
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.task_messages import RoutedRows, Send
-from penstock.protocol.task.watermark import OutputMarks, SourceSplits, WatermarkMerge
 
 
 def channel(worker: int) -> ChannelId:

@@ -1,9 +1,9 @@
 """The core of one task: events in, actions out. Rows are opaque, and the state of steps is in the shell.
 
 The state is :class:`TaskState`, whose module has the table of the lifecycle. It holds small machines:
-:mod:`barrier_aligner`, :mod:`watermark` (of inputs or of splits), :mod:`rescale_buffer` (rows that
-move) and :mod:`snapshot_ledger` (epochs and prepared output). The part of a task in a rescale is in
-:mod:`task_rescale`. While a task is FROZEN, rows of the groups that stay flow, but no time passes:
+:mod:`input_progress` (barriers, and watermarks of inputs or of splits), :mod:`rescale_buffer` (rows
+that move) and :mod:`snapshot_ledger` (epochs and prepared output). The part of a task in a rescale is
+in :mod:`task_rescale`. While a task is FROZEN, rows of the groups that stay flow, but no time passes:
 there is no watermark and no idle mark.
 
 The shell takes input only where :meth:`TaskCore.reads` and :meth:`TaskCore.reads_split` allow it.

@@ -30,10 +30,9 @@ from penstock.protocol.core_context import checked
 from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_messages as ev
-from penstock.protocol.task.barrier_aligner import BarrierAligner
+from penstock.protocol.task.input_progress import BarrierAligner, OutputMarks, SourceSplits, WatermarkMerge
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.snapshot_ledger import SinkLedger, SnapshotLedger
-from penstock.protocol.task.watermark import OutputMarks, SourceSplits, WatermarkMerge
 
 
 class TaskLifecycle(Enum):

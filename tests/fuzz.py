@@ -36,8 +36,8 @@ from penstock.model.ipc import READ_ERRORS, validate
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
 from penstock.model.wire import DataHead
-from penstock.state.blocks import BlockReader, check_schema, described, loadable
 from penstock.state.hot import HotTable
+from penstock.state.state_files import BlockReader, check_schema, described, loadable
 from penstock.steps.base import StateSchema, Value
 from penstock.steps.stateless import split_words
 from penstock.transport.batches import pack, unpack

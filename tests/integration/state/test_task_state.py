@@ -15,7 +15,7 @@ from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec
-from penstock.state import blocks, copies, hot
+from penstock.state import copies, hot, state_files
 from penstock.state.keyed_backend import KeyedStateBackend, StateBudget
 from penstock.steps.base import KeyedState, StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
@@ -238,7 +238,7 @@ def test_a_reader_of_many_blocks_sees_only_its_groups(
 ) -> None:
     monkeypatch.setattr(copies, "PART_ROWS", 150)
     monkeypatch.setattr(hot, "COPIED_ROWS_MAX", 50)
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 20)
+    monkeypatch.setattr(state_files, "BLOCK_ROWS", 20)
     first = task()
     words = {f"w{i}": i for i in range(1000)}
     first.put(words)

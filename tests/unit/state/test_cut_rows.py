@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.keys import KeyCodec
-from penstock.state import blocks, copies, hot
+from penstock.state import copies, hot, state_files
 from penstock.state.copies import CutRows, by_group, joined
 from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
@@ -186,10 +186,10 @@ def test_a_writer_rests_between_blocks_for_the_time_of_a_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(blocks, "monotonic", clock.monotonic)
-    for took in blocks.at_half_speed([0.05, 0.01, 5.0, 0.02], clock):
+    monkeypatch.setattr(state_files, "monotonic", clock.monotonic)
+    for took in state_files.at_half_speed([0.05, 0.01, 5.0, 0.02], clock):
         clock.now += took
-    assert clock.rested == [0.05, 0.01, blocks.REST_MAX_S], "and not before the first"
+    assert clock.rested == [0.05, 0.01, state_files.REST_MAX_S], "and not before the first"
 
 
 class Clock(threading.Event):

@@ -24,7 +24,7 @@ from penstock.protocol.task.task_messages import SnapshotParts, SnapshotStored, 
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore, Pending
-    from penstock.state.snapshot import StateSnapshot
+    from penstock.state.state_files import StateSnapshot
 
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """All keyed state of one task: one table per stateful step, cut and restored together.
 
-The task's thread uses it. Only :meth:`penstock.state.snapshot.StateSnapshot.write` runs on another
+The task's thread uses it. Only :meth:`penstock.state.state_files.StateSnapshot.write` runs on another
 thread, on values that were copied before.
 """
 
@@ -19,7 +19,7 @@ from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateBackend, StateSettings
 from penstock.model.arrays import Int32s
 from penstock.protocol.state_entries import FileList, groups_of_files
-from penstock.state.snapshot import Fetched, StateSnapshot, flags
+from penstock.state.state_files import Fetched, StateSnapshot, flags
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 

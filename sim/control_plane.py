@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.contract.control_messages import Command, EngineReport
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
-from penstock.protocol import control_events as ev
+from penstock.protocol import keeper_core_messages as km
 from sim.checks.call_recorder import LEASE, CallRecorder
 from sim.cluster.keeper import (
     DESIRED,
@@ -171,7 +171,7 @@ class ControlPlane:
         verdict = self.effect("message")
         if not self.kernel.alive(address):
             if not self.network.cut(keeper, address):
-                refused = Packet(address, ev.PeerRefused(address))
+                refused = Packet(address, km.PeerRefused(address))
                 self.kernel.at(self.kernel.streams.schedule.randint(100, 3_000), keeper, refused)
         else:
             self.network.send(keeper, address, body, verdict)

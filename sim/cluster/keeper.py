@@ -10,8 +10,7 @@ from penstock.contract.control_messages import EngineHello, EngineReport, Member
 from penstock.contract.ids import Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
-from penstock.protocol import control_actions as act
-from penstock.protocol import control_events as ev
+from penstock.protocol import keeper_core_messages as km
 from penstock.protocol.leader.leader_core import LeaderCore
 from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from sim.cluster.ports import Host
@@ -129,30 +128,30 @@ class KeeperNode:
         """Take one event, give it to its core, and perform the actions."""
         match event:
             case Booted():
-                self._tell("coordinator", ev.Tick())
-                self._tell("member", ev.Tick())
+                self._tell("coordinator", km.Tick())
+                self._tell("member", km.Tick())
                 self._ask("shell", MetaGet(DESIRED), None)
                 self.kernel.at(self.host.poll_us, self.name, PollDesired())
             case Due(core, at):
                 if self._due.get(core) == at:
                     del self._due[core]
-                    self._tell(core, ev.Tick())
+                    self._tell(core, km.Tick())
             case PollDesired():
                 self._ask("shell", MetaGet(DESIRED), None)
                 self.kernel.at(self.host.poll_us, self.name, PollDesired())
             case Hint():
                 self._ask("shell", MetaGet(DESIRED), None)
-                self._tell("member", ev.StoreChanged())
+                self._tell("member", km.StoreChanged())
             case Reply():
                 self._replied(event)
             case Packet(_, body):
                 self._packet(body)
             case Said(incarnation, report):
                 if isinstance(report, EngineHello):
-                    self._tell("coordinator", ev.PlanKnown(report.plan))
-                self._tell("member", ev.EngineReported(incarnation, report))
+                    self._tell("coordinator", km.PlanKnown(report.plan))
+                self._tell("member", km.EngineReported(incarnation, report))
             case EngineEnded(incarnation):
-                self._tell("member", ev.EngineGone(incarnation, "its process ended"))
+                self._tell("member", km.EngineGone(incarnation, "its process ended"))
             case Leave():
                 self._leave(event)
             case GraceOver() if self._leaving is not None:
@@ -164,7 +163,7 @@ class KeeperNode:
         if self._leaving is None:
             self._leaving = Leaving(event, self.host.latest().epoch)
             self.kernel.at(event.grace_us, self.name, GraceOver())
-            self._tell("member", ev.Drain())
+            self._tell("member", km.Drain())
 
     def _continue_end(self, leaving: "Leaving") -> None:
         """Retire when the last checkpoint is over or cannot come; end when nothing is under way."""
@@ -172,16 +171,16 @@ class KeeperNode:
             leaving.retired = True
             leaving.check(self.name, self.host.latest().epoch)
             self.kernel.happened("keeper retired")
-            self._tell("coordinator", ev.Retire())
-            self._tell("member", ev.Retire())
+            self._tell("coordinator", km.Retire())
+            self._tell("member", km.Retire())
         if leaving.retired and self.member.engine is EnginePhase.OFF and self._lease_calls == 0:
             raise SimCrash
 
     def _packet(self, body: object) -> None:
         match body:
-            case ev.ReportArrived() | ev.PeerRefused():
+            case km.ReportArrived() | km.PeerRefused():
                 self._tell("coordinator", body)
-            case ev.CommandArrived():
+            case km.CommandArrived():
                 self._tell("member", body)
 
     def _tell(self, core: str, event: object) -> None:
@@ -201,34 +200,34 @@ class KeeperNode:
 
     # --- Actions
 
-    def _do(self, core: str, action: act.Action) -> None:
+    def _do(self, core: str, action: km.Action) -> None:
         match action:
-            case act.ReadLease():
+            case km.ReadLease():
                 self._ask(core, ReadLease(), action)
-            case act.WriteLease(_, holder, version):
+            case km.WriteLease(_, holder, version):
                 self._ask(core, WriteLease(holder, version), action)
-            case act.ReadLatest():
+            case km.ReadLatest():
                 self._ask(core, MetaGet(LATEST), action)
-            case act.SwapLatest(latest, version):
+            case km.SwapLatest(latest, version):
                 self._ask(core, MetaSwap(LATEST, latest, version), action)
-            case act.WriteBlob(name, value):
+            case km.WriteBlob(name, value):
                 if isinstance(value, MembersFile):
                     self.kernel.happened("members drafted")
                 self._ask(core, Put(name, value), action)
-            case act.ReadBlob(ref, _):
+            case km.ReadBlob(ref, _):
                 self._ask(core, Get(ref), action)
-            case act.ListBlobs():
+            case km.ListBlobs():
                 self._ask(core, ListFiles(), action)
-            case act.DeleteBlobs(names):
+            case km.DeleteBlobs(names):
                 for name in names:
                     self._ask(core, DeleteFiles(name), action)
-            case act.ReadRootFile():
+            case km.ReadRootFile():
                 self._ask(core, ReadFile(ROOT_FILE), action)
-            case act.WriteRootFile(_, text):
+            case km.WriteRootFile(_, text):
                 self._ask(core, Put(ROOT_FILE, text), action)
-            case act.CopySavepoint() | act.IndexSavepoint() | act.ReadSnapshot() | act.ImportSnapshot():
+            case km.CopySavepoint() | km.IndexSavepoint() | km.ReadSnapshot() | km.ImportSnapshot():
                 self._step_copy(begin(self.host.job_uid, action), None)
-            case act.Note(text):
+            case km.Note(text):
                 self.kernel.log(f"{self.name}: {text}")
             case _:
                 self._do_message(action)
@@ -244,17 +243,17 @@ class KeeperNode:
             self.kernel.happened("savepoint file copied")
         self._ask("savepoints", op, steps)
 
-    def _do_message(self, action: act.Action) -> None:
+    def _do_message(self, action: km.Action) -> None:
         match action:
-            case act.SendCommand(_, address, envelope):
-                self._send(address, ev.CommandArrived(envelope))
-            case act.SendReport(address, envelope):
-                self._send(address, ev.ReportArrived(envelope))
-            case act.ToEngine(incarnation, term, command):
+            case km.SendCommand(_, address, envelope):
+                self._send(address, km.CommandArrived(envelope))
+            case km.SendReport(address, envelope):
+                self._send(address, km.ReportArrived(envelope))
+            case km.ToEngine(incarnation, term, command):
                 self.host.to_engine(self.name, incarnation, term, command)
-            case act.StartEngine():
+            case km.StartEngine():
                 self.host.start_engine(self.ordinal)
-            case act.EndEngine(incarnation, _):
+            case km.EndEngine(incarnation, _):
                 self.host.end_engine(self.ordinal, incarnation)
             case _:
                 raise AssertionError(f"the simulator does not know {type(action).__name__}")
@@ -263,7 +262,7 @@ class KeeperNode:
         self._lease_calls += isinstance(op, ReadLease | WriteLease)
         self.host.call(self.name, op, Asked(core, action))
 
-    def _send(self, address: str, body: ev.CommandArrived | ev.ReportArrived) -> None:
+    def _send(self, address: str, body: km.CommandArrived | km.ReportArrived) -> None:
         self.host.to_peer(self.name, address, body)
 
     # --- Answers
@@ -279,7 +278,7 @@ class KeeperNode:
             if not reply.error:
                 desired = reply.value.data if isinstance(reply.value, StoredFile) else None
                 assert desired is None or isinstance(desired, Desired)
-                self._tell("coordinator", ev.DesiredRead(desired))
+                self._tell("coordinator", km.DesiredRead(desired))
             return
         event = self._answer(action, reply)
         if event is not None:
@@ -287,71 +286,71 @@ class KeeperNode:
 
     def _answer(self, action: object, reply: Reply) -> object:
         match action:
-            case act.ReadLease(token) | act.WriteLease(token, _, _):
+            case km.ReadLease(token) | km.WriteLease(token, _, _):
                 return self._lease_answer(action, token, reply)
-            case act.ReadLatest(token):
+            case km.ReadLatest(token):
                 return self._latest_answer(token, reply)
-            case act.SwapLatest(latest, _):
+            case km.SwapLatest(latest, _):
                 return _swap_answer(latest, reply)
-            case act.WriteBlob(name, _):
+            case km.WriteBlob(name, _):
                 if reply.error:
-                    return ev.BlobNotWritten(name, reply.error)
+                    return km.BlobNotWritten(name, reply.error)
                 assert isinstance(reply.value, BlobRef)
-                return ev.BlobWritten(reply.value)
-            case act.ReadBlob(ref, _):
+                return km.BlobWritten(reply.value)
+            case km.ReadBlob(ref, _):
                 if reply.error:
                     gone = reply.error in {"missing", "damaged"}
-                    return ev.BlobUnreadable(ref, reply.error, gone)
-                return ev.BlobRead(ref, reply.value)  # type: ignore[arg-type]
-            case act.ListBlobs(token):
+                    return km.BlobUnreadable(ref, reply.error, gone)
+                return km.BlobRead(ref, reply.value)  # type: ignore[arg-type]
+            case km.ListBlobs(token):
                 names = None if reply.error else reply.value
-                return ev.BlobsListed(token, names)  # type: ignore[arg-type]
-            case act.ReadRootFile(token):
+                return km.BlobsListed(token, names)  # type: ignore[arg-type]
+            case km.ReadRootFile(token):
                 return _root_file_answer(token, reply)
-            case act.WriteRootFile(token, _):
+            case km.WriteRootFile(token, _):
                 if reply.error:
-                    return ev.RootFileFailed(token, reply.error)
-                return ev.RootFileWritten(token)
+                    return km.RootFileFailed(token, reply.error)
+                return km.RootFileWritten(token)
         return None
 
     def _lease_answer(self, action: object, token: int, reply: Reply) -> object:
         if reply.error:
-            return ev.LeaseFailed(token, reply.error)
+            return km.LeaseFailed(token, reply.error)
         assert isinstance(reply.value, tuple)
         holder, version = reply.value
-        if isinstance(action, act.WriteLease):
-            return ev.LeaseWritten(token, version)
+        if isinstance(action, km.WriteLease):
+            return km.LeaseWritten(token, version)
         duration = self.host.control.lease_duration_s
-        return ev.LeaseRead(token, holder, version, duration, version)
+        return km.LeaseRead(token, holder, version, duration, version)
 
     def _latest_answer(self, token: int, reply: Reply) -> object:
         if reply.error:
-            return ev.LatestUnreadable(token, reply.error)
+            return km.LatestUnreadable(token, reply.error)
         if reply.value is None:
-            return ev.LatestRead(token, None)
+            return km.LatestRead(token, None)
         assert isinstance(reply.value, StoredFile)
         assert isinstance(reply.value.data, Latest)
-        return ev.LatestRead(token, reply.value.data, reply.value.version, reply.value.uid)
+        return km.LatestRead(token, reply.value.data, reply.value.version, reply.value.uid)
 
 
 def _swap_answer(latest: Latest, reply: Reply) -> object:
     match reply.error:
         case "":
             assert isinstance(reply.value, StoredFile)
-            return ev.SwapDone(latest.swap_id, reply.value.version)
+            return km.SwapDone(latest.swap_id, reply.value.version)
         case "conflict":
-            return ev.SwapConflicted(latest.swap_id)
+            return km.SwapConflicted(latest.swap_id)
         case _:
-            return ev.SwapUnknown(latest.swap_id)
+            return km.SwapUnknown(latest.swap_id)
 
 
 def _root_file_answer(token: int, reply: Reply) -> object:
     if reply.error == "missing":
-        return ev.RootFileRead(token, None)
+        return km.RootFileRead(token, None)
     if reply.error:
-        return ev.RootFileFailed(token, reply.error)
+        return km.RootFileFailed(token, reply.error)
     assert isinstance(reply.value, str)
-    return ev.RootFileRead(token, reply.value)
+    return km.RootFileRead(token, reply.value)
 
 
 __all__ = ["Booted", "EngineEnded", "KeeperNode", "Said"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, JobUid
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.protocol import control_actions as act
-from penstock.protocol import control_events as ev
+from penstock.protocol import keeper_core_messages as km
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
 from sim.kernel.calls import (
     SAVEPOINTS,
@@ -24,8 +23,8 @@ from sim.kernel.calls import (
     Reply,
 )
 
-Steps = Generator[Op, Reply, ev.CoordinatorEvent]
-Orders = act.CopySavepoint | act.IndexSavepoint | act.ReadSnapshot | act.ImportSnapshot
+Steps = Generator[Op, Reply, km.CoordinatorEvent]
+Orders = km.CopySavepoint | km.IndexSavepoint | km.ReadSnapshot | km.ImportSnapshot
 Clearing = Generator[Op, Reply, None]
 
 
@@ -40,13 +39,13 @@ class Index:
 def begin(uid: JobUid, action: Orders) -> Steps:
     """Perform an action for the job ``uid``."""
     match action:
-        case act.CopySavepoint():
+        case km.CopySavepoint():
             return _copy(action)
-        case act.IndexSavepoint():
+        case km.IndexSavepoint():
             return _index(action)
-        case act.ReadSnapshot():
+        case km.ReadSnapshot():
             return _read(action)
-        case act.ImportSnapshot():
+        case km.ImportSnapshot():
             return _import(uid, action)
 
 
@@ -60,7 +59,7 @@ def at(path: str, folder: str, blob: BlobRef) -> BlobRef:
     return inside(path, inside(folder, blob))
 
 
-def _copy(action: act.CopySavepoint) -> Steps:
+def _copy(action: km.CopySavepoint) -> Steps:
     path, folder = SAVEPOINTS + action.name, f"{SAVEPOINTS}{action.name}/{action.folder}/"
     known = _indexed(action, (yield ReadFile(index_name(path))))
     if known is not None:
@@ -68,15 +67,15 @@ def _copy(action: act.CopySavepoint) -> Steps:
     failed = yield from _copy_all(action, path)
     if failed:
         yield from _clear((yield ListFiles(folder)))
-        return ev.SavepointNotCopied(action.request, action.folder, failed)
+        return km.SavepointNotCopied(action.request, action.folder, failed)
     known = _indexed(action, (yield ReadFile(index_name(path))))
     if known is None:
-        return ev.SavepointCopied(action.request, action.folder)
+        return km.SavepointCopied(action.request, action.folder)
     yield from _clear((yield ListFiles(folder)))
     return known
 
 
-def _copy_all(action: act.CopySavepoint, path: str) -> Generator[Op, Reply, str]:
+def _copy_all(action: km.CopySavepoint, path: str) -> Generator[Op, Reply, str]:
     """Copy every file, the manifest last. Return the error, if any."""
     read = yield Get(action.root)
     if read.error:
@@ -92,26 +91,26 @@ def _copy_all(action: act.CopySavepoint, path: str) -> Generator[Op, Reply, str]
     return ""
 
 
-def _indexed(action: act.CopySavepoint | act.IndexSavepoint, reply: Reply) -> ev.CoordinatorEvent | None:
+def _indexed(action: km.CopySavepoint | km.IndexSavepoint, reply: Reply) -> km.CoordinatorEvent | None:
     """Return the answer that follows from the index, None when there is no index."""
     index, request, folder = reply.value, action.request, action.folder
     if reply.error == "missing":
         return None
     if not isinstance(index, Index):
-        return ev.SavepointNotCopied(request, folder, f"the index is {reply.error}")
+        return km.SavepointNotCopied(request, folder, f"the index is {reply.error}")
     if index.root != action.root:
-        return ev.SavepointNotCopied(request, folder, "is already another savepoint")
-    return ev.SavepointIndexed(request, folder, SAVEPOINTS + action.name)
+        return km.SavepointNotCopied(request, folder, "is already another savepoint")
+    return km.SavepointIndexed(request, folder, SAVEPOINTS + action.name)
 
 
-def _index(action: act.IndexSavepoint) -> Steps:
+def _index(action: km.IndexSavepoint) -> Steps:
     path = SAVEPOINTS + action.name
     made = yield LinkFile(index_name(path), Index(action.root, action.folder))
     read = yield ReadFile(index_name(path))
     done = _indexed(action, read)
     if done is None:
-        return ev.SavepointNotCopied(action.request, action.folder, f"index {made.error}")
-    if isinstance(done, ev.SavepointIndexed):
+        return km.SavepointNotCopied(action.request, action.folder, f"index {made.error}")
+    if isinstance(done, km.SavepointIndexed):
         assert isinstance(read.value, Index)
         kept = f"{path}/{read.value.folder}/"
         found = yield ListFiles(f"{path}/")
@@ -127,23 +126,23 @@ def _clear(found: Reply, but: Iterable[str] = ()) -> Clearing:
             yield DeleteFiles(name)
 
 
-def _read(action: act.ReadSnapshot) -> Steps:
+def _read(action: km.ReadSnapshot) -> Steps:
     found = yield ReadFile(index_name(action.path))
     if not isinstance(found.value, Index):
-        return ev.ImportFailed(action.token, f"index {found.error}", found.error == "missing")
+        return km.ImportFailed(action.token, f"index {found.error}", found.error == "missing")
     root = yield Get(at(action.path, found.value.folder, found.value.root))
     if not isinstance(root.value, RootManifest):
-        return ev.ImportFailed(action.token, f"manifest {root.error}", root.error != "failed")
-    return ev.SnapshotRead(action.token, root.value)
+        return km.ImportFailed(action.token, f"manifest {root.error}", root.error != "failed")
+    return km.SnapshotRead(action.token, root.value)
 
 
-def _import(uid: JobUid, action: act.ImportSnapshot) -> Steps:
-    read = yield from _read(act.ReadSnapshot(action.token, action.path))
-    if not isinstance(read, ev.SnapshotRead):
+def _import(uid: JobUid, action: km.ImportSnapshot) -> Steps:
+    read = yield from _read(km.ReadSnapshot(action.token, action.path))
+    if not isinstance(read, km.SnapshotRead):
         return read
     found = yield ReadFile(index_name(action.path))
     if not isinstance(found.value, Index):
-        return ev.ImportFailed(action.token, f"index {found.error}")
+        return km.ImportFailed(action.token, f"index {found.error}")
     renamed: dict[BlobName, BlobRef] = {}
     failed = ""
     for blob in files_of(read.manifest):
@@ -159,9 +158,9 @@ def _import(uid: JobUid, action: act.ImportSnapshot) -> Steps:
         manifest = adopted(read.manifest, renamed, uid, action)
         root = yield Put(import_name(action, len(renamed), ROOT_SUFFIX), manifest)
         if isinstance(root.value, BlobRef) and not root.error:
-            return ev.Imported(action.token, root.value, manifest)
+            return km.Imported(action.token, root.value, manifest)
         failed = root.error
     for number in range(len(renamed) + 1):
         yield DeleteFiles(import_name(action, number, ".state"))
     yield DeleteFiles(import_name(action, len(renamed), ROOT_SUFFIX))
-    return ev.ImportFailed(action.token, f"a copy is {failed}")
+    return km.ImportFailed(action.token, f"a copy is {failed}")

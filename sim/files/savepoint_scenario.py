@@ -10,8 +10,7 @@ from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskMan
 from penstock.contract.plan import Assignment
 from penstock.keeper.savepoint_copies import copy_savepoint, import_snapshot, index_savepoint
 from penstock.ports import FileSystem
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock.storage.blobs import DirectoryBlobStore
 from sim.files.mounted_files import Mount, MountedFiles
 from sim.files.storage_scenarios import JOB, LIFE, TASK, tried
@@ -36,8 +35,8 @@ class Savepoints:
         manifest = _manifest(self._state)
         self._root = store.put(blob_name(Term(1), Epoch(4), LIFE, 2, ROOT_SUFFIX), encode(manifest))
         self._orders = 0
-        self._indexed: events.SavepointIndexed | None = None
-        self._imported: events.Imported | None = None
+        self._indexed: km.SavepointIndexed | None = None
+        self._imported: km.Imported | None = None
 
     def live(self, files: FileSystem) -> None:
         """Copy and index the savepoint, import it, and collect what failed imports have left."""
@@ -67,24 +66,24 @@ class Savepoints:
             assert len(left) == 3, sorted(left)
             assert len({path.split("/")[4] for path in left}) == 2, "one copy, one index"
 
-    def _copy(self, files: FileSystem) -> events.SavepointIndexed:
+    def _copy(self, files: FileSystem) -> km.SavepointIndexed:
         self._orders += 1
         folder = f"{self._orders}-{LIFE}-{self._orders}"
-        order = actions.CopySavepoint("r1", NAME, self._root, folder)
+        order = km.CopySavepoint("r1", NAME, self._root, folder)
         done = copy_savepoint(DirectoryBlobStore(self.SOURCE, files), self.FOLDER, order)
-        if isinstance(done, events.SavepointCopied):
-            index = actions.IndexSavepoint("r1", NAME, self._root, folder)
+        if isinstance(done, km.SavepointCopied):
+            index = km.IndexSavepoint("r1", NAME, self._root, folder)
             done = tried(lambda: _successful(index_savepoint(self.FOLDER, "words", index, files)))
         found = _successful(done)
-        assert isinstance(found, events.SavepointIndexed)
+        assert isinstance(found, km.SavepointIndexed)
         return found
 
-    def _import(self, files: FileSystem, folder: Path) -> events.Imported:
+    def _import(self, files: FileSystem, folder: Path) -> km.Imported:
         self._orders += 1
         life = Incarnation(f"{LIFE[:-2]}{self._orders:02d}")
-        order = actions.ImportSnapshot(1, str(self.FOLDER / NAME), Term(1), Epoch(1), life)
+        order = km.ImportSnapshot(1, str(self.FOLDER / NAME), Term(1), Epoch(1), life)
         found = _successful(import_snapshot(DirectoryBlobStore(folder, files), JobUid("other"), order))
-        assert isinstance(found, events.Imported)
+        assert isinstance(found, km.Imported)
         return found
 
     def _collect(self, files: FileSystem) -> None:
@@ -96,13 +95,13 @@ class Savepoints:
             if name not in kept:
                 store.delete(name)
 
-    def _listed(self, done: events.Imported) -> tuple[BlobRef, ...]:
+    def _listed(self, done: km.Imported) -> tuple[BlobRef, ...]:
         return done.root, *(file.blob for task in done.manifest.tasks for file in task.files)
 
 
-def _successful(event: events.CoordinatorEvent) -> events.CoordinatorEvent:
-    if isinstance(event, events.SavepointNotCopied | events.ImportFailed):
-        damaged = isinstance(event, events.ImportFailed) and event.damaged
+def _successful(event: km.CoordinatorEvent) -> km.CoordinatorEvent:
+    if isinstance(event, km.SavepointNotCopied | km.ImportFailed):
+        damaged = isinstance(event, km.ImportFailed) and event.damaged
         assert not damaged, event.reason
         raise StorageError(event.reason)
     return event

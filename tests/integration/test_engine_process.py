@@ -19,7 +19,7 @@ from penstock.contract.control_messages import (
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.keeper.engine_process import EngineProcess, LocalChild, Spawn
 from penstock.keeper.final_report import how_it_ended
-from penstock.protocol.control_events import EngineGone
+from penstock.protocol.keeper_core_messages import EngineGone
 from tests.integration.local_job import cluster_settings, make_lines
 
 WITHIN_S = 60

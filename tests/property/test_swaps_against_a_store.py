@@ -6,15 +6,16 @@ from hypothesis import strategies as st
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
 from penstock.contract.latest import Latest
-from penstock.protocol.control_actions import ReadLatest, SwapLatest
-from penstock.protocol.control_events import (
+from penstock.protocol.core_context import StepContext
+from penstock.protocol.keeper_core_messages import (
     LatestRead,
     LatestUnreadable,
+    ReadLatest,
     SwapConflicted,
     SwapDone,
+    SwapLatest,
     SwapUnknown,
 )
-from penstock.protocol.core_context import StepContext
 from penstock.protocol.leader.leader_storage import MetadataCas, SwapEvent
 
 OUTCOMES = st.sampled_from(["done", "lost", "applied", "delayed", "unreadable", "other-term", "touch"])

@@ -26,10 +26,9 @@ from penstock.contract.manifest import (
     BlobRef,
     RootManifest,
 )
-from penstock.protocol import control_actions as do
-from penstock.protocol import control_events as on
-from penstock.protocol.control_actions import Action
+from penstock.protocol import keeper_core_messages as km
 from penstock.protocol.core_context import ControlSettings
+from penstock.protocol.keeper_core_messages import Action
 from penstock.protocol.leader.leader_core import LeaderCore
 from penstock.protocol.member.member_core import MemberCore
 from tests.support.stub_engine import PLAN, StubEngine
@@ -122,8 +121,8 @@ class InMemoryControlPlane:
             MemberCore(self.settings, Ordinal(ordinal), address, JOB, pod=f"pod-{self.lives}"),
         )
         self.keepers[ordinal] = keeper
-        self._post(keeper, "c", on.DesiredRead(self.desired))
-        self._post(keeper, "m", on.Tick())
+        self._post(keeper, "c", km.DesiredRead(self.desired))
+        self._post(keeper, "m", km.Tick())
         return keeper
 
     def kill(self, ordinal: int) -> None:
@@ -134,7 +133,7 @@ class InMemoryControlPlane:
         """End an engine only. Its keeper learns of it."""
         keeper = self.keepers[ordinal]
         assert keeper.engine is not None
-        gone = on.EngineGone(keeper.engine.incarnation, "killed")
+        gone = km.EngineGone(keeper.engine.incarnation, "killed")
         keeper.engine = None
         self._post(keeper, "m", gone)
 
@@ -152,7 +151,7 @@ class InMemoryControlPlane:
 
     def drain(self, ordinal: int) -> None:
         """Tell a worker that it will be asked to end."""
-        self._post(self.keepers[ordinal], "m", on.Drain())
+        self._post(self.keepers[ordinal], "m", km.Drain())
 
     def report(self, ordinal: int, report: control.EngineReport) -> None:
         """Send a report of a worker's engine to its keeper."""
@@ -170,7 +169,7 @@ class InMemoryControlPlane:
         """Change the object -desired. Every keeper reads it."""
         self.desired = replace(self.desired, **changes)  # type: ignore[arg-type]
         for keeper in self.keepers.values():
-            self._post(keeper, "c", on.DesiredRead(self.desired))
+            self._post(keeper, "c", km.DesiredRead(self.desired))
 
     def leader(self) -> Keeper:
         """Return the keeper that leads the newest term."""
@@ -206,7 +205,7 @@ class InMemoryControlPlane:
                 for which, core in (("c", keeper.coordinator), ("m", keeper.member)):
                     at = core.wakes_at()
                     if at is not None and at <= self.now:
-                        self._post(keeper, which, on.Tick())
+                        self._post(keeper, which, km.Tick())
                 if keeper.engine is not None and self.now % 0.25 < 0.05:
                     self._report(keeper, keeper.engine.status)
             self._drain()
@@ -239,24 +238,24 @@ class InMemoryControlPlane:
 
     def _perform(self, keeper: Keeper, which: str, action: object) -> None:
         match action:
-            case do.Note(text):
+            case km.Note(text):
                 self.log.append(f"{self.now:7.2f} {keeper.ordinal}: {text}")
-            case do.ReadLatest(token) if self.unreadable:
-                self._post(keeper, which, on.LatestUnreadable(token, "away"))
-            case do.ReadLatest(token):
-                read = on.LatestRead(token, self.record, str(self.version), self.uid)
+            case km.ReadLatest(token) if self.unreadable:
+                self._post(keeper, which, km.LatestUnreadable(token, "away"))
+            case km.ReadLatest(token):
+                read = km.LatestRead(token, self.record, str(self.version), self.uid)
                 self._post(keeper, which, read)
-            case do.SwapLatest(latest, version):
+            case km.SwapLatest(latest, version):
                 self._post(keeper, which, self._swap(latest, version))
-            case do.ReadLease() | do.WriteLease():
+            case km.ReadLease() | km.WriteLease():
                 self._post(keeper, which, self._lease(action))
-            case do.SendCommand(ordinal, address, envelope):
-                self._deliver(keeper, ordinal, address, on.CommandArrived(envelope))
-            case do.SendReport(address, envelope):
+            case km.SendCommand(ordinal, address, envelope):
+                self._deliver(keeper, ordinal, address, km.CommandArrived(envelope))
+            case km.SendReport(address, envelope):
                 owner = next((k for k in self.keepers.values() if k.address == address), None)
                 to = owner.ordinal if owner is not None else -1
-                self._deliver(keeper, to, address, on.ReportArrived(envelope))
-            case do.ToEngine() | do.StartEngine() | do.EndEngine():
+                self._deliver(keeper, to, address, km.ReportArrived(envelope))
+            case km.ToEngine() | km.StartEngine() | km.EndEngine():
                 self._engine(keeper, action)
             case _:
                 self._file(keeper, action)
@@ -265,54 +264,54 @@ class InMemoryControlPlane:
         encode_latest(latest)
         outcome = self.lose_reply(latest)
         if version != str(self.version):
-            return on.SwapConflicted(latest.swap_id)
+            return km.SwapConflicted(latest.swap_id)
         if outcome != "lost":
             self.version += 1
             self.record = latest
             self.cas.append(latest)
-        return on.SwapUnknown(latest.swap_id) if outcome else on.SwapDone(latest.swap_id, str(self.version))
+        return km.SwapUnknown(latest.swap_id) if outcome else km.SwapDone(latest.swap_id, str(self.version))
 
-    def _lease(self, action: do.ReadLease | do.WriteLease) -> object:
+    def _lease(self, action: km.ReadLease | km.WriteLease) -> object:
         holder, version = self.lease
-        if isinstance(action, do.ReadLease):
+        if isinstance(action, km.ReadLease):
             duration = self.settings.lease_duration_s
-            return on.LeaseRead(action.token, holder, str(version), duration, str(version))
+            return km.LeaseRead(action.token, holder, str(version), duration, str(version))
         if action.version != str(version):
-            return on.LeaseFailed(action.token, "conflict")
+            return km.LeaseFailed(action.token, "conflict")
         self.lease = (action.holder, version + 1)
-        return on.LeaseWritten(action.token, str(version + 1))
+        return km.LeaseWritten(action.token, str(version + 1))
 
     def _deliver(self, sender: Keeper, to: int, address: str, event: object) -> None:
         keeper = self.keepers.get(to)
-        assert isinstance(event, on.CommandArrived | on.ReportArrived)
+        assert isinstance(event, km.CommandArrived | km.ReportArrived)
         if keeper is None or keeper.address != address:
-            self._post(sender, "c", on.PeerRefused(address))
+            self._post(sender, "c", km.PeerRefused(address))
         elif not self.cut(sender.ordinal, to, event.envelope.body):
-            which = "m" if isinstance(event, on.CommandArrived) else "c"
+            which = "m" if isinstance(event, km.CommandArrived) else "c"
             self._post(keeper, which, event)
 
-    def _engine(self, keeper: Keeper, action: do.ToEngine | do.StartEngine | do.EndEngine) -> None:
+    def _engine(self, keeper: Keeper, action: km.ToEngine | km.StartEngine | km.EndEngine) -> None:
         match action:
-            case do.StartEngine():
+            case km.StartEngine():
                 keeper.engines += 1
                 name = Incarnation(f"e{keeper.ordinal}.{keeper.life}.{keeper.engines}")
                 if self.unsound is not None:  # the user's code does not load
-                    self._post(keeper, "m", on.EngineGone(name, self.unsound, fatal=True))
+                    self._post(keeper, "m", km.EngineGone(name, self.unsound, fatal=True))
                     return
                 if self.dies_at_birth.get(keeper.ordinal, 0) > 0:
                     self.dies_at_birth[keeper.ordinal] -= 1
-                    self._post(keeper, "m", on.EngineGone(name, "killed at birth"))
+                    self._post(keeper, "m", km.EngineGone(name, "killed at birth"))
                     return
                 mute = list(self.mute.get(keeper.ordinal, ()))
                 keeper.engine = StubEngine(keeper.ordinal, name, self.plan, mute=mute)
                 self._report(keeper, keeper.engine.hello())
-                self._post(keeper, "c", on.PlanKnown(keeper.engine.plan))
-            case do.EndEngine():
+                self._post(keeper, "c", km.PlanKnown(keeper.engine.plan))
+            case km.EndEngine():
                 if keeper.engine is not None:
-                    gone = on.EngineGone(keeper.engine.incarnation, "ended")
+                    gone = km.EngineGone(keeper.engine.incarnation, "ended")
                     keeper.engine = None
                     self._post(keeper, "m", gone)
-            case do.ToEngine(incarnation, term, command):
+            case km.ToEngine(incarnation, term, command):
                 if keeper.engine is not None and keeper.engine.incarnation == incarnation:
                     for report in keeper.engine.obey(term, command):
                         self._report(keeper, report)
@@ -323,11 +322,11 @@ class InMemoryControlPlane:
             return
         if isinstance(report, control.EngineStatus):
             report = replace(report, exhausted=keeper.engine.exhausted)
-        self._post(keeper, "m", on.EngineReported(keeper.engine.incarnation, report))
+        self._post(keeper, "m", km.EngineReported(keeper.engine.incarnation, report))
 
     def _file(self, keeper: Keeper, action: object) -> None:
         match action:
-            case do.WriteBlob(name, value):
+            case km.WriteBlob(name, value):
                 assert name not in self.blobs, f"{name} is written twice"
                 self.blobs[name] = value
                 ref = BlobRef(name, "hash", len(encode(value)))
@@ -335,26 +334,26 @@ class InMemoryControlPlane:
                     for task in value.tasks:
                         for file in task.files:
                             self.blobs.setdefault(file.blob.name, "state")
-                self._post(keeper, "c", on.BlobWritten(ref))
-            case do.ReadBlob(ref):
+                self._post(keeper, "c", km.BlobWritten(ref))
+            case km.ReadBlob(ref):
                 if ref.name in self.blobs:
-                    self._post(keeper, "c", on.BlobRead(ref, self.blobs[ref.name]))  # type: ignore[arg-type]
+                    self._post(keeper, "c", km.BlobRead(ref, self.blobs[ref.name]))  # type: ignore[arg-type]
                 else:
-                    self._post(keeper, "c", on.BlobUnreadable(ref, "missing", damaged=True))
-            case do.ListBlobs(token):
-                self._post(keeper, "c", on.BlobsListed(token, tuple(self.blobs)))
-            case do.DeleteBlobs(names):
+                    self._post(keeper, "c", km.BlobUnreadable(ref, "missing", damaged=True))
+            case km.ListBlobs(token):
+                self._post(keeper, "c", km.BlobsListed(token, tuple(self.blobs)))
+            case km.DeleteBlobs(names):
                 self.deleted += names
                 for name in names:
                     self.blobs.pop(name, None)
-            case do.ReadRootFile(token):
-                self._post(keeper, "c", on.RootFileRead(token, self.root_file))
-            case do.WriteRootFile(token, text):
+            case km.ReadRootFile(token):
+                self._post(keeper, "c", km.RootFileRead(token, self.root_file))
+            case km.WriteRootFile(token, text):
                 self.root_file = text
-                self._post(keeper, "c", on.RootFileWritten(token))
-            case do.CopySavepoint(request, _, _, folder):
-                self._post(keeper, "c", on.SavepointCopied(request, folder))
-            case do.IndexSavepoint(request, name, _, folder):
-                self._post(keeper, "c", on.SavepointIndexed(request, folder, f"savepoints/{name}"))
+                self._post(keeper, "c", km.RootFileWritten(token))
+            case km.CopySavepoint(request, _, _, folder):
+                self._post(keeper, "c", km.SavepointCopied(request, folder))
+            case km.IndexSavepoint(request, name, _, folder):
+                self._post(keeper, "c", km.SavepointIndexed(request, folder, f"savepoints/{name}"))
             case _:
                 raise AssertionError(f"nobody performs {action}")

@@ -15,15 +15,18 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.plan import Assignment
-from penstock.protocol.control_actions import Action, ReadLatest, SendReport, ToEngine
-from penstock.protocol.control_events import (
+from penstock.protocol.core_context import ControlSettings
+from penstock.protocol.keeper_core_messages import (
+    Action,
     CommandArrived,
     EngineReported,
     LatestRead,
     MemberEvent,
+    ReadLatest,
+    SendReport,
     Tick,
+    ToEngine,
 )
-from penstock.protocol.core_context import ControlSettings
 from penstock.protocol.member.member_core import MemberCore
 from tests.support.stub_engine import PLAN
 

@@ -4,7 +4,7 @@ from penstock.base.values import replace
 from penstock.contract import control_messages as control
 from penstock.contract.columns import Column
 from penstock.contract.manifest import RootManifest
-from penstock.protocol.control_actions import SendCommand
+from penstock.protocol.keeper_core_messages import SendCommand
 from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.support.stub_engine import PLAN
 

@@ -7,11 +7,10 @@ object, ticks. A swap is shown by its changes.
 from penstock.contract import control_messages as control
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef
-from penstock.protocol import control_actions as do
-from penstock.protocol import control_events as on
+from penstock.protocol import keeper_core_messages as km
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Step
 
-QUIET = (do.ReadLease, do.WriteLease, do.ReadLatest, do.StartEngine)
+QUIET = (km.ReadLease, km.WriteLease, km.ReadLatest, km.StartEngine)
 SHOWN = ("attempt", "term", "epoch", "version", "kind", "request", "reason", "ok")
 
 
@@ -35,21 +34,21 @@ def _actions(step: Step, last: Latest) -> tuple[list[str], Latest]:
     told: list[str] = []
     for action in step[4]:
         match action:
-            case do.SwapLatest(latest):
+            case km.SwapLatest(latest):
                 told.append(f"swap {_changes(last, latest)}")
                 last = latest
-            case do.SendCommand(ordinal, _, envelope):
+            case km.SendCommand(ordinal, _, envelope):
                 told.append(f"tell {ordinal}: {_spell(envelope.body)}")
-            case do.SendReport(_, envelope):
+            case km.SendReport(_, envelope):
                 if not isinstance(envelope.body, control.Heartbeat):
                     told.append(f"report {_spell(envelope.body)}")
-            case do.ToEngine(_, term, command):
+            case km.ToEngine(_, term, command):
                 told.append(f"engine: {_spell(command)} term={term}")
-            case do.WriteBlob(name) | do.CopySavepoint(_, name) | do.IndexSavepoint(_, name):
+            case km.WriteBlob(name) | km.CopySavepoint(_, name) | km.IndexSavepoint(_, name):
                 told.append(f"{type(action).__name__} {name}")
-            case do.DeleteBlobs(names):
+            case km.DeleteBlobs(names):
                 told.append(f"delete {len(names)} files")
-            case do.Note(text):
+            case km.Note(text):
                 told.append(f"note {text}")
             case _ if isinstance(action, QUIET):
                 pass
@@ -60,13 +59,13 @@ def _actions(step: Step, last: Latest) -> tuple[list[str], Latest]:
 
 def _event(event: object) -> str:
     match event:
-        case on.ReportArrived(envelope):
+        case km.ReportArrived(envelope):
             return f"from {envelope.sender}: {_report(envelope.body)}"
-        case on.CommandArrived(envelope):
+        case km.CommandArrived(envelope):
             return _spell(envelope.body)
-        case on.EngineReported(_, report):
+        case km.EngineReported(_, report):
             return f"engine said {_spell(report)}"
-        case on.BlobWritten(ref) | on.BlobRead(ref):
+        case km.BlobWritten(ref) | km.BlobRead(ref):
             return f"{type(event).__name__} {ref.name}"
         case _:
             return _spell(event)

@@ -11,8 +11,7 @@ from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import LATEST_FORMAT, Latest, decode_latest, encode_latest
 from penstock.keeper.effects import read_latest, refuse_newer
 from penstock.ports import Versioned
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore
 
@@ -48,8 +47,8 @@ def test_a_newer_record_is_refused_in_words_and_stays_as_it_is(more: dict[str, o
     with pytest.raises(StateError, match=f"format {LATEST_FORMAT + 1}, of a newer version"):
         decode_latest(data)
     store = kept(data)
-    answer = read_latest(store, "latest", actions.ReadLatest(1))
-    assert isinstance(answer, events.LatestUnreadable)
+    answer = read_latest(store, "latest", km.ReadLatest(1))
+    assert isinstance(answer, km.LatestUnreadable)
     with pytest.raises(StateError):
         refuse_newer(store, "latest")
     assert found_in(store).data == data

@@ -7,8 +7,7 @@ from penstock.contract import pod
 from penstock.contract.job_reader import read_stream_job
 from penstock.contract.schema import PATH_RULE, Plain, plain_parts
 from penstock.keeper.savepoint_copies import read_snapshot
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock_operator.reconcile.accept import SpecRefusedError, restore_source
 from tests.unit.operator.observing import spec_of, target_for
 
@@ -43,8 +42,8 @@ def test_a_path_that_means_another_folder_is_refused_by_all_alike(path: str) -> 
     }
     with pytest.raises(ConfigError, match=r"spec\.restore\.path.* does not fit: a path without an"):
         read_stream_job(found, cluster=True)
-    told = read_snapshot(actions.ReadSnapshot(1, path))
-    assert isinstance(told, events.ImportFailed)
+    told = read_snapshot(km.ReadSnapshot(1, path))
+    assert isinstance(told, km.ImportFailed)
     assert PATH_RULE in told.reason
 
 

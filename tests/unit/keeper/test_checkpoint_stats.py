@@ -32,19 +32,18 @@ from penstock.contract.plan import Assignment
 from penstock.contract.status import CheckpointDone, WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.metrics.registry import registry_of
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 
 TASK = TaskId(StageIndex(0), Ordinal(0), 0)
 UID = JobUid("uid")
 
 
-def inject(epoch: int) -> actions.SendCommand:
+def inject(epoch: int) -> km.SendCommand:
     body = Inject(Attempt(1), Epoch(epoch), Version(1), 0, Epoch(0))
-    return actions.SendCommand(Ordinal(0), "", Envelope(UID, Term(1), Ordinal(0), body))
+    return km.SendCommand(Ordinal(0), "", Envelope(UID, Term(1), Ordinal(0), body))
 
 
-def manifest(epoch: int) -> actions.WriteBlob:
+def manifest(epoch: int) -> km.WriteBlob:
     files = tuple(
         StateFile(BlobRef(BlobName(f"f{e}"), "", e * 10), "s", (), e, Epoch(e), 1) for e in (epoch - 1, epoch)
     )
@@ -59,21 +58,21 @@ def manifest(epoch: int) -> actions.WriteBlob:
         Assignment(Version(1), 1, ()),
         (TaskManifest(TASK, files), TaskManifest(TASK, files)),
     )
-    return actions.WriteBlob(BlobName("root"), root)
+    return km.WriteBlob(BlobName("root"), root)
 
 
-def swap(epoch: int, attempt: int = 1) -> actions.SwapLatest:
+def swap(epoch: int, attempt: int = 1) -> km.SwapLatest:
     swap_id = SwapId(f"swap-{epoch}")
-    return actions.SwapLatest(Latest(UID, swap_id, epoch=Epoch(epoch), attempt=Attempt(attempt)), "1")
+    return km.SwapLatest(Latest(UID, swap_id, epoch=Epoch(epoch), attempt=Attempt(attempt)), "1")
 
 
-def failed(epoch: int) -> events.ReportArrived:
+def failed(epoch: int) -> km.ReportArrived:
     body = EpochFailed(Attempt(1), Term(1), Epoch(epoch), TASK, "no space left")
-    return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+    return km.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
 
 
-def heard(body: Report) -> events.ReportArrived:
-    return events.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
+def heard(body: Report) -> km.ReportArrived:
+    return km.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
 
 
 def beat(reason: str) -> Heartbeat:
@@ -86,11 +85,11 @@ def beat(reason: str) -> Heartbeat:
     ("event", "words"),
     [
         (
-            events.BlobNotWritten(BlobName("members"), f"/a: {NO_ROOM[0]}"),
+            km.BlobNotWritten(BlobName("members"), f"/a: {NO_ROOM[0]}"),
             "members was not written: /a: No space left",
         ),
         (
-            events.SwapUnknown(SwapId("swap-2"), "metadata.sqlite: database or disk is full"),
+            km.SwapUnknown(SwapId("swap-2"), "metadata.sqlite: database or disk is full"),
             "the record of the newest checkpoint was not written: metadata.sqlite: database or",
         ),
         (
@@ -103,9 +102,7 @@ def beat(reason: str) -> Heartbeat:
         ),
     ],
 )
-def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(
-    event: events.CoordinatorEvent, words: str
-) -> None:
+def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(event: km.CoordinatorEvent, words: str) -> None:
     watch = CheckpointWatch()
     watch.saw_event(event, 9.0)
     assert watch.trouble is not None
@@ -113,7 +110,7 @@ def test_what_keeps_a_leader_from_committing_is_told_until_it_commits(
     watch.saw_action(inject(3), 10.0)
     watch.saw_action(swap(3), 11.0)
     assert watch.trouble is not None
-    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-3"), "2"), 12.0)
     assert watch.trouble is None
 
 
@@ -123,10 +120,10 @@ def test_going_back_is_no_end_of_trouble(committed: int) -> None:
     if committed:
         watch.saw_action(inject(committed), 7.0)
         watch.saw_action(swap(committed), 8.0)
-        watch.saw_event(events.SwapDone(SwapId(f"swap-{committed}"), "2"), 8.5)
+        watch.saw_event(km.SwapDone(SwapId(f"swap-{committed}"), "2"), 8.5)
     watch.saw_event(heard(beat("sink 'out': ValueError: no")), 9.0)
     watch.saw_action(swap(committed, attempt=2), 10.0)
-    watch.saw_event(events.SwapDone(SwapId(f"swap-{committed}"), "2"), 11.0)
+    watch.saw_event(km.SwapDone(SwapId(f"swap-{committed}"), "2"), 11.0)
     assert watch.trouble is not None
 
 
@@ -143,7 +140,7 @@ def test_size_and_duration_are_those_of_one_epoch() -> None:
     watch.saw_action(manifest(3), 11.0)
     watch.saw_action(swap(3), 11.0)
     assert watch.newest is None
-    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.25)
+    watch.saw_event(km.SwapDone(SwapId("swap-3"), "2"), 12.25)
     assert watch.newest == CheckpointDone(3, 30, 2.25)
 
 
@@ -151,8 +148,8 @@ def test_a_swap_of_something_else_is_no_checkpoint() -> None:
     watch = CheckpointWatch()
     watch.saw_action(inject(3), 10.0)
     watch.saw_action(swap(2), 11.0)
-    watch.saw_event(events.SwapDone(SwapId("swap-2"), "2"), 12.0)
-    watch.saw_event(events.SwapDone(SwapId("unknown"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-2"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("unknown"), "2"), 12.0)
     assert watch.newest is None
 
 
@@ -162,7 +159,7 @@ def test_a_failure_is_shown_until_the_next_success() -> None:
     assert watch.trouble == "checkpoint 3 failed: no space left"
     watch.saw_action(inject(4), 12.0)
     watch.saw_action(swap(4), 12.0)
-    watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-4"), "2"), 12.0)
     assert watch.trouble is None
 
 
@@ -170,7 +167,7 @@ def test_a_late_repetition_of_a_failure_is_none() -> None:
     watch = CheckpointWatch()
     watch.saw_action(inject(4), 12.0)
     watch.saw_action(swap(4), 12.0)
-    watch.saw_event(events.SwapDone(SwapId("swap-4"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-4"), "2"), 12.0)
     watch.saw_event(failed(3), 12.5)
     assert watch.trouble is None
 
@@ -186,7 +183,7 @@ def test_failures_are_counted_until_one_is_committed() -> None:
     watch.saw_action(inject(3), 4.0)
     assert watch.failures == 2
     watch.saw_action(swap(3), 5.0)
-    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 5.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-3"), "2"), 5.0)
     assert watch.failures == 0
     watch.saw_action(inject(4), 6.0)
     assert watch.failures == 0
@@ -196,7 +193,7 @@ def test_a_former_leader_no_longer_exports_its_last_checkpoint() -> None:
     watch = CheckpointWatch()
     watch.saw_action(inject(3), 10.0)
     watch.saw_action(swap(3), 11.0)
-    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-3"), "2"), 12.0)
     watch.saw_event(failed(4), 12.5)
 
     def exported() -> bool:
@@ -224,5 +221,5 @@ def test_a_leader_waits_since_it_leads_or_has_committed() -> None:
     assert [since(None, 1.0), since(mine, 2.0), since(mine, 3.0)] == [None, 2.0, 2.0]
     watch.saw_action(inject(3), 10.0)
     watch.saw_action(swap(3), 11.0)
-    watch.saw_event(events.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-3"), "2"), 12.0)
     assert [since(mine, 13.0), since(other, 14.0)] == [12.0, None]

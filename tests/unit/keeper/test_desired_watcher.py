@@ -6,7 +6,7 @@ from penstock.contract.latest import DESIRED_FORMAT, Desired, encode_desired
 from penstock.keeper.keeper import DesiredWatcher
 from penstock.keeper.keeper_messages import ForCoordinator, KeeperInbox
 from penstock.metrics.logs import Log
-from penstock.protocol.control_events import DesiredRead
+from penstock.protocol.keeper_core_messages import DesiredRead
 from tests.support.fakes import FakeMetaStore
 
 NAME = "wc-desired"

@@ -27,8 +27,7 @@ from penstock.contract.plan import Assignment
 from penstock.keeper import effects as stores
 from penstock.keeper.keeper_messages import Core, KeeperInbox
 from penstock.ports import LeaseView, SwapUnknown, Versioned
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock.storage.blobs import DirectoryBlobStore
 from tests.support.fakes import FakeLeaseStore, FakeMetaStore
 
@@ -59,38 +58,38 @@ class Silent:
 
 def test_the_lease_is_read_and_written() -> None:
     store = FakeLeaseStore(15.0)
-    read = stores.read_lease(store, actions.ReadLease(1))
-    assert read == events.LeaseRead(1, None, "0", 15.0, "0")
-    written = stores.write_lease(store, actions.WriteLease(2, "me", "0"))
-    assert written == events.LeaseWritten(2, "1")
-    late = stores.write_lease(store, actions.WriteLease(3, "other", "0"))
-    assert isinstance(late, events.LeaseFailed)
-    assert stores.read_lease(Silent(), actions.ReadLease(4)) == events.LeaseFailed(4, "no answer")
-    silent = stores.write_lease(Silent(), actions.WriteLease(5, "me", "1"))
-    assert silent == events.LeaseFailed(5, "no answer")
+    read = stores.read_lease(store, km.ReadLease(1))
+    assert read == km.LeaseRead(1, None, "0", 15.0, "0")
+    written = stores.write_lease(store, km.WriteLease(2, "me", "0"))
+    assert written == km.LeaseWritten(2, "1")
+    late = stores.write_lease(store, km.WriteLease(3, "other", "0"))
+    assert isinstance(late, km.LeaseFailed)
+    assert stores.read_lease(Silent(), km.ReadLease(4)) == km.LeaseFailed(4, "no answer")
+    silent = stores.write_lease(Silent(), km.WriteLease(5, "me", "1"))
+    assert silent == km.LeaseFailed(5, "no answer")
 
 
 def test_latest_is_read_and_swapped() -> None:
     store = FakeMetaStore()
-    assert stores.read_latest(store, "l", actions.ReadLatest(1)) == events.LatestRead(1, None)
+    assert stores.read_latest(store, "l", km.ReadLatest(1)) == km.LatestRead(1, None)
     first = store.create("l", encode(LATEST))
-    read = stores.read_latest(store, "l", actions.ReadLatest(2))
-    assert read == events.LatestRead(2, LATEST, first.version, first.uid)
-    swap = actions.SwapLatest(Latest(JobUid("uid"), SwapId("swap-2")), first.version)
+    read = stores.read_latest(store, "l", km.ReadLatest(2))
+    assert read == km.LatestRead(2, LATEST, first.version, first.uid)
+    swap = km.SwapLatest(Latest(JobUid("uid"), SwapId("swap-2")), first.version)
     done = stores.swap_latest(store, "l", swap)
-    assert isinstance(done, events.SwapDone)
-    assert stores.swap_latest(store, "l", swap) == events.SwapConflicted(SwapId("swap-2"))
-    unknown = events.SwapUnknown(SwapId("swap-2"), "no answer")
+    assert isinstance(done, km.SwapDone)
+    assert stores.swap_latest(store, "l", swap) == km.SwapConflicted(SwapId("swap-2"))
+    unknown = km.SwapUnknown(SwapId("swap-2"), "no answer")
     assert stores.swap_latest(Silent(), "l", swap) == unknown
-    unreadable = stores.read_latest(Silent(), "l", actions.ReadLatest(3))
-    assert unreadable == events.LatestUnreadable(3, "no answer")
+    unreadable = stores.read_latest(Silent(), "l", km.ReadLatest(3))
+    assert unreadable == km.LatestUnreadable(3, "no answer")
 
 
 def test_a_record_of_another_version_of_us_is_unreadable() -> None:
     store = FakeMetaStore()
     store.create("l", b'{"is":"Latest","newField":1}')
-    read = stores.read_latest(store, "l", actions.ReadLatest(1))
-    assert isinstance(read, events.LatestUnreadable)
+    read = stores.read_latest(store, "l", km.ReadLatest(1))
+    assert isinstance(read, km.LatestUnreadable)
     assert "newField" in read.reason
 
 
@@ -107,46 +106,46 @@ def blobs(tmp_path: Path) -> DirectoryBlobStore:
 
 
 def test_files_are_written_read_listed_and_deleted(blobs: DirectoryBlobStore) -> None:
-    written = stores.file_action(blobs, actions.WriteBlob(NAME, MEMBERS))
-    assert isinstance(written, events.BlobWritten)
-    read = stores.file_action(blobs, actions.ReadBlob(written.ref, actions.BlobKind.MEMBERS))
-    assert read == events.BlobRead(written.ref, MEMBERS)
-    again = stores.file_action(blobs, actions.WriteBlob(NAME, MEMBERS))
-    assert isinstance(again, events.BlobNotWritten)
-    assert stores.file_action(blobs, actions.ListBlobs(1)) == events.BlobsListed(1, (NAME,))
-    assert stores.file_action(blobs, actions.DeleteBlobs((NAME, NAME))) is None
-    assert stores.file_action(blobs, actions.ListBlobs(2)) == events.BlobsListed(2, ())
+    written = stores.file_action(blobs, km.WriteBlob(NAME, MEMBERS))
+    assert isinstance(written, km.BlobWritten)
+    read = stores.file_action(blobs, km.ReadBlob(written.ref, km.BlobKind.MEMBERS))
+    assert read == km.BlobRead(written.ref, MEMBERS)
+    again = stores.file_action(blobs, km.WriteBlob(NAME, MEMBERS))
+    assert isinstance(again, km.BlobNotWritten)
+    assert stores.file_action(blobs, km.ListBlobs(1)) == km.BlobsListed(1, (NAME,))
+    assert stores.file_action(blobs, km.DeleteBlobs((NAME, NAME))) is None
+    assert stores.file_action(blobs, km.ListBlobs(2)) == km.BlobsListed(2, ())
 
 
 def test_damage_is_told_from_failure(blobs: DirectoryBlobStore, tmp_path: Path) -> None:
-    written = stores.write_blob(blobs, actions.WriteBlob(NAME, MEMBERS))
-    assert isinstance(written, events.BlobWritten)
+    written = stores.write_blob(blobs, km.WriteBlob(NAME, MEMBERS))
+    assert isinstance(written, km.BlobWritten)
     missing = BlobRef(BlobName("1-1-life-9.root.json"), "", 0)
-    read = stores.read_blob(blobs, actions.ReadBlob(missing, actions.BlobKind.ROOT))
-    assert isinstance(read, events.BlobUnreadable)
+    read = stores.read_blob(blobs, km.ReadBlob(missing, km.BlobKind.ROOT))
+    assert isinstance(read, km.BlobUnreadable)
     assert read.damaged
-    other_kind = stores.read_blob(blobs, actions.ReadBlob(written.ref, actions.BlobKind.ROOT))
-    assert isinstance(other_kind, events.BlobUnreadable)
+    other_kind = stores.read_blob(blobs, km.ReadBlob(written.ref, km.BlobKind.ROOT))
+    assert isinstance(other_kind, km.BlobUnreadable)
     assert other_kind.damaged
     data = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(data[:-1] + b"?")
-    altered = stores.read_blob(blobs, actions.ReadBlob(written.ref, actions.BlobKind.MEMBERS))
-    assert isinstance(altered, events.BlobUnreadable)
+    altered = stores.read_blob(blobs, km.ReadBlob(written.ref, km.BlobKind.MEMBERS))
+    assert isinstance(altered, km.BlobUnreadable)
     assert altered.damaged
     assert "was altered" in altered.reason
 
 
 def test_the_root_file_is_created_once(blobs: DirectoryBlobStore) -> None:
-    assert stores.file_action(blobs, actions.ReadRootFile(1)) == events.RootFileRead(1, None)
-    written = stores.file_action(blobs, actions.WriteRootFile(2, "uid"))
-    assert written == events.RootFileWritten(2)
-    assert stores.file_action(blobs, actions.ReadRootFile(3)) == events.RootFileRead(3, "uid")
-    again = stores.file_action(blobs, actions.WriteRootFile(4, "other"))
-    assert isinstance(again, events.RootFileFailed)
+    assert stores.file_action(blobs, km.ReadRootFile(1)) == km.RootFileRead(1, None)
+    written = stores.file_action(blobs, km.WriteRootFile(2, "uid"))
+    assert written == km.RootFileWritten(2)
+    assert stores.file_action(blobs, km.ReadRootFile(3)) == km.RootFileRead(3, "uid")
+    again = stores.file_action(blobs, km.WriteRootFile(4, "other"))
+    assert isinstance(again, km.RootFileFailed)
 
 
 def test_a_failed_deletion_is_said_for_the_log(blobs: DirectoryBlobStore) -> None:
-    bad = actions.DeleteBlobs((BlobName("../outside"),))
+    bad = km.DeleteBlobs((BlobName("../outside"),))
     reason = stores.file_action(blobs, bad)
     assert isinstance(reason, str)
     assert "is no name of a stored file" in reason
@@ -156,14 +155,14 @@ def test_a_manifest_that_is_too_large_is_neither_written_nor_read(tmp_path: Path
     files = DirectoryBlobStore(tmp_path)
     text = "x" * MANIFEST_BYTES_MAX
     splits = (StageSplits(StageIndex(0), (SplitState(SplitId("a"), text, 0),)),)
-    answer = stores.write_blob(files, actions.WriteBlob(NAME, replace(MEMBERS, splits=splits)))
-    assert isinstance(answer, events.BlobNotWritten)
+    answer = stores.write_blob(files, km.WriteBlob(NAME, replace(MEMBERS, splits=splits)))
+    assert isinstance(answer, km.BlobNotWritten)
     assert f"at most {MANIFEST_BYTES_MAX} are possible: fewer splits" in answer.reason
     assert not list(files.list_for_collection())
 
     ref = BlobRef(NAME, "0" * 64, MANIFEST_BYTES_MAX + 1)
-    read = stores.read_blob(files, actions.ReadBlob(ref, actions.BlobKind.MEMBERS))
-    assert isinstance(read, events.BlobUnreadable)
+    read = stores.read_blob(files, km.ReadBlob(ref, km.BlobKind.MEMBERS))
+    assert isinstance(read, km.BlobUnreadable)
     assert read.damaged
     assert "at most" in read.reason
 
@@ -182,7 +181,7 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty() -> None:
         raise StorageError("stale handle")
 
     unlisted = SimpleNamespace(list_for_collection=listing)
-    assert stores.list_blobs(cast(Any, unlisted), actions.ListBlobs(3)) == events.BlobsListed(3, None)
+    assert stores.list_blobs(cast(Any, unlisted), km.ListBlobs(3)) == km.BlobsListed(3, None)
 
 
 def test_what_is_slow_holds_up_neither_the_lease_nor_checkpoints_and_a_keeper_hears_itself(tmp_path: Path) -> None:
@@ -196,13 +195,13 @@ def test_what_is_slow_holds_up_neither_the_lease_nor_checkpoints_and_a_keeper_he
     for name, jobs in lanes.items():
         setattr(effects, name, SimpleNamespace(do=jobs.append))
     root = BlobRef(BlobName("1-1-life-0.root.json"), "", 1)
-    effects.perform(Core.COORDINATOR, actions.ReadLease(1))
-    effects.perform(Core.COORDINATOR, actions.ReadLatest(2))
-    effects.perform(Core.COORDINATOR, actions.CopySavepoint("r", "monday", root, "1-life-1"))
-    effects.perform(Core.COORDINATOR, actions.ListBlobs(3))
+    effects.perform(Core.COORDINATOR, km.ReadLease(1))
+    effects.perform(Core.COORDINATOR, km.ReadLatest(2))
+    effects.perform(Core.COORDINATOR, km.CopySavepoint("r", "monday", root, "1-life-1"))
+    effects.perform(Core.COORDINATOR, km.ListBlobs(3))
     assert {name: len(jobs) for name, jobs in lanes.items()} == dict.fromkeys(lanes, 1)
     for address in ("here", "there"):
         envelope = Envelope(JobUid("uid"), Term(1), Ordinal(0), Start(Attempt(1)))
-        effects.perform(Core.COORDINATOR, actions.SendCommand(Ordinal(0), address, envelope))
+        effects.perform(Core.COORDINATOR, km.SendCommand(Ordinal(0), address, envelope))
     assert sent == ["there"]
     assert len(effects.loopback) == 1

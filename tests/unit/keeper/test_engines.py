@@ -17,8 +17,8 @@ from penstock.contract.ids import Attempt, Incarnation, JobUid, Ordinal, Term
 from penstock.keeper import engine_process
 from penstock.keeper.engine_process import Engines
 from penstock.keeper.keeper_messages import ForMember, KeeperInbox
-from penstock.protocol.control_events import EngineGone
 from penstock.protocol.core_context import ControlSettings
+from penstock.protocol.keeper_core_messages import EngineGone
 
 WITHIN_S = 60.0
 START = c.Start(Attempt(1))

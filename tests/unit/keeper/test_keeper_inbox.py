@@ -5,7 +5,7 @@ import pytest
 from penstock.base.errors import StorageError
 from penstock.base.limits import KEEPER_INBOX_MAX
 from penstock.keeper.keeper_messages import EngineCrashed, ForCoordinator, ForMember, KeeperInbox, Lane
-from penstock.protocol.control_events import Retire, Tick
+from penstock.protocol.keeper_core_messages import Retire, Tick
 
 
 def test_items_come_out_in_order_and_a_wait_ends() -> None:

@@ -10,7 +10,7 @@ from penstock.cluster.rpc import DELIVER, Client, Nothing, Server
 from penstock.contract.control_messages import CheckpointWanted, Envelope
 from penstock.contract.ids import Attempt, JobUid, Ordinal, Term
 from penstock.keeper.keeper_messages import ForCoordinator, KeeperInbox, PeerSenders
-from penstock.protocol.control_events import PeerRefused
+from penstock.protocol.keeper_core_messages import PeerRefused
 
 
 def dial(address: str) -> Client:

@@ -11,7 +11,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment
 from penstock.keeper.savepoint_check import look, main
 from penstock.keeper.savepoint_copies import copy_savepoint, index_savepoint
-from penstock.protocol.control_actions import CopySavepoint, IndexSavepoint
+from penstock.protocol.keeper_core_messages import CopySavepoint, IndexSavepoint
 from penstock.storage.blobs import DirectoryBlobStore
 
 

@@ -44,8 +44,7 @@ from penstock.keeper.savepoint_copies import (
     index_savepoint,
     read_snapshot,
 )
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock.storage.blobs import DirectoryBlobStore
 
 LIFE = Incarnation("11111111-2222-3333-4444-555555555555")
@@ -81,26 +80,26 @@ def root(store: DirectoryBlobStore) -> BlobRef:
 FOLDERS = (f"{n}-{LIFE}-{n}" for n in count(1))
 
 
-def ordered(root: BlobRef, name: str = "monday") -> actions.CopySavepoint:
+def ordered(root: BlobRef, name: str = "monday") -> km.CopySavepoint:
     """Order a copy, as a leader does: each try has a folder of its own."""
-    return actions.CopySavepoint("r1", name, root, next(FOLDERS))
+    return km.CopySavepoint("r1", name, root, next(FOLDERS))
 
 
-def index(folder: Path, order: actions.CopySavepoint) -> events.CoordinatorEvent:
-    action = actions.IndexSavepoint(order.request, order.name, order.root, order.folder)
+def index(folder: Path, order: km.CopySavepoint) -> km.CoordinatorEvent:
+    action = km.IndexSavepoint(order.request, order.name, order.root, order.folder)
     return index_savepoint(folder, "words", action)
 
 
-def copy(store: DirectoryBlobStore, folder: Path, root: BlobRef) -> events.CoordinatorEvent:
+def copy(store: DirectoryBlobStore, folder: Path, root: BlobRef) -> km.CoordinatorEvent:
     """Do what one leader orders until the savepoint is complete, or not."""
     order = ordered(root)
     done = copy_savepoint(store, folder, order)
-    return index(folder, order) if isinstance(done, events.SavepointCopied) else done
+    return index(folder, order) if isinstance(done, km.SavepointCopied) else done
 
 
-def imported(folder: Path, job: Path) -> events.CoordinatorEvent:
+def imported(folder: Path, job: Path) -> km.CoordinatorEvent:
     """Have another job begin from what is in ``folder``."""
-    order = actions.ImportSnapshot(1, str(folder), Term(7), Epoch(1), Incarnation("new-life"))
+    order = km.ImportSnapshot(1, str(folder), Term(7), Epoch(1), Incarnation("new-life"))
     return import_snapshot(DirectoryBlobStore(job), JobUid("new"), order)
 
 
@@ -111,13 +110,13 @@ def folders(savepoint: Path) -> list[str]:
 def test_a_savepoint_is_copied_whole_and_again(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     done = copy(store, tmp_path / "savepoints", root)
     folder = tmp_path / "savepoints" / "monday"
-    assert isinstance(done, events.SavepointIndexed)
+    assert isinstance(done, km.SavepointIndexed)
     assert done.path == str(folder)
     assert folders(folder) == [done.folder, "savepoint.json"]
     names = {path.name for path in (folder / done.folder).iterdir()}
     assert names == set(store.list_for_collection())
     again = copy(store, tmp_path / "savepoints", root)
-    assert isinstance(again, events.SavepointIndexed)
+    assert isinstance(again, km.SavepointIndexed)
     assert folders(folder) == [done.folder, "savepoint.json"], "the first copy is the savepoint"
 
 
@@ -126,13 +125,13 @@ def test_a_copy_without_an_index_is_no_savepoint_and_goes_when_there_is_one(
 ) -> None:
     savepoints = tmp_path / "savepoints"
     left = copy_savepoint(store, savepoints, ordered(root))
-    assert isinstance(left, events.SavepointCopied)
+    assert isinstance(left, km.SavepointCopied)
     (savepoints / "monday" / "notes of a user").write_text("kept")
-    refused = read_snapshot(actions.ReadSnapshot(1, str(savepoints / "monday")))
-    assert isinstance(refused, events.ImportFailed)
+    refused = read_snapshot(km.ReadSnapshot(1, str(savepoints / "monday")))
+    assert isinstance(refused, km.ImportFailed)
     assert "no savepoint.json" in refused.reason
     done = copy(store, savepoints, root)
-    assert isinstance(done, events.SavepointIndexed)
+    assert isinstance(done, km.SavepointIndexed)
     assert folders(savepoints / "monday") == [done.folder, "notes of a user", "savepoint.json"]
 
 
@@ -164,11 +163,11 @@ def test_a_full_disk_of_one_copier_leaves_the_other_whole(
     first.start()
     assert stopped.wait(60)
     done = copy(store, savepoints, root)
-    assert isinstance(done, events.SavepointIndexed), done
+    assert isinstance(done, km.SavepointIndexed), done
     go_on.set()
     first.join()
-    assert isinstance(said[0], events.SavepointNotCopied)
-    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), events.Imported)
+    assert isinstance(said[0], km.SavepointNotCopied)
+    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), km.Imported)
     assert folders(savepoints / "monday") == [done.folder, "savepoint.json"]
 
 
@@ -176,12 +175,12 @@ def test_of_two_whole_copies_the_first_index_stands(store: DirectoryBlobStore, r
     savepoints = tmp_path / "savepoints"
     first, second = ordered(root), ordered(root)
     for order in (first, second):
-        assert isinstance(copy_savepoint(store, savepoints, order), events.SavepointCopied)
+        assert isinstance(copy_savepoint(store, savepoints, order), km.SavepointCopied)
     for order in (second, first):  # the one that was deposed is late
         done = index(savepoints, order)
-        assert done == events.SavepointIndexed("r1", order.folder, str(savepoints / "monday"))
+        assert done == km.SavepointIndexed("r1", order.folder, str(savepoints / "monday"))
     assert folders(savepoints / "monday") == [second.folder, "savepoint.json"]
-    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), events.Imported)
+    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), km.Imported)
 
 
 def test_a_copy_that_ends_behind_anothers_index_removes_itself(
@@ -198,8 +197,8 @@ def test_a_copy_that_ends_behind_anothers_index_removes_itself(
 
     monkeypatch.setattr(os, "write", write)
     late = copy(store, savepoints, root)
-    assert isinstance(late, events.SavepointIndexed)
-    assert isinstance(done[1], events.SavepointIndexed)
+    assert isinstance(late, km.SavepointIndexed)
+    assert isinstance(done[1], km.SavepointIndexed)
     assert folders(savepoints / "monday") == [done[1].folder, "savepoint.json"]
 
 
@@ -214,7 +213,7 @@ def test_the_name_of_a_complete_savepoint_is_durable(
 
     monkeypatch.setattr(os, "fsync", noted)
     done = copy(store, tmp_path / "savepoints", root)
-    assert isinstance(done, events.SavepointIndexed)
+    assert isinstance(done, km.SavepointIndexed)
     folder = tmp_path / "savepoints" / "monday"
     above = [tmp_path, tmp_path / "savepoints", folder, folder / done.folder]
     assert {str(path) for path in above} <= set(synced)
@@ -230,9 +229,9 @@ def test_a_savepoint_of_format_1_is_read(store: DirectoryBlobStore, root: BlobRe
     index = SavepointIndex("words", "monday", root)
     plain = {k: v for k, v in json.loads(encode(index)).items() if k != "folder"}
     (folder / "savepoint.json").write_text(json.dumps(plain))
-    assert isinstance(imported(folder, tmp_path / "job"), events.Imported)
-    assert isinstance(copy(store, tmp_path / "savepoints", root), events.SavepointIndexed)
-    assert isinstance(imported(folder, tmp_path / "job-2"), events.Imported)
+    assert isinstance(imported(folder, tmp_path / "job"), km.Imported)
+    assert isinstance(copy(store, tmp_path / "savepoints", root), km.SavepointIndexed)
+    assert isinstance(imported(folder, tmp_path / "job-2"), km.Imported)
 
 
 def test_a_savepoint_of_a_later_format_is_refused(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
@@ -240,7 +239,7 @@ def test_a_savepoint_of_a_later_format_is_refused(store: DirectoryBlobStore, roo
     copy(store, tmp_path / "savepoints", root)
     (folder / "savepoint.json").write_bytes(encode(SavepointIndex("w", "s", root, "f", 3)))
     refused = imported(folder, tmp_path / "job")
-    assert isinstance(refused, events.ImportFailed)
+    assert isinstance(refused, km.ImportFailed)
     assert refused.damaged
     assert "has format 3, this Penstock reads up to 2" in refused.reason
 
@@ -249,18 +248,18 @@ def test_a_name_is_not_used_for_two_savepoints(store: DirectoryBlobStore, root: 
     savepoints = tmp_path / "savepoints"
     other = store.put(BlobName("1-5-x-0.root.json"), store.get(root))
     late = ordered(other)
-    assert isinstance(copy_savepoint(store, savepoints, late), events.SavepointCopied)
+    assert isinstance(copy_savepoint(store, savepoints, late), km.SavepointCopied)
     copy(store, savepoints, root)
     for refused in (copy(store, savepoints, other), index(savepoints, late)):
-        assert isinstance(refused, events.SavepointNotCopied)
+        assert isinstance(refused, km.SavepointNotCopied)
         assert "choose another name" in refused.reason
-    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), events.Imported)
+    assert isinstance(imported(savepoints / "monday", tmp_path / "job"), km.Imported)
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "/tmp/x", ".", ""])
 def test_no_name_leads_elsewhere(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path, name: str) -> None:
     refused = copy_savepoint(store, tmp_path / "savepoints", ordered(root, name))
-    assert isinstance(refused, events.SavepointNotCopied)
+    assert isinstance(refused, km.SavepointNotCopied)
     assert "is no name of a folder" in refused.reason
     assert not (tmp_path / "outside").exists()
 
@@ -268,12 +267,12 @@ def test_no_name_leads_elsewhere(store: DirectoryBlobStore, root: BlobRef, tmp_p
 def test_another_job_imports_it_under_its_own_names(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     copy(store, tmp_path / "savepoints", root)
     folder = str(tmp_path / "savepoints" / "monday")
-    read = read_snapshot(actions.ReadSnapshot(1, folder))
-    assert isinstance(read, events.SnapshotRead)
+    read = read_snapshot(km.ReadSnapshot(1, folder))
+    assert isinstance(read, km.SnapshotRead)
     other = DirectoryBlobStore(tmp_path / "other")
-    action = actions.ImportSnapshot(2, folder, Term(7), Epoch(1), Incarnation("new-life"))
+    action = km.ImportSnapshot(2, folder, Term(7), Epoch(1), Incarnation("new-life"))
     done = import_snapshot(other, JobUid("new"), action)
-    assert isinstance(done, events.Imported)
+    assert isinstance(done, km.Imported)
     manifest = done.manifest
     assert (manifest.job_uid, manifest.epoch, manifest.term) == ("new", 1, 7)
     assert manifest.origin == Origin(JobUid("old"), Epoch(4)), "the sink takes the folder over by it"
@@ -292,16 +291,16 @@ def test_another_job_imports_it_under_its_own_names(store: DirectoryBlobStore, r
 
 def test_what_is_no_savepoint_is_said(store: DirectoryBlobStore, root: BlobRef, tmp_path: Path) -> None:
     for path, words in ((tmp_path / "nowhere", "no such folder"), (tmp_path, "no savepoint.json")):
-        refused = read_snapshot(actions.ReadSnapshot(1, str(path)))
-        assert isinstance(refused, events.ImportFailed)
+        refused = read_snapshot(km.ReadSnapshot(1, str(path)))
+        assert isinstance(refused, km.ImportFailed)
         assert refused.damaged
         assert words in refused.reason
     done = copy(store, tmp_path / "savepoints", root)
-    assert isinstance(done, events.SavepointIndexed)
+    assert isinstance(done, km.SavepointIndexed)
     folder = tmp_path / "savepoints" / "monday"
     (folder / done.folder / root.name).write_bytes(b"altered")
-    refused = read_snapshot(actions.ReadSnapshot(2, str(folder)))
-    assert isinstance(refused, events.ImportFailed)
+    refused = read_snapshot(km.ReadSnapshot(2, str(folder)))
+    assert isinstance(refused, km.ImportFailed)
     assert refused.damaged
     assert "was altered" in refused.reason
 
@@ -322,18 +321,18 @@ def test_an_import_after_a_passing_error_succeeds(
             raise OSError(errno.EIO, "Input/output error")
         return real(path, flags, mode, dir_fd=dir_fd)
 
-    def tried(token: int) -> events.CoordinatorEvent:
+    def tried(token: int) -> km.CoordinatorEvent:
         life = Incarnation("new-life")
-        order = actions.ImportSnapshot(token, folder, Term(7), Epoch(1), life)
+        order = km.ImportSnapshot(token, folder, Term(7), Epoch(1), life)
         return import_snapshot(other, JobUid("new"), order)
 
     monkeypatch.setattr(os, "open", fails_once)
     failed = tried(1)
-    assert isinstance(failed, events.ImportFailed)
+    assert isinstance(failed, km.ImportFailed)
     assert not failed.damaged
     assert "Input/output error" in failed.reason
     done = tried(2)
-    assert isinstance(done, events.Imported), done
+    assert isinstance(done, km.Imported), done
     listed = {file.blob.name for task in done.manifest.tasks for file in task.files}
     left = set(other.list_for_collection()) - listed - {done.root.name}
     assert not left, "a failed try keeps no space"
@@ -344,6 +343,6 @@ def test_a_copy_that_fails_gives_its_space_back(store: DirectoryBlobStore, root:
     store.delete(last)
     order = ordered(root)
     failed = copy_savepoint(store, tmp_path / "savepoints", order)
-    assert isinstance(failed, events.SavepointNotCopied)
+    assert isinstance(failed, km.SavepointNotCopied)
     assert "is missing" in failed.reason
     assert folders(tmp_path / "savepoints" / order.name) == []

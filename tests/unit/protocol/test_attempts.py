@@ -7,8 +7,7 @@ from penstock.base.values import replace
 from penstock.contract import control_messages as control
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
-from penstock.protocol.control_actions import SendCommand, SwapLatest
-from penstock.protocol.control_events import Retire
+from penstock.protocol.keeper_core_messages import Retire, SendCommand, SwapLatest
 from tests.support.in_memory_control_plane import InMemoryControlPlane
 from tests.support.running_jobs import running
 from tests.support.stub_engine import PLAN

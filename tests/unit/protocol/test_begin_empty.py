@@ -3,7 +3,7 @@
 from penstock.base.values import replace
 from penstock.contract.control_messages import MembersFile
 from penstock.contract.latest import Request, Restore
-from penstock.protocol import control_actions as do
+from penstock.protocol import keeper_core_messages as km
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper
 from tests.support.running_jobs import OTHER_PLAN, root, running, taken
 from tests.support.stub_engine import PLAN
@@ -119,7 +119,7 @@ class SlowDisk(InMemoryControlPlane):
         super().__init__(workers)
 
     def _file(self, keeper: Keeper, action: object) -> None:
-        if self.slow and isinstance(action, do.WriteBlob):
+        if self.slow and isinstance(action, km.WriteBlob):
             self.waiting.append((keeper, action))
         else:
             super()._file(keeper, action)

@@ -4,8 +4,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, parse_name
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import RootManifest
-from penstock.protocol import control_actions as do
-from penstock.protocol import control_events as on
+from penstock.protocol import keeper_core_messages as km
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane, Keeper
 from tests.support.running_jobs import running
 
@@ -15,9 +14,9 @@ def orders(plane: InMemoryControlPlane) -> list[str]:
     found = []
     for *_, actions in plane.steps:
         for action in actions:
-            if isinstance(action, do.DeleteBlobs):
+            if isinstance(action, km.DeleteBlobs):
                 found += [f"delete {name}" for name in action.names]
-            elif isinstance(action, do.SwapLatest) and action.latest.retained:
+            elif isinstance(action, km.SwapLatest) and action.latest.retained:
                 found.append(f"retain {action.latest.retained[0].epoch}")
     return found
 
@@ -118,10 +117,10 @@ def test_a_failed_listing_is_tried_again_later() -> None:
         listings = 0
 
         def _file(self, keeper: Keeper, action: object) -> None:
-            if isinstance(action, do.ListBlobs):
+            if isinstance(action, km.ListBlobs):
                 self.listings += 1
                 if self.listings == 1:
-                    self.post(keeper.ordinal, on.BlobsListed(action.token, None))
+                    self.post(keeper.ordinal, km.BlobsListed(action.token, None))
                     return
             super()._file(keeper, action)
 
@@ -142,9 +141,9 @@ def test_a_finished_job_keeps_nothing_but_its_retained_checkpoints() -> None:
     assert stray not in plane.blobs
     roots = [n for n in plane.blobs if n.endswith(".root.json")]
     assert sorted(roots) == sorted(r.root.name for r in plane.latest.retained)
-    listings = sum(isinstance(a, do.ListBlobs) for *_, acts in plane.steps for a in acts)
+    listings = sum(isinstance(a, km.ListBlobs) for *_, acts in plane.steps for a in acts)
     plane.run(30.0)
-    again = sum(isinstance(a, do.ListBlobs) for *_, acts in plane.steps for a in acts)
+    again = sum(isinstance(a, km.ListBlobs) for *_, acts in plane.steps for a in acts)
     assert again == listings, "quiet at rest"
 
 

@@ -5,8 +5,8 @@ from penstock.contract import control_messages as control
 from penstock.contract.ids import Epoch, Ordinal, StageIndex, SwapId, TaskId, Term
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
-from penstock.protocol import control_events as on
-from penstock.protocol.control_actions import SendCommand
+from penstock.protocol import keeper_core_messages as km
+from penstock.protocol.keeper_core_messages import SendCommand
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import root, running
 from tests.support.stub_engine import StubEngine
@@ -174,10 +174,10 @@ def test_an_acknowledgement_under_another_term_does_not_count() -> None:
     for task in table.tasks_on(Ordinal(1)):
         ack = control.TaskAck(plane.latest.attempt, Term(0), Epoch(2), TaskManifest(task))
         old = control.Envelope(plane.latest.job_uid, Term(1), Ordinal(1), ack)
-        plane.post(leader.ordinal, on.ReportArrived(old))
+        plane.post(leader.ordinal, km.ReportArrived(old))
         right = replace(ack, term=Term(1))
         late = control.Envelope(plane.latest.job_uid, Term(0), Ordinal(1), right)
-        plane.post(leader.ordinal, on.ReportArrived(late))
+        plane.post(leader.ordinal, km.ReportArrived(late))
     plane.run(0.5)
     assert plane.latest.epoch == 1
 
@@ -230,7 +230,7 @@ def test_a_commit_applied_just_before_its_leader_died_is_confirmed_by_the_next()
     heard = [plane.engine(o).status.published for o in (0, 1)]
     assert heard == [1, 1]
     plane.cut = lambda _a, _to, _body: False
-    plane.post(plane.leader().ordinal, on.Retire())
+    plane.post(plane.leader().ordinal, km.Retire())
     plane.until(lambda: plane.latest.epoch == 3)
     announced = [
         body
@@ -250,7 +250,7 @@ def test_an_epoch_in_flight_dies_with_its_term_and_its_number_recurs() -> None:
     silent(plane, 1, "Inject")
     plane.until(lambda: 2 in plane.engine(0).injected)
     silent(plane, 1)
-    plane.post(plane.leader().ordinal, on.Retire())
+    plane.post(plane.leader().ordinal, km.Retire())
     plane.until(lambda: plane.latest.epoch == 2)
     assert root(plane).term == 2
     assert plane.engine(0).injected == [1, 2, 2]

@@ -3,7 +3,7 @@
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Latest
-from penstock.protocol.control_events import Retire
+from penstock.protocol.keeper_core_messages import Retire
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import mute, rescaled, running, up
 

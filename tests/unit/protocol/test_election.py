@@ -1,9 +1,8 @@
 """The election: which keeper may take the Lease, judged by its own clock only."""
 
 from penstock.contract.ids import Incarnation
-from penstock.protocol.control_actions import Action, ReadLease, WriteLease
-from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
 from penstock.protocol.core_context import ControlSettings, StepContext
+from penstock.protocol.keeper_core_messages import Action, LeaseFailed, LeaseRead, LeaseWritten, ReadLease, WriteLease
 from penstock.protocol.leader.election import Election, LeaseEvent
 
 SETTINGS = ControlSettings(lease_duration_s=15.0, lease_renew_deadline_s=10.0, lease_retry_s=2.0)

@@ -6,8 +6,7 @@ from penstock.contract.latest import (
     Request,
 )
 from penstock.contract.manifest import RootManifest
-from penstock.protocol import control_actions as do
-from penstock.protocol import control_events as on
+from penstock.protocol import keeper_core_messages as km
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane, Keeper
 from tests.support.running_jobs import root, running, taken
 
@@ -79,7 +78,7 @@ def test_a_new_leader_ends_what_its_predecessor_left_published() -> None:
     plane.until(lambda: taken(plane, "EndStreams") == 2)
     final = plane.latest.epoch
     plane.engine(1).mute = []
-    plane.post(plane.leader().ordinal, on.Retire())
+    plane.post(plane.leader().ordinal, km.Retire())
     plane.report(1, replace(plane.engine(1).status, ended=True))
     plane.engine(1).status = replace(plane.engine(1).status, ended=True)
     plane.until(lambda: plane.latest.finished)
@@ -93,7 +92,7 @@ def test_a_final_epoch_with_input_left_in_a_source_is_aborted() -> None:
     plane.engine(1).exhausted = original
     status = replace(plane.engine(1).status, exhausted=True)
     keeper = plane.keepers[1]
-    plane.events.append((keeper, "m", on.EngineReported(plane.engine(1).incarnation, status)))
+    plane.events.append((keeper, "m", km.EngineReported(plane.engine(1).incarnation, status)))
     plane.until(lambda: any("kind=final" in line for line in plane.log), seconds=5.0)
     plane.run(0.2)
     told = [line for line in plane.log if "a source has more to read" in line]
@@ -184,7 +183,7 @@ def test_a_savepoint_is_an_epoch_copied_after_its_publication() -> None:
     assert plane.latest.answers[0] == Answer("a", True, "savepoints/before-upgrade")
     assert [r.savepoint for s in plane.cas for r in s.retained if r.savepoint] == ["a"]
     assert all(r.savepoint is None for r in plane.latest.retained)
-    copies = [a for *_, acts in plane.steps for a in acts if isinstance(a, do.CopySavepoint)]
+    copies = [a for *_, acts in plane.steps for a in acts if isinstance(a, km.CopySavepoint)]
     assert [(c.name, c.request) for c in copies] == [("before-upgrade", "a")]
 
 
@@ -216,17 +215,17 @@ def test_a_job_does_not_finish_while_a_savepoint_is_copied() -> None:
 class Slow(InMemoryControlPlane):
     """A control plane whose savepoints are complete when the test says so."""
 
-    copies: list[tuple[Keeper, do.CopySavepoint]]
+    copies: list[tuple[Keeper, km.CopySavepoint]]
 
     def _file(self, keeper: Keeper, action: object) -> None:
-        if isinstance(action, do.CopySavepoint):
+        if isinstance(action, km.CopySavepoint):
             self.__dict__.setdefault("copies", []).append((keeper, action))
         else:
             super()._file(keeper, action)
 
     def finish_copies(self) -> None:
         for keeper, action in self.copies:
-            done = on.SavepointCopied(action.request, action.folder)
+            done = km.SavepointCopied(action.request, action.folder)
             self.post(keeper.ordinal, done)
 
 
@@ -237,7 +236,7 @@ def test_a_savepoint_that_cannot_be_copied_is_answered_with_the_reason() -> None
     for tries in (1, 2, 3):
         plane.until(lambda n=tries: len(plane.__dict__.get("copies", [])) == n)  # type: ignore[misc]
         folder = plane.copies[-1][1].folder
-        plane.post(0, on.SavepointNotCopied("a", folder, "s is already another savepoint"))
+        plane.post(0, km.SavepointNotCopied("a", folder, "s is already another savepoint"))
     plane.until(lambda: bool(plane.latest.answers))
     text = "it was not copied: s is already another savepoint"
     assert plane.latest.answers[0] == Answer("a", False, text)
@@ -251,7 +250,7 @@ def test_a_savepoint_outlives_its_leader() -> None:
     plane.want(requests=(Request("a", "savepoint", "s"),))
     plane.until(lambda: bool(plane.__dict__.get("copies")))
     epoch = next(r.epoch for r in plane.latest.retained if r.savepoint == "a")
-    plane.post(plane.leader().ordinal, on.Retire())
+    plane.post(plane.leader().ordinal, km.Retire())
     plane.until(lambda: len(plane.copies) == 2)
     plane.finish_copies()
     plane.until(lambda: bool(plane.latest.answers))
@@ -275,7 +274,7 @@ def heard_all(plane: InMemoryControlPlane, kind: str) -> int:
         1
         for *_, actions in plane.steps
         for a in actions
-        if isinstance(a, do.ToEngine) and type(a.command).__name__ == kind
+        if isinstance(a, km.ToEngine) and type(a.command).__name__ == kind
     )
 
 

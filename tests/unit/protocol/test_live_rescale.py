@@ -6,7 +6,7 @@ from penstock.contract import control_messages as control
 from penstock.contract.ids import Epoch, StageIndex, Version
 from penstock.contract.latest import Request
 from penstock.contract.manifest import RootManifest
-from penstock.protocol.control_events import Retire
+from penstock.protocol.keeper_core_messages import Retire
 from tests.support.in_memory_control_plane import SETTINGS, InMemoryControlPlane
 from tests.support.running_jobs import mute, rescaled, running, sent, up
 

@@ -18,13 +18,15 @@ from penstock.contract.ids import (
 )
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import TaskManifest
-from penstock.protocol.control_actions import EndEngine, StartEngine, ToEngine
-from penstock.protocol.control_events import (
+from penstock.protocol.keeper_core_messages import (
     CommandArrived,
+    EndEngine,
     EngineGone,
     EngineReported,
     Retire,
+    StartEngine,
     Tick,
+    ToEngine,
 )
 from tests.support.member_harness import HELLO, JOB, LEADER, TABLE, TASK, Bench
 from tests.support.stub_engine import PLAN

@@ -2,9 +2,8 @@
 
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
-from penstock.protocol.control_actions import Action, ReadLatest
-from penstock.protocol.control_events import LatestRead, StoreChanged, Tick
 from penstock.protocol.core_context import ControlSettings
+from penstock.protocol.keeper_core_messages import Action, LatestRead, ReadLatest, StoreChanged, Tick
 from penstock.protocol.member.member_core import MemberCore
 
 JOB = JobUid("job")

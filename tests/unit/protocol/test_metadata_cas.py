@@ -3,15 +3,17 @@
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch, Incarnation, JobUid, SwapId, Term
 from penstock.contract.latest import Latest
-from penstock.protocol.control_actions import Action, ReadLatest, SwapLatest
-from penstock.protocol.control_events import (
+from penstock.protocol.core_context import StepContext
+from penstock.protocol.keeper_core_messages import (
+    Action,
     LatestRead,
     LatestUnreadable,
+    ReadLatest,
     SwapConflicted,
     SwapDone,
+    SwapLatest,
     SwapUnknown,
 )
-from penstock.protocol.core_context import StepContext
 from penstock.protocol.leader.leader_storage import MetadataCas, SwapEvent
 
 BASE = Latest(JobUid("job"), SwapId("base"), term=Term(3))

@@ -7,7 +7,7 @@ from penstock.contract import control_messages as control
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import Attempt, Incarnation, Ordinal, SwapId
 from penstock.contract.latest import Death, Deaths, Latest, encode_latest
-from penstock.protocol import control_events as on
+from penstock.protocol import keeper_core_messages as km
 from tests.support.in_memory_control_plane import JOB, SETTINGS, InMemoryControlPlane
 
 FEW = replace(SETTINGS, restart_attempts=3, restart_window_s=60.0, backoff_max_s=1.0)
@@ -24,7 +24,7 @@ def die(plane: InMemoryControlPlane, ordinal: int = 1, *, known: bool = True) ->
     """End an engine's process without an order. Its keeper learns how it ended."""
     keeper = plane.keepers[ordinal]
     assert keeper.engine is not None
-    gone = on.EngineGone(keeper.engine.incarnation, HOW, known=known)
+    gone = km.EngineGone(keeper.engine.incarnation, HOW, known=known)
     keeper.engine = None
     plane.tell(ordinal, gone)
 
@@ -65,7 +65,7 @@ def test_an_engine_that_cannot_make_its_files_is_started_again_and_does_not_coun
     for _ in range(FEW.restart_attempts + 2):
         attempt, keeper = plane.latest.attempt, plane.keepers[1]
         assert keeper.engine is not None
-        gone = on.EngineGone(keeper.engine.incarnation, "No space left on device", storage=True)
+        gone = km.EngineGone(keeper.engine.incarnation, "No space left on device", storage=True)
         keeper.engine = None
         plane.tell(1, gone)
         runs_again(plane, attempt + 1)

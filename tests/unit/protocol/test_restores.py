@@ -17,8 +17,7 @@ from penstock.contract.latest import (
     encode_latest,
 )
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.protocol import control_actions as do
-from penstock.protocol import control_events as on
+from penstock.protocol import keeper_core_messages as km
 from penstock.protocol.state_matching import incompatible
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper
 from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, root, running, taken
@@ -100,16 +99,16 @@ class Importing(InMemoryControlPlane):
 
     def _file(self, keeper: Keeper, action: object) -> None:
         match action:
-            case do.ReadSnapshot(token):
-                self.post(keeper.ordinal, on.SnapshotRead(token, self.folder))
-            case do.ImportSnapshot(token) if self.errors:
-                self.post(keeper.ordinal, on.ImportFailed(token, self.errors.pop()))
-            case do.ImportSnapshot(token, _, term, epoch, life):
+            case km.ReadSnapshot(token):
+                self.post(keeper.ordinal, km.SnapshotRead(token, self.folder))
+            case km.ImportSnapshot(token) if self.errors:
+                self.post(keeper.ordinal, km.ImportFailed(token, self.errors.pop()))
+            case km.ImportSnapshot(token, _, term, epoch, life):
                 name = BlobName(f"{term}-{epoch}-{life}-900.root.json")
                 mine = replace(self.folder, job_uid=JobUid("job"), epoch=epoch)
                 self.blobs[name] = mine
                 ref = BlobRef(name, "hash", len(encode(mine)))
-                self.post(keeper.ordinal, on.Imported(token, ref, mine))
+                self.post(keeper.ordinal, km.Imported(token, ref, mine))
             case _:
                 super()._file(keeper, action)
 
@@ -146,7 +145,7 @@ def test_each_try_of_an_import_has_a_number_of_its_own() -> None:
     plane = importing(savepoint(40), Restore("n1", path="/savepoints/s"))
     plane.errors = ["Input/output error"] * 3
     plane.until(lambda: plane.latest.attempt == 1)
-    orders = [a for *_, done in plane.steps for a in done if isinstance(a, do.ImportSnapshot)]
+    orders = [a for *_, done in plane.steps for a in done if isinstance(a, km.ImportSnapshot)]
     assert len({(order.life, order.token) for order in orders}) == len(orders) == 4
 
 

@@ -8,7 +8,7 @@ import pytest
 from penstock.contract.control_messages import Broken
 from penstock.contract.ids import Attempt
 from penstock.contract.latest import Restore
-from penstock.protocol.control_events import PlanKnown, Retire
+from penstock.protocol.keeper_core_messages import PlanKnown, Retire
 from penstock.protocol.leader.rescale_coordinator import CancelCause
 from penstock.protocol.leader.rollback import RollbackCause
 from tests.support.in_memory_control_plane import InMemoryControlPlane

@@ -3,9 +3,8 @@
 from penstock.contract.control_messages import Confirm, Envelope, Suspect
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Latest, Leader
-from penstock.protocol.control_actions import ReadLatest, SendReport
-from penstock.protocol.control_events import LatestRead
 from penstock.protocol.core_context import StepContext
+from penstock.protocol.keeper_core_messages import LatestRead, ReadLatest, SendReport
 from penstock.protocol.leader.takeover import Takeover
 from tests.support.in_memory_control_plane import JOB, SETTINGS, InMemoryControlPlane
 

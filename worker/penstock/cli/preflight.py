@@ -116,8 +116,7 @@ def _newest(folder: "JobFolder", latest: Latest | None) -> "RootManifest | None"
 
 def _savepoint(path: str) -> "RootManifest":
     from penstock.keeper.savepoint_copies import read_snapshot  # noqa: PLC0415
-    from penstock.protocol.control_actions import ReadSnapshot  # noqa: PLC0415
-    from penstock.protocol.control_events import ImportFailed, SnapshotRead  # noqa: PLC0415
+    from penstock.protocol.keeper_core_messages import ImportFailed, ReadSnapshot, SnapshotRead  # noqa: PLC0415
 
     found = read_snapshot(ReadSnapshot(0, path))
     if isinstance(found, SnapshotRead):

@@ -14,8 +14,7 @@ from penstock.contract.ids import Attempt, Epoch, Incarnation, SwapId
 from penstock.contract.latest import Leader
 from penstock.contract.manifest import RootManifest
 from penstock.contract.status import CheckpointDone
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 
 
 class CheckpointWatch:
@@ -58,18 +57,18 @@ class CheckpointWatch:
         """Count the checkpoints that failed since the newest one was committed."""
         return len(self._failed)
 
-    def saw_action(self, action: actions.Action, now: float) -> None:
+    def saw_action(self, action: km.Action, now: float) -> None:
         """Note the barrier, the manifest and the swap of an epoch."""
         match action:
-            case actions.SendCommand(envelope=envelope) if isinstance(envelope.body, Inject):
+            case km.SendCommand(envelope=envelope) if isinstance(envelope.body, Inject):
                 self._attempt = envelope.body.attempt
                 if envelope.body.epoch != self._epoch:
                     if self._epoch > (self.newest.epoch if self.newest is not None else 0):
                         self._failed.add(self._epoch)
                     self._epoch, self._began, self._bytes = envelope.body.epoch, now, 0
-            case actions.WriteBlob(value=RootManifest() as root) if root.epoch == self._epoch:
+            case km.WriteBlob(value=RootManifest() as root) if root.epoch == self._epoch:
                 self._bytes = _new_bytes(root)
-            case actions.SwapLatest(latest=latest) if (latest.attempt, latest.epoch) == (
+            case km.SwapLatest(latest=latest) if (latest.attempt, latest.epoch) == (
                 self._attempt,  # the swap of a rollback names the epoch that is committed already
                 self._epoch,
             ):
@@ -77,19 +76,19 @@ class CheckpointWatch:
 
     def saw_event(self, event: object, now: float) -> None:
         """Note that a step of an epoch failed, or that its swap was done."""
-        if isinstance(event, events.ReportArrived):
+        if isinstance(event, km.ReportArrived):
             self._heard(event.envelope.body)
             return
-        if isinstance(event, events.BlobNotWritten):
+        if isinstance(event, km.BlobNotWritten):
             self.trouble = f"{event.name} was not written: {event.reason}"
             return
-        if isinstance(event, events.RootFileFailed):
+        if isinstance(event, km.RootFileFailed):
             self.trouble = f"the folder of checkpoints cannot be taken: {event.reason}"
             return
-        if isinstance(event, events.SwapUnknown):
+        if isinstance(event, km.SwapUnknown):
             self.trouble = f"the record of the newest checkpoint was not written: {event.reason}"
             return
-        if not isinstance(event, events.SwapDone) or event.swap_id not in self._swaps:
+        if not isinstance(event, km.SwapDone) or event.swap_id not in self._swaps:
             return
         epoch = self._swaps.pop(event.swap_id)
         self.trouble = None

@@ -32,8 +32,7 @@ from penstock.keeper.keeper_messages import (
 )
 from penstock.metrics.logs import Log
 from penstock.ports import LeaseStore, MetaStore, SwapConflict, SwapUnknown
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock.storage.blobs import DirectoryBlobStore
 
 ROOT_FILE = BlobName("ROOT")
@@ -42,44 +41,37 @@ ROOT_FILE = BlobName("ROOT")
 ROOT_FILE_BYTES_MAX = 4096
 
 
-FileAction = (
-    actions.WriteBlob
-    | actions.ReadBlob
-    | actions.ListBlobs
-    | actions.DeleteBlobs
-    | actions.ReadRootFile
-    | actions.WriteRootFile
-)
+FileAction = km.WriteBlob | km.ReadBlob | km.ListBlobs | km.DeleteBlobs | km.ReadRootFile | km.WriteRootFile
 
 
-def read_lease(store: LeaseStore, action: actions.ReadLease) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ReadLease`."""
+def read_lease(store: LeaseStore, action: km.ReadLease) -> km.CoordinatorEvent:
+    """Perform :class:`km.ReadLease`."""
     try:
         view = store.read()
     except PenstockError as error:
-        return events.LeaseFailed(action.token, str(error))
-    return events.LeaseRead(action.token, view.holder, view.renewed, view.duration_s, view.version)
+        return km.LeaseFailed(action.token, str(error))
+    return km.LeaseRead(action.token, view.holder, view.renewed, view.duration_s, view.version)
 
 
-def write_lease(store: LeaseStore, action: actions.WriteLease) -> events.CoordinatorEvent:
-    """Perform :class:`actions.WriteLease`."""
+def write_lease(store: LeaseStore, action: km.WriteLease) -> km.CoordinatorEvent:
+    """Perform :class:`km.WriteLease`."""
     try:
         view = store.write(action.holder, action.version)
     except (PenstockError, SwapConflict, SwapUnknown) as error:
-        return events.LeaseFailed(action.token, str(error))
-    return events.LeaseWritten(action.token, view.version)
+        return km.LeaseFailed(action.token, str(error))
+    return km.LeaseWritten(action.token, view.version)
 
 
-def read_latest(store: MetaStore, name: str, action: actions.ReadLatest) -> events.LatestRead | events.LatestUnreadable:
-    """Perform :class:`actions.ReadLatest`."""
+def read_latest(store: MetaStore, name: str, action: km.ReadLatest) -> km.LatestRead | km.LatestUnreadable:
+    """Perform :class:`km.ReadLatest`."""
     try:
         found = store.get(name)
         if found is None:
-            return events.LatestRead(action.token, None)
+            return km.LatestRead(action.token, None)
         record = decode_latest(found.data)
     except PenstockError as error:
-        return events.LatestUnreadable(action.token, str(error))
-    return events.LatestRead(action.token, record, found.version, found.uid)
+        return km.LatestUnreadable(action.token, str(error))
+    return km.LatestRead(action.token, record, found.version, found.uid)
 
 
 def refuse_newer(store: MetaStore, name: str) -> None:
@@ -95,16 +87,16 @@ def refuse_newer(store: MetaStore, name: str) -> None:
         return
 
 
-def swap_latest(store: MetaStore, name: str, action: actions.SwapLatest) -> events.CoordinatorEvent:
-    """Perform :class:`actions.SwapLatest`. Whatever is not certain is unknown."""
+def swap_latest(store: MetaStore, name: str, action: km.SwapLatest) -> km.CoordinatorEvent:
+    """Perform :class:`km.SwapLatest`. Whatever is not certain is unknown."""
     swap_id = action.latest.swap_id
     try:
         stored = store.swap(name, encode_latest(action.latest), action.version)
     except SwapConflict:
-        return events.SwapConflicted(swap_id)
+        return km.SwapConflicted(swap_id)
     except (PenstockError, SwapUnknown) as error:
-        return events.SwapUnknown(swap_id, str(error))
-    return events.SwapDone(swap_id, stored.version)
+        return km.SwapUnknown(swap_id, str(error))
+    return km.SwapDone(swap_id, stored.version)
 
 
 def read_desired(store: MetaStore, name: str) -> Desired | None:
@@ -113,49 +105,49 @@ def read_desired(store: MetaStore, name: str) -> Desired | None:
     return None if found is None else decode_desired(found.data)
 
 
-def file_action(store: DirectoryBlobStore, action: FileAction) -> events.CoordinatorEvent | str | None:
+def file_action(store: DirectoryBlobStore, action: FileAction) -> km.CoordinatorEvent | str | None:
     """Perform one action on files. A text is the failure of an action that has no answer."""
     match action:
-        case actions.WriteBlob():
+        case km.WriteBlob():
             return write_blob(store, action)
-        case actions.ReadBlob():
+        case km.ReadBlob():
             return read_blob(store, action)
-        case actions.ListBlobs():
+        case km.ListBlobs():
             return list_blobs(store, action)
-        case actions.DeleteBlobs():
+        case km.DeleteBlobs():
             return delete_blobs(store, action)
-        case actions.ReadRootFile():
+        case km.ReadRootFile():
             return read_root_file(store, action)
-        case actions.WriteRootFile():
+        case km.WriteRootFile():
             return write_root_file(store, action)
 
 
-def write_blob(store: DirectoryBlobStore, action: actions.WriteBlob) -> events.CoordinatorEvent:
-    """Perform :class:`actions.WriteBlob`; what is larger than a manifest may be is not written."""
+def write_blob(store: DirectoryBlobStore, action: km.WriteBlob) -> km.CoordinatorEvent:
+    """Perform :class:`km.WriteBlob`; what is larger than a manifest may be is not written."""
     data = encode(action.value)
     if len(data) > MANIFEST_BYTES_MAX:
-        return events.BlobNotWritten(action.name, _too_large(action.name, len(data)))
+        return km.BlobNotWritten(action.name, _too_large(action.name, len(data)))
     try:
-        return events.BlobWritten(store.put(action.name, data))
+        return km.BlobWritten(store.put(action.name, data))
     except PenstockError as error:
-        return events.BlobNotWritten(action.name, str(error))
+        return km.BlobNotWritten(action.name, str(error))
 
 
-def read_blob(store: DirectoryBlobStore, action: actions.ReadBlob) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ReadBlob`."""
-    kind: type[RootManifest] | type[MembersFile] = RootManifest if action.kind is actions.BlobKind.ROOT else MembersFile
+def read_blob(store: DirectoryBlobStore, action: km.ReadBlob) -> km.CoordinatorEvent:
+    """Perform :class:`km.ReadBlob`."""
+    kind: type[RootManifest] | type[MembersFile] = RootManifest if action.kind is km.BlobKind.ROOT else MembersFile
     if action.ref.size > MANIFEST_BYTES_MAX:
         reason = _too_large(action.ref.name, action.ref.size)
-        return events.BlobUnreadable(action.ref, reason, damaged=True)
+        return km.BlobUnreadable(action.ref, reason, damaged=True)
     try:
         value = decode(kind, store.get(action.ref))
     except StateError as error:
-        return events.BlobUnreadable(action.ref, str(error), damaged=True)
+        return km.BlobUnreadable(action.ref, str(error), damaged=True)
     except PenstockError as error:
         # Its hash was right, so what does not decode was written by another version of us.
         damaged = isinstance(error, PeerError)
-        return events.BlobUnreadable(action.ref, str(error), damaged)
-    return events.BlobRead(action.ref, value)
+        return km.BlobUnreadable(action.ref, str(error), damaged)
+    return km.BlobRead(action.ref, value)
 
 
 def _too_large(name: BlobName, size: int) -> str:
@@ -165,16 +157,16 @@ def _too_large(name: BlobName, size: int) -> str:
     )
 
 
-def list_blobs(store: DirectoryBlobStore, action: actions.ListBlobs) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ListBlobs`."""
+def list_blobs(store: DirectoryBlobStore, action: km.ListBlobs) -> km.CoordinatorEvent:
+    """Perform :class:`km.ListBlobs`."""
     try:
-        return events.BlobsListed(action.token, tuple(store.list_for_collection()))
+        return km.BlobsListed(action.token, tuple(store.list_for_collection()))
     except PenstockError:
-        return events.BlobsListed(action.token, None)
+        return km.BlobsListed(action.token, None)
 
 
-def delete_blobs(store: DirectoryBlobStore, action: actions.DeleteBlobs) -> str | None:
-    """Perform :class:`actions.DeleteBlobs`. Returns the first failure in words, for the log."""
+def delete_blobs(store: DirectoryBlobStore, action: km.DeleteBlobs) -> str | None:
+    """Perform :class:`km.DeleteBlobs`. Returns the first failure in words, for the log."""
     for name in action.names:
         try:
             store.delete(name)
@@ -183,24 +175,24 @@ def delete_blobs(store: DirectoryBlobStore, action: actions.DeleteBlobs) -> str 
     return None
 
 
-def read_root_file(store: DirectoryBlobStore, action: actions.ReadRootFile) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ReadRootFile`."""
+def read_root_file(store: DirectoryBlobStore, action: km.ReadRootFile) -> km.CoordinatorEvent:
+    """Perform :class:`km.ReadRootFile`."""
     try:
         data = store.peek(ROOT_FILE, ROOT_FILE_BYTES_MAX)
     except PenstockError as error:
-        return events.RootFileFailed(action.token, str(error))
+        return km.RootFileFailed(action.token, str(error))
     text = None if data is None else data.decode(errors="replace")
-    return events.RootFileRead(action.token, text)
+    return km.RootFileRead(action.token, text)
 
 
-def write_root_file(store: DirectoryBlobStore, action: actions.WriteRootFile) -> events.CoordinatorEvent:
-    """Perform :class:`actions.WriteRootFile`."""
+def write_root_file(store: DirectoryBlobStore, action: km.WriteRootFile) -> km.CoordinatorEvent:
+    """Perform :class:`km.WriteRootFile`."""
     try:
         staged = BlobName(f"{ROOT_FILE}-{uuid.uuid4()}")
         store.put_whole(ROOT_FILE, staged, action.text.encode())
     except PenstockError as error:
-        return events.RootFileFailed(action.token, str(error))
-    return events.RootFileWritten(action.token)
+        return km.RootFileFailed(action.token, str(error))
+    return km.RootFileWritten(action.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,29 +231,29 @@ class KeeperEffects:
             Lane(name, inbox) for name in ("lease", "metadata", "files", "copies")
         )
 
-    def perform(self, core: Core, action: actions.Action) -> None:
+    def perform(self, core: Core, action: km.Action) -> None:
         """Begin one action; its answer comes to ``core`` through the inbox."""
         match action:
-            case actions.SendCommand(address=address, envelope=envelope):
-                self._send(address, envelope, ForMember(events.CommandArrived(envelope)))
-            case actions.SendReport(address, envelope):
-                self._send(address, envelope, ForCoordinator(events.ReportArrived(envelope)))
-            case actions.ToEngine(incarnation, term, command):
+            case km.SendCommand(address=address, envelope=envelope):
+                self._send(address, envelope, ForMember(km.CommandArrived(envelope)))
+            case km.SendReport(address, envelope):
+                self._send(address, envelope, ForCoordinator(km.ReportArrived(envelope)))
+            case km.ToEngine(incarnation, term, command):
                 self._outside.engines.send(incarnation, term, command)
-            case actions.StartEngine():
+            case km.StartEngine():
                 self._outside.engines.start()
-            case actions.EndEngine(incarnation, reason):
+            case km.EndEngine(incarnation, reason):
                 self._log.say("ending the engine", incarnation=incarnation, reason=reason)
                 self._outside.engines.end(incarnation)
-            case actions.Note(text):
+            case km.Note(text):
                 self._log.line(text)
-            case actions.ReadLease() | actions.WriteLease():
+            case km.ReadLease() | km.WriteLease():
                 self._lease.do(self._lease_job(action))
-            case actions.ReadLatest() | actions.SwapLatest():
+            case km.ReadLatest() | km.SwapLatest():
                 self._metadata.do(self._metadata_job(core, action))
-            case actions.CopySavepoint() | actions.ReadSnapshot() | actions.ImportSnapshot():
+            case km.CopySavepoint() | km.ReadSnapshot() | km.ImportSnapshot():
                 self._copies.do(self._copy_job(action))
-            case actions.IndexSavepoint():  # not behind another savepoint's copy
+            case km.IndexSavepoint():  # not behind another savepoint's copy
                 self._files.do(self._index_job(action))
             case _:
                 self._files.do(self._file_job(action))
@@ -272,34 +264,34 @@ class KeeperEffects:
         else:
             self._outside.senders.send(address, envelope)
 
-    def _lease_job(self, action: actions.ReadLease | actions.WriteLease) -> Job:
+    def _lease_job(self, action: km.ReadLease | km.WriteLease) -> Job:
         lease = self._stores.lease
-        if isinstance(action, actions.ReadLease):
+        if isinstance(action, km.ReadLease):
             return lambda: ForCoordinator(read_lease(lease, action))
         return lambda: ForCoordinator(write_lease(lease, action))
 
-    def _metadata_job(self, core: Core, action: actions.ReadLatest | actions.SwapLatest) -> Job:
+    def _metadata_job(self, core: Core, action: km.ReadLatest | km.SwapLatest) -> Job:
         store, name = self._stores.metadata, self._latest
-        if isinstance(action, actions.ReadLatest):
+        if isinstance(action, km.ReadLatest):
             return lambda: _for(core, read_latest(store, name, action))
         return lambda: ForCoordinator(swap_latest(store, name, action))
 
-    def _copy_job(self, action: actions.CopySavepoint | actions.ReadSnapshot | actions.ImportSnapshot) -> Job:
+    def _copy_job(self, action: km.CopySavepoint | km.ReadSnapshot | km.ImportSnapshot) -> Job:
         blobs, launch = self._stores.blobs, self._launch
 
         def copy() -> Item:
             match action:
-                case actions.CopySavepoint():
+                case km.CopySavepoint():
                     event = savepoints.copy_savepoint(blobs, Path(launch.savepoints), action)
-                case actions.ReadSnapshot():
+                case km.ReadSnapshot():
                     event = savepoints.read_snapshot(action, blobs.files)
-                case actions.ImportSnapshot():
+                case km.ImportSnapshot():
                     event = savepoints.import_snapshot(blobs, launch.job_uid, action)
             return ForCoordinator(event)
 
         return copy
 
-    def _index_job(self, action: actions.IndexSavepoint) -> Job:
+    def _index_job(self, action: km.IndexSavepoint) -> Job:
         folder, job, files = Path(self._launch.savepoints), self._launch.job, self._stores.blobs.files
         return lambda: ForCoordinator(savepoints.index_savepoint(folder, job, action, files))
 
@@ -316,5 +308,5 @@ class KeeperEffects:
         return act
 
 
-def _for(core: Core, event: events.LatestRead | events.LatestUnreadable) -> Item:
+def _for(core: Core, event: km.LatestRead | km.LatestUnreadable) -> Item:
     return ForCoordinator(event) if core is Core.COORDINATOR else ForMember(event)

@@ -37,7 +37,7 @@ from penstock.keeper.final_report import (
     story,
 )
 from penstock.keeper.keeper_messages import ForMember, KeeperInbox
-from penstock.protocol.control_events import EngineGone, EngineReported
+from penstock.protocol.keeper_core_messages import EngineGone, EngineReported
 
 
 class EngineChild(Protocol):

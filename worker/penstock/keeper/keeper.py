@@ -34,9 +34,8 @@ from penstock.keeper.keeper_messages import (
 from penstock.keeper.platforms import Facts, KeeperView, Platform
 from penstock.metrics.logs import Log
 from penstock.ports import MetaStore
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
-from penstock.protocol.control_events import DesiredRead
+from penstock.protocol import keeper_core_messages as km
+from penstock.protocol.keeper_core_messages import DesiredRead
 from penstock.protocol.leader.leader_core import LeaderCore
 from penstock.protocol.member.member_core import EnginePhase, MemberCore
 from penstock.storage.blobs import DirectoryBlobStore
@@ -147,8 +146,8 @@ class Keeper:
         # Left by a keeper that was killed with its engine.
         shutil.rmtree(self._launch.scratch, ignore_errors=True)
         self._log.say("keeper started", pid=os.getpid(), address=self._server.address)
-        self._step(ForCoordinator(events.Tick()))
-        self._step(ForMember(events.Tick()))
+        self._step(ForCoordinator(km.Tick()))
+        self._step(ForMember(km.Tick()))
         while not self._may_end():
             item = self._next()
             match item:
@@ -181,9 +180,9 @@ class Keeper:
     def _tick_due(self) -> None:
         now = time.monotonic()
         if _due(self._coordinator.wakes_at(), now):
-            self._step(ForCoordinator(events.Tick()))
+            self._step(ForCoordinator(km.Tick()))
         if _due(self._member.wakes_at(), now):
-            self._step(ForMember(events.Tick()))
+            self._step(ForMember(km.Tick()))
 
     def _step(self, item: Item) -> None:
         now = time.monotonic()
@@ -193,23 +192,23 @@ class Keeper:
         else:
             core, todo = Core.MEMBER, self._member.step(item.event, now)
         for action in todo:
-            if isinstance(action, actions.ReadLease | actions.WriteLease):
+            if isinstance(action, km.ReadLease | km.WriteLease):
                 self._lease_actions += 1
             self._checkpoints.saw_action(action, now)
             self._effects.perform(core, action)
 
-    def _look_at(self, event: events.CoordinatorEvent | events.MemberEvent, now: float) -> None:
+    def _look_at(self, event: km.CoordinatorEvent | km.MemberEvent, now: float) -> None:
         self._checkpoints.saw_event(event, now)
         match event:
-            case events.LeaseRead() | events.LeaseWritten() | events.LeaseFailed():
+            case km.LeaseRead() | km.LeaseWritten() | km.LeaseFailed():
                 self._lease_actions -= 1
-            case events.EngineGone(incarnation, reason):
+            case km.EngineGone(incarnation, reason):
                 self._log.say("engine gone", incarnation=incarnation, reason=reason)
                 self._engines.forget(incarnation, reason)
-            case events.EngineReported(incarnation, EngineHello() as hello):
+            case km.EngineReported(incarnation, EngineHello() as hello):
                 self._log.say("engine says hello", incarnation=incarnation, flight=hello.flight)
                 self._engines.ready(incarnation)
-                self._effects.loopback.append(ForCoordinator(events.PlanKnown(hello.plan)))
+                self._effects.loopback.append(ForCoordinator(km.PlanKnown(hello.plan)))
                 self._reporter.wake()
 
     def _note_facts(self) -> None:
@@ -232,7 +231,7 @@ class Keeper:
         self._log.say("keeper leaves", reason=reason)
         self._drain_by = time.monotonic() + self._platform.drain_s
         if self._platform.drain_s > 0:
-            self._step(ForMember(events.Drain()))
+            self._step(ForMember(km.Drain()))
 
     def _pursue_end(self) -> None:
         if self._drain_by is None or self._retire_by is not None:
@@ -242,8 +241,8 @@ class Keeper:
 
     def _retire(self) -> None:
         self._retire_by = time.monotonic() + RETIRE_TIMEOUT_S
-        self._step(ForCoordinator(events.Retire()))
-        self._step(ForMember(events.Retire()))
+        self._step(ForCoordinator(km.Retire()))
+        self._step(ForMember(km.Retire()))
 
     def _may_end(self) -> bool:
         if self._retire_by is None:
@@ -256,9 +255,9 @@ class Keeper:
         if envelope.job_uid != self._launch.job_uid:
             raise PeerError(f"this worker runs another job than {envelope.job_uid}")
         if isinstance(envelope.body, get_args(Command)):
-            self.inbox.offer(ForMember(events.CommandArrived(envelope)))
+            self.inbox.offer(ForMember(km.CommandArrived(envelope)))
         else:
-            self.inbox.offer(ForCoordinator(events.ReportArrived(envelope)))
+            self.inbox.offer(ForCoordinator(km.ReportArrived(envelope)))
         return Nothing()
 
     def _stored_changed(self, names: Collection[str]) -> None:
@@ -266,7 +265,7 @@ class Keeper:
         if desired_name(self._launch.job) in names:
             self._changed.set()
         if latest_name(self._launch.job) in names:
-            self.inbox.put(ForMember(events.StoreChanged()))
+            self.inbox.put(ForMember(km.StoreChanged()))
 
     def _report(self) -> WorkerReport:
         view = self._engines.view

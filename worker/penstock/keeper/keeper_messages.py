@@ -15,7 +15,7 @@ from penstock.base.errors import PenstockError, StorageError
 from penstock.base.limits import KEEPER_INBOX_MAX, KEEPER_LANE_MAX, MESSAGE_QUEUE_MAX, PEER_SENDER_IDLE_S
 from penstock.cluster.rpc import DELIVER, Client, Unreachable, refuses
 from penstock.contract.control_messages import Envelope
-from penstock.protocol.control_events import CoordinatorEvent, MemberEvent, PeerRefused
+from penstock.protocol.keeper_core_messages import CoordinatorEvent, MemberEvent, PeerRefused
 
 Dial = Callable[[str], Client]
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from penstock.contract import pod
 from penstock.keeper.savepoint_copies import read_snapshot
-from penstock.protocol.control_actions import ReadSnapshot
-from penstock.protocol.control_events import ImportFailed
+from penstock.protocol.keeper_core_messages import ImportFailed, ReadSnapshot
 
 
 def look(root: str, path: str) -> str:

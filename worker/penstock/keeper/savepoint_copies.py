@@ -22,8 +22,7 @@ from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.schema import PATH_RULE, plain_parts
 from penstock.file_system import OS_FILES, is_folder
 from penstock.ports import FileSystem
-from penstock.protocol import control_actions as actions
-from penstock.protocol import control_events as events
+from penstock.protocol import keeper_core_messages as km
 from penstock.protocol.savepoints import adopted, files_of, import_name, inside, suffix_of
 from penstock.storage.blobs import DirectoryBlobStore
 
@@ -45,31 +44,29 @@ class SavepointIndex(Message, tag="SavepointIndex"):
     format: int = 1
 
 
-def copy_savepoint(
-    store: DirectoryBlobStore, savepoints: Path, action: actions.CopySavepoint
-) -> events.CoordinatorEvent:
-    """Perform :class:`actions.CopySavepoint` into ``savepoints``/name/folder."""
+def copy_savepoint(store: DirectoryBlobStore, savepoints: Path, action: km.CopySavepoint) -> km.CoordinatorEvent:
+    """Perform :class:`km.CopySavepoint` into ``savepoints``/name/folder."""
     request, folder = action.request, action.folder
     target = savepoints / action.name
     if target.parent != savepoints or target.name != action.name:
         text = f"{action.name!r} is no name of a folder"
-        return events.SavepointNotCopied(request, folder, text)
+        return km.SavepointNotCopied(request, folder, text)
     try:
         copies = DirectoryBlobStore(target, store.files)
         if not _is_indexed(copies, target, action):
             _copy_all(store, copies, action)
             if not _is_indexed(copies, target, action):
-                return events.SavepointCopied(request, folder)
+                return km.SavepointCopied(request, folder)
         _clear_others(copies, target)  # another was quicker, and may have died before it cleared
     except PenstockError as error:
-        return events.SavepointNotCopied(request, folder, str(error))
-    return events.SavepointIndexed(request, folder, str(target))
+        return km.SavepointNotCopied(request, folder, str(error))
+    return km.SavepointIndexed(request, folder, str(target))
 
 
 def index_savepoint(
-    savepoints: Path, job: str, action: actions.IndexSavepoint, files: FileSystem = OS_FILES
-) -> events.CoordinatorEvent:
-    """Perform :class:`actions.IndexSavepoint` in ``savepoints``/name."""
+    savepoints: Path, job: str, action: km.IndexSavepoint, files: FileSystem = OS_FILES
+) -> km.CoordinatorEvent:
+    """Perform :class:`km.IndexSavepoint` in ``savepoints``/name."""
     request, folder = action.request, action.folder
     target = savepoints / action.name
     index = SavepointIndex(job, action.name, action.root, folder, INDEX_FORMAT)
@@ -82,29 +79,29 @@ def index_savepoint(
                 raise
         _clear_others(copies, target)
     except PenstockError as error:
-        return events.SavepointNotCopied(request, folder, str(error))
-    return events.SavepointIndexed(request, folder, str(target))
+        return km.SavepointNotCopied(request, folder, str(error))
+    return km.SavepointIndexed(request, folder, str(target))
 
 
-def read_snapshot(action: actions.ReadSnapshot, files: FileSystem = OS_FILES) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ReadSnapshot`."""
+def read_snapshot(action: km.ReadSnapshot, files: FileSystem = OS_FILES) -> km.CoordinatorEvent:
+    """Perform :class:`km.ReadSnapshot`."""
     try:
         *_, manifest = _opened(files, action.path)
     except PenstockError as error:
-        return events.ImportFailed(action.token, str(error), _hopeless(error))
-    return events.SnapshotRead(action.token, manifest)
+        return km.ImportFailed(action.token, str(error), _hopeless(error))
+    return km.SnapshotRead(action.token, manifest)
 
 
-def import_snapshot(store: DirectoryBlobStore, uid: JobUid, action: actions.ImportSnapshot) -> events.CoordinatorEvent:
-    """Perform :class:`actions.ImportSnapshot` for the job ``uid``; what fails leaves no file."""
+def import_snapshot(store: DirectoryBlobStore, uid: JobUid, action: km.ImportSnapshot) -> km.CoordinatorEvent:
+    """Perform :class:`km.ImportSnapshot` for the job ``uid``; what fails leaves no file."""
     made: list[BlobName] = []
     try:
         manifest = _adopt(store, uid, action, made)
         root = store.put(_fresh(action, ROOT_SUFFIX, made), encode(manifest))
     except PenstockError as error:
         _clear(store, made)
-        return events.ImportFailed(action.token, str(error), _hopeless(error))
-    return events.Imported(action.token, root, manifest)
+        return km.ImportFailed(action.token, str(error), _hopeless(error))
+    return km.Imported(action.token, root, manifest)
 
 
 def _clear(store: DirectoryBlobStore, made: list[BlobName]) -> None:
@@ -118,7 +115,7 @@ def _hopeless(error: PenstockError) -> bool:
     return isinstance(error, StateError | PeerError)
 
 
-def _copy_all(store: DirectoryBlobStore, copies: DirectoryBlobStore, action: actions.CopySavepoint) -> None:
+def _copy_all(store: DirectoryBlobStore, copies: DirectoryBlobStore, action: km.CopySavepoint) -> None:
     """Copy every file, the manifest last; what fails leaves no folder behind."""
     try:
         data = store.get(action.root)
@@ -134,7 +131,7 @@ def _copy_all(store: DirectoryBlobStore, copies: DirectoryBlobStore, action: act
 def _is_indexed(
     copies: DirectoryBlobStore,
     target: Path,
-    action: actions.CopySavepoint | actions.IndexSavepoint,
+    action: km.CopySavepoint | km.IndexSavepoint,
 ) -> bool:
     """Say whether this savepoint is complete, and stays so. Raises StorageError when the name is another's."""
     index = _read_index(copies)
@@ -205,7 +202,7 @@ def _opened(files: FileSystem, path: str) -> tuple[DirectoryBlobStore, str, Root
 def _adopt(
     store: DirectoryBlobStore,
     uid: JobUid,
-    action: actions.ImportSnapshot,
+    action: km.ImportSnapshot,
     made: list[BlobName],
 ) -> RootManifest:
     source, folder, manifest = _opened(store.files, action.path)
@@ -216,7 +213,7 @@ def _adopt(
     return adopted(manifest, renamed, uid, action)
 
 
-def _fresh(action: actions.ImportSnapshot, suffix: str, made: list[BlobName]) -> BlobName:
+def _fresh(action: km.ImportSnapshot, suffix: str, made: list[BlobName]) -> BlobName:
     """Return the next name of this try; it is in ``made`` before its file is."""
     made.append(import_name(action, len(made), suffix))
     return made[-1]

@@ -24,7 +24,7 @@ from penstock.base.values import replace
 from penstock.contract.codec import Message
 from penstock.contract.ids import BlobName, Epoch, Incarnation, SwapId, Term, blob_name
 from penstock.contract.settings import RestartSettings
-from penstock.protocol.control_actions import Action, Note
+from penstock.protocol.keeper_core_messages import Action, Note
 
 Phase = TypeVar("Phase", bound=Enum)
 

@@ -3,7 +3,7 @@
 from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Incarnation, JobUid, blob_name
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, StateFile, TaskManifest
-from penstock.protocol.control_actions import ImportSnapshot
+from penstock.protocol.keeper_core_messages import ImportSnapshot
 
 
 def files_of(manifest: RootManifest) -> tuple[BlobRef, ...]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from penstock.base.limits import COLLECT_BATCH_MAX
 from penstock.contract.ids import BlobName, Epoch, parse_name
 from penstock.contract.manifest import RootManifest
-from penstock.protocol.control_actions import DeleteBlobs, ListBlobs
-from penstock.protocol.control_events import BlobsListed
+from penstock.protocol.keeper_core_messages import BlobsListed, DeleteBlobs, ListBlobs
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
 

@@ -17,9 +17,8 @@ change of the Lease. Two clocks are never compared.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.protocol.control_actions import ReadLease, WriteLease
-from penstock.protocol.control_events import LeaseFailed, LeaseRead, LeaseWritten
 from penstock.protocol.core_context import ControlSettings, StepContext, checked
+from penstock.protocol.keeper_core_messages import LeaseFailed, LeaseRead, LeaseWritten, ReadLease, WriteLease
 
 LeaseEvent = LeaseRead | LeaseWritten | LeaseFailed
 

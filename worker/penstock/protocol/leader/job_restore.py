@@ -19,8 +19,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch
 from penstock.contract.latest import Latest, Restore, Retained
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.protocol.control_actions import ImportSnapshot, ReadSnapshot
-from penstock.protocol.control_events import Imported, ImportFailed, SnapshotRead
+from penstock.protocol.keeper_core_messages import Imported, ImportFailed, ImportSnapshot, ReadSnapshot, SnapshotRead
 from penstock.protocol.leader.checkpoint_coordinator import retain
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache

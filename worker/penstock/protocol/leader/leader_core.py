@@ -23,8 +23,9 @@ from penstock.base.values import replace
 from penstock.contract.ids import JobUid, Term
 from penstock.contract.latest import Desired, Leader
 from penstock.contract.plan import PhysicalPlan
-from penstock.protocol.control_actions import Action, ReadLatest
-from penstock.protocol.control_events import (
+from penstock.protocol.core_context import ControlSettings, StepContext
+from penstock.protocol.keeper_core_messages import (
+    Action,
     BlobRead,
     BlobUnreadable,
     CoordinatorEvent,
@@ -36,6 +37,7 @@ from penstock.protocol.control_events import (
     LeaseWritten,
     PeerRefused,
     PlanKnown,
+    ReadLatest,
     ReportArrived,
     Retire,
     SwapConflicted,
@@ -43,7 +45,6 @@ from penstock.protocol.control_events import (
     SwapUnknown,
     Tick,
 )
-from penstock.protocol.core_context import ControlSettings, StepContext
 from penstock.protocol.leader.election import Election
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache, MetadataCas

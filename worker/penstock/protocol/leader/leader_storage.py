@@ -28,19 +28,23 @@ from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName, SwapId
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef, RootManifest
-from penstock.protocol.control_actions import BlobKind, ReadBlob, ReadLatest, SwapLatest, WriteBlob
-from penstock.protocol.control_events import (
+from penstock.protocol.core_context import StepContext
+from penstock.protocol.keeper_core_messages import (
+    BlobKind,
     BlobNotWritten,
     BlobRead,
     BlobUnreadable,
     BlobWritten,
     LatestRead,
     LatestUnreadable,
+    ReadBlob,
+    ReadLatest,
     SwapConflicted,
     SwapDone,
+    SwapLatest,
     SwapUnknown,
+    WriteBlob,
 )
-from penstock.protocol.core_context import StepContext
 
 SwapEvent = SwapDone | SwapConflicted | SwapUnknown | LatestRead | LatestUnreadable
 

@@ -26,9 +26,17 @@ from penstock.contract.control_messages import Confirm, Envelope, MembersFile, S
 from penstock.contract.ids import Term
 from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef
-from penstock.protocol.control_actions import BlobKind, ReadBlob, ReadLatest, SendReport
-from penstock.protocol.control_events import BlobRead, BlobUnreadable, LatestRead, LatestUnreadable
 from penstock.protocol.core_context import ControlSettings, StepContext, checked
+from penstock.protocol.keeper_core_messages import (
+    BlobKind,
+    BlobRead,
+    BlobUnreadable,
+    LatestRead,
+    LatestUnreadable,
+    ReadBlob,
+    ReadLatest,
+    SendReport,
+)
 
 REFUSALS = 2
 

@@ -18,8 +18,14 @@ from dataclasses import dataclass
 
 from penstock.base.values import replace
 from penstock.contract.ids import BlobName
-from penstock.protocol.control_actions import DeleteBlobs, ReadRootFile, WriteRootFile
-from penstock.protocol.control_events import RootFileFailed, RootFileRead, RootFileWritten
+from penstock.protocol.keeper_core_messages import (
+    DeleteBlobs,
+    ReadRootFile,
+    RootFileFailed,
+    RootFileRead,
+    RootFileWritten,
+    WriteRootFile,
+)
 from penstock.protocol.leader.job_restore import pending
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache

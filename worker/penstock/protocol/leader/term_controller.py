@@ -17,7 +17,7 @@ from penstock.contract.control_messages import (
     TaskAck,
 )
 from penstock.contract.ids import NO_TERM
-from penstock.protocol.control_events import (
+from penstock.protocol.keeper_core_messages import (
     BlobNotWritten,
     BlobRead,
     BlobsListed,

@@ -27,9 +27,14 @@ from penstock.base.values import replace
 from penstock.contract.latest import Answer, Request, Retained
 from penstock.contract.manifest import BlobRef
 from penstock.model.elements import BarrierKind
-from penstock.protocol.control_actions import CopySavepoint, IndexSavepoint
-from penstock.protocol.control_events import SavepointCopied, SavepointIndexed, SavepointNotCopied
 from penstock.protocol.core_context import checked
+from penstock.protocol.keeper_core_messages import (
+    CopySavepoint,
+    IndexSavepoint,
+    SavepointCopied,
+    SavepointIndexed,
+    SavepointNotCopied,
+)
 from penstock.protocol.leader.checkpoint_coordinator import (
     CheckpointCoordinator,
     InFlightCheckpoint,

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from penstock.contract.control_messages import Cause, Command, EngineLost, EngineStatus, Envelope, Heartbeat
 from penstock.contract.ids import Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Member
-from penstock.protocol.control_actions import SendCommand
 from penstock.protocol.core_context import Sign, StepContext
+from penstock.protocol.keeper_core_messages import SendCommand
 
 REFUSALS = 2  # refused dials in a row after which an incarnation is lost
 NO_STATUS = EngineStatus()

@@ -57,26 +57,24 @@ from penstock.contract.control_messages import (
 )
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.latest import Latest, Leader
-from penstock.protocol.control_actions import (
+from penstock.protocol.core_context import ControlSettings, Sign, StepContext, checked
+from penstock.protocol.keeper_core_messages import (
     Action,
-    EndEngine,
-    ReadLatest,
-    SendReport,
-    StartEngine,
-    ToEngine,
-)
-from penstock.protocol.control_events import (
     CommandArrived,
     Drain,
+    EndEngine,
     EngineGone,
     EngineReported,
     LatestRead,
     LatestUnreadable,
     MemberEvent,
+    ReadLatest,
     Retire,
+    SendReport,
+    StartEngine,
     StoreChanged,
+    ToEngine,
 )
-from penstock.protocol.core_context import ControlSettings, Sign, StepContext, checked
 from penstock.protocol.member.member_reports import (
     OF_A_TERM,
     CommandDedup,

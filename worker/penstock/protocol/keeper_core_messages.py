@@ -1,19 +1,23 @@
-"""The events that a keeper's shell gives to the cores: outcomes of actions, messages, time.
+"""What the two cores of a keeper take and answer: the events and the actions of a leader and of a member.
 
-Every action that asks for something is answered by exactly one event of this module, unless the
-process dies. An unknown outcome (a lost reply) has an event of its own. An answer carries the
-``token``, the name or the swap id of its action. A core drops an answer that it does not wait for.
+A core is told of outcomes of its actions, of messages and of time, and orders actions from the
+keeper's shell. The shell begins the actions of one step in their order. No action blocks the core.
+
+Every action that asks for something names the event that answers it. Exactly one such event comes,
+unless the process dies. An unknown outcome (a lost reply) has an event of its own. An answer carries
+the ``token``, the name or the swap id of its action. A core drops an answer that it does not wait for.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from penstock.contract.control_messages import Command, EngineReport, Envelope, MembersFile
-from penstock.contract.ids import BlobName, Incarnation, SwapId
+from penstock.contract.ids import BlobName, Epoch, Incarnation, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import PhysicalPlan
 
-# --- Time and life ----------------------------------------------------------------------------
+# --- Events: time and life --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Retire:
     """The keeper was asked to end. A leader gives the Lease up, and a member ends its engine."""
 
 
-# --- Lease ------------------------------------------------------------------------------------
+# --- Events: lease ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class LeaseFailed:
     reason: str
 
 
-# --- The object -latest, and what is desired --------------------------------------------------
+# --- Events: the object -latest, and what is desired ------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class DesiredRead:
     desired: Desired | None
 
 
-# --- Files ------------------------------------------------------------------------------------
+# --- Events: files ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ class ImportFailed:
     damaged: bool = False
 
 
-# --- Messages ---------------------------------------------------------------------------------
+# --- Events: messages -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +269,7 @@ class PeerRefused:
     address: str
 
 
-# --- The engine of this worker ----------------------------------------------------------------
+# --- Events: the engine of this worker --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,41 +337,222 @@ MemberEvent = (
     Tick | StoreChanged | Drain | Retire | LatestRead | LatestUnreadable | CommandArrived | EngineReported | EngineGone
 )
 
-__all__ = [
-    "BlobNotWritten",
-    "BlobRead",
-    "BlobUnreadable",
-    "BlobWritten",
-    "BlobsListed",
-    "Command",
-    "CommandArrived",
-    "CoordinatorEvent",
-    "DesiredRead",
-    "Drain",
-    "EngineGone",
-    "EngineReported",
-    "ImportFailed",
-    "Imported",
-    "LatestRead",
-    "LatestUnreadable",
-    "LeaseFailed",
-    "LeaseRead",
-    "LeaseWritten",
-    "MemberEvent",
-    "PeerRefused",
-    "PlanKnown",
-    "ReportArrived",
-    "Retire",
-    "RootFileFailed",
-    "RootFileRead",
-    "RootFileWritten",
-    "SavepointCopied",
-    "SavepointIndexed",
-    "SavepointNotCopied",
-    "SnapshotRead",
-    "StoreChanged",
-    "SwapConflicted",
-    "SwapDone",
-    "SwapUnknown",
-    "Tick",
-]
+
+# --- Actions: lease ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLease:
+    """Answered by LeaseRead or LeaseFailed."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLease:
+    """Write ``holder`` (None: free the Lease) over exactly ``version``: LeaseWritten or LeaseFailed."""
+
+    token: int
+    holder: str | None
+    version: str
+
+
+# --- Actions: the object -latest --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLatest:
+    """Read the object from the store itself, after now: LatestRead or LatestUnreadable."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwapLatest:
+    """Replace exactly ``version``: SwapDone, SwapConflicted or SwapUnknown with the new swap id."""
+
+    latest: Latest
+    version: str
+
+
+# --- Actions: files ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBlob:
+    """Encode and store ``value`` under a fresh name: BlobWritten or BlobNotWritten."""
+
+    name: BlobName
+    value: RootManifest | MembersFile
+
+
+class BlobKind(StrEnum):
+    """What a file to be read contains."""
+
+    ROOT = "root"
+    MEMBERS = "members"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBlob:
+    """Read, check and decode: BlobRead or BlobUnreadable."""
+
+    ref: BlobRef
+    kind: BlobKind
+
+
+@dataclass(frozen=True, slots=True)
+class ListBlobs:
+    """List the job's directory, for the cleaner only: BlobsListed."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBlobs:
+    """Remove files; a missing file is no error. No event answers: files that stay are listed again."""
+
+    names: tuple[BlobName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRootFile:
+    """Read the file ROOT of the job's directory: RootFileRead or RootFileFailed."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRootFile:
+    """Create ROOT exclusively, durably: RootFileWritten or RootFileFailed."""
+
+    token: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopySavepoint:
+    """Copy every file of ``root`` durably into ``folder`` of the savepoint ``name``.
+
+    ``folder`` belongs to this action alone, and is removed when the copy fails. Answered by
+    SavepointCopied, SavepointNotCopied, or SavepointIndexed when another leader has completed it.
+    """
+
+    request: str
+    name: str
+    root: BlobRef
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSavepoint:
+    """Create the index of the savepoint ``name``, exclusively. It names ``folder``, which is durable.
+
+    An existing index of the same ``root`` is a success, whatever folder it names. All other folders
+    are then removed. Answered by SavepointIndexed or SavepointNotCopied.
+    """
+
+    request: str
+    name: str
+    root: BlobRef
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshot:
+    """Read the manifest of a savepoint's folder: SnapshotRead or ImportFailed."""
+
+    token: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSnapshot:
+    """Copy a savepoint's files into this job's directory: Imported or ImportFailed.
+
+    The names of the copies and of the new manifest have ``term`` and ``epoch``. The new manifest has
+    this job's uid, ``epoch`` and no handles. ``life`` and ``token`` make the names of each try
+    unique. A try that fails removes its files.
+    """
+
+    token: int
+    path: str
+    term: Term
+    epoch: Epoch
+    life: Incarnation
+
+
+# --- Actions: messages ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommand:
+    """Send to the keeper of a member; a loss is no error. PeerRefused when the dial is refused."""
+
+    ordinal: Ordinal
+    address: str
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """Send to the leader's keeper; a loss is no error. PeerRefused when the dial is refused."""
+
+    address: str
+    envelope: Envelope
+
+
+# --- Actions: the engine of this worker -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToEngine:
+    """Pass a fenced command to the engine, with the term that its barriers get."""
+
+    incarnation: Incarnation
+    term: Term
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class StartEngine:
+    """Start an engine, or expect one in a cluster. EngineHello or EngineGone follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndEngine:
+    """End the engine now, by force if necessary. EngineGone follows."""
+
+    incarnation: Incarnation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line for the log: a change of state, with ids."""
+
+    text: str
+
+
+Action = (
+    ReadLease
+    | WriteLease
+    | ReadLatest
+    | SwapLatest
+    | WriteBlob
+    | ReadBlob
+    | ListBlobs
+    | DeleteBlobs
+    | ReadRootFile
+    | WriteRootFile
+    | CopySavepoint
+    | IndexSavepoint
+    | ReadSnapshot
+    | ImportSnapshot
+    | SendCommand
+    | SendReport
+    | ToEngine
+    | StartEngine
+    | EndEngine
+    | Note
+)

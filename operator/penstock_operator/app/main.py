@@ -26,11 +26,10 @@ from penstock_operator.app.logs import log_as_json
 from penstock_operator.app.metrics import Metrics
 from penstock_operator.app.settings import Settings, read_settings
 from penstock_operator.cluster.client import Client, access_of, login
-from penstock_operator.cluster.events import Events
 from penstock_operator.cluster.lease import OperatorLease
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
-from penstock_operator.cluster.perform import ActionRunner
+from penstock_operator.cluster.perform import ActionRunner, Events
 from penstock_operator.cluster.store import ForeignObjects, Store
 from penstock_operator.handlers.backoff import Backoffs
 from penstock_operator.handlers.definitions import Definitions

@@ -5,7 +5,7 @@ import asyncio
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.kinds import Kind
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.events import LEFT_MAX, Events, PendingEvent
+from penstock_operator.cluster.perform import LEFT_MAX, Events, PendingEvent
 
 ABOUT: Object = {"kind": "StreamJob", "name": "wc", "namespace": "apps", "uid": "u"}
 

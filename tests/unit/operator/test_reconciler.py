@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.cluster.events import Events
 from penstock_operator.cluster.observe import Observer
-from penstock_operator.cluster.perform import ActionRunner
+from penstock_operator.cluster.perform import ActionRunner, Events
 from penstock_operator.cluster.store import ForeignObjects, Store
 from penstock_operator.handlers.reconciler import (
     JITTER,

@@ -9,8 +9,7 @@ from penstock.contract import pod
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.names import authority_name
 from penstock_operator.api.plain import Object
-from penstock_operator.cluster.events import Events
-from penstock_operator.cluster.perform import ActionRunner
+from penstock_operator.cluster.perform import ActionRunner, Events
 from penstock_operator.cluster.store import ForeignObjects, Store
 from penstock_operator.cluster.trust import files_of
 from penstock_operator.reconcile.actions import Decision, WriteAuthority, WriteCertificates

@@ -10,7 +10,7 @@ import pytest
 
 from penstock_operator.api.plain import Object
 from penstock_operator.cluster.client import Client, access_of, login
-from penstock_operator.cluster.events import Events, PendingEvent
+from penstock_operator.cluster.perform import Events, PendingEvent
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import (

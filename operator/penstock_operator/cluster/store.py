@@ -26,7 +26,7 @@ from penstock_operator.api.folders import folder_at
 from penstock_operator.api.kinds import SECRET, Kind
 from penstock_operator.api.names import job_of
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at, whole_at
-from penstock_operator.reconcile.predicates import ObjectParts, affects_decision, parts_of
+from penstock_operator.reconcile.observation import ObjectParts, affects_decision, parts_of
 
 WHOLE = frozenset({"StreamJob", "StreamSnapshot"})
 # Of these kinds only metadata: it shows their owner and what was applied last.

@@ -16,6 +16,5 @@ files in this order:
     status          the whole status, and the events that tell of its changes
     replay          the SparkApplication
     actions         what a decision consists of
-    observation     from objects to what a decision looks at
-    predicates      which changes of objects can change a decision
+    observation     what a decision looks at, and which changes of objects can change it
 """

@@ -2,7 +2,7 @@
 
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, list_at, object_at, text_at
-from penstock_operator.api.trusted import SUMMARY
+from penstock_operator.api.views import SUMMARY
 from penstock_operator.reconcile.actions import WriteAuthority, WriteCertificates
 from penstock_operator.reconcile.certificates import AUTHORITY_LIFE_S, LEAF_LIFE_S, SKEW_S
 

@@ -2,6 +2,8 @@
 
 Before any action ``stateful_set``, ``desired`` and ``latest`` are read live, in this order. A
 shrink is safe only when ``latest`` was read last: see ``reconcile.workers``.
+
+Of the job's certificates there is the signer and the lifetime here, and never a key.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +13,6 @@ from penstock.contract.schema import Plain
 from penstock.contract.status import JobStatus
 from penstock.contract.streamjob_status import StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotStatus
-from penstock_operator.api.trusted import TrustView
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +166,66 @@ class SparkView:
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """An authority, valid in ``begins..ends`` (seconds since 1970). Its name is a digest of its key.
+
+    ``signs``: its key still exists.
+    """
+
+    name: str
+    begins: float
+    ends: float
+    signs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """The workers' certificate, and the name of the authority that signed it."""
+
+    issuer: str
+    begins: float
+    ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityView:
+    """``{secret}-ca``: the authorities, the oldest first, with the keys of those that sign.
+
+    ``line`` is the trust line. It rises when new certificates begin that no running worker trusts.
+    """
+
+    version: str
+    line: int
+    roots: tuple[Root, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesView:
+    """The Secret that workers mount: ``roots`` are the authorities that they trust.
+
+    ``leaf`` is None when the certificate, its key or the Secret is missing or unreadable.
+    """
+
+    version: str
+    line: int
+    roots: tuple[Root, ...]
+    leaf: Leaf | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrustView:
+    """One of the job's Secrets and the Secret that it is made from; None when one is missing."""
+
+    authority: AuthorityView | None = None
+    certificates: CertificatesView | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Child:
     """Any object with a name or the label of the job, and the hash of what was applied last.
 
     ``job_uid`` is the uid of the StreamJob that it belongs to, empty when there is none; see
-    ``api.owners``. ``owner`` names its controller, empty when it has none.
+    ``api.names``. ``owner`` names its controller, empty when it has none.
     """
 
     uid: str
@@ -207,7 +263,7 @@ class Observed:
 
     - ``children``: all objects with the label of the job, whoever owns them; and foreign objects
       under its names, once they were met.
-    - ``pods``: the workers, see ``api.owners.is_worker``.
+    - ``pods``: the workers, see ``api.names.is_worker``.
     - ``foreign_pods``: the names of pods that have all labels of workers and are not workers, such
       as a copy by ``kubectl debug --keep-labels``.
     - ``running``: the leader's ``{job}-status``.

@@ -20,6 +20,8 @@ from penstock.contract.streamsnapshot import read_snapshot_status
 from penstock_operator.api import names
 from penstock_operator.api.names import controller_of, job_of, owner_text
 from penstock_operator.api.observed import (
+    AuthorityView,
+    CertificatesView,
     Child,
     ChildKey,
     ClaimView,
@@ -27,12 +29,16 @@ from penstock_operator.api.observed import (
     DesiredView,
     JobView,
     LatestView,
+    Leaf,
     PodView,
+    Root,
     SetView,
     SnapshotView,
     SparkView,
+    TrustView,
 )
 from penstock_operator.api.plain import (
+    Object,
     at,
     list_at,
     object_at,
@@ -81,6 +87,7 @@ RECORDS_KEPT = 512  # decoded; the same text is looked at by several reconciles 
 SPARK_OVER = ("ResourceReleased", "TerminatedWithoutReleaseResources")
 HPA = ("kube-controller-manager", "scale")
 OUR_KINDS = ("StreamJob", "StreamSnapshot")
+SUMMARY = "trust"  # where the summary of its certificates is in the object of a Secret
 
 
 def deleting_since(plain: Plain) -> float | None:
@@ -311,6 +318,53 @@ def _apache_state(plain: Plain) -> Plain:
     before = (history[n] for n in numbers)
     over = (e for e in before if text_at(e, "currentStateSummary") not in SPARK_OVER)
     return next(over, now)
+
+
+def trust_view(authority: Object | None, certificates: Object | None) -> TrustView:
+    """View the two Secrets of certificates. Either may be missing.
+
+    Secrets are read separately. In memory a summary replaces their data (:data:`SUMMARY`).
+    """
+    return TrustView(
+        None if authority is None else _authority_view(authority),
+        None if certificates is None else _certificates_view(certificates),
+    )
+
+
+def _authority_view(plain: Object) -> AuthorityView:
+    return AuthorityView(text_at(plain, "metadata", "resourceVersion"), _trust_line(plain), _roots(plain))
+
+
+def _certificates_view(plain: Object) -> CertificatesView:
+    found = object_at(plain, SUMMARY, "leaf")
+    leaf = Leaf(text_at(found, "issuer"), _number(found, "begins"), _number(found, "ends"))
+    return CertificatesView(
+        text_at(plain, "metadata", "resourceVersion"),
+        _trust_line(plain),
+        _roots(plain),
+        leaf if found else None,
+    )
+
+
+def _roots(plain: Object) -> tuple[Root, ...]:
+    return tuple(
+        Root(
+            text_at(root, "name"),
+            _number(root, "begins"),
+            _number(root, "ends"),
+            at(root, "signs") is True,
+        )
+        for root in list_at(plain, SUMMARY, "roots")
+    )
+
+
+def _trust_line(plain: Object) -> int:
+    return max(1, whole_of(text_at(plain, "metadata", "annotations", names.ANNOTATION_LINE)))
+
+
+def _number(plain: object, key: str) -> float:
+    found = plain.get(key) if isinstance(plain, dict) else None
+    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def children_of(objects: Iterable[Plain], versions: Versions) -> dict[ChildKey, Child]:

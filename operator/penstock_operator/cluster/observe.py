@@ -13,8 +13,7 @@ from penstock_operator.api.kinds import Kind
 from penstock_operator.api.names import job_of
 from penstock_operator.api.observed import JobView, Observed, Refusal
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
-from penstock_operator.api.trusted import trust_view
-from penstock_operator.api.views import Versions
+from penstock_operator.api.views import Versions, trust_view
 from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.store import ForeignObjects, JobKey, Place, Store, is_foreign
 from penstock_operator.cluster.trust import summary_of

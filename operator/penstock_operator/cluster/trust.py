@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from penstock.contract import pod
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, text_at, texts_at
-from penstock_operator.api.trusted import SUMMARY
+from penstock_operator.api.views import SUMMARY
 from penstock_operator.reconcile.actions import WriteAuthority, WriteCertificates
 from penstock_operator.reconcile.certificates import AUTHORITY_LIFE_S, LEAF_LIFE_S, SKEW_S
 from penstock_operator.resources.target import Owner, framed
@@ -70,7 +70,7 @@ def files_of(secret: Object | None) -> Files:
 def summary_of(secret: Object) -> Object:
     """Return the Secret with a summary instead of its data, so that no key is kept in memory.
 
-    :mod:`penstock_operator.api.trusted` describes the summary.
+    :func:`penstock_operator.api.views.trust_view` reads the summary.
     """
     found = files_of(secret)
     roots = [(name, x509.load_pem_x509_certificate(pem)) for name, pem in found.roots.items()]

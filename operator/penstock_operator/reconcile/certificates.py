@@ -17,8 +17,7 @@ by the running workers. Then a new **trust line** begins: workers of an older li
 """
 
 from penstock_operator.api import names
-from penstock_operator.api.observed import ChildKey, Observed
-from penstock_operator.api.trusted import CertificatesView, Root, TrustView
+from penstock_operator.api.observed import CertificatesView, ChildKey, Observed, Root, TrustView
 from penstock_operator.reconcile.actions import DecisionBuilder, WriteAuthority, WriteCertificates
 from penstock_operator.resources.target import Target
 

@@ -31,10 +31,10 @@ from penstock_operator.api.observed import (
     Observed,
     Refusal,
     SparkView,
+    TrustView,
 )
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, texts_at, whole_at
-from penstock_operator.api.trusted import TrustView, trust_view
-from penstock_operator.api.views import Versions
+from penstock_operator.api.views import Versions, trust_view
 from penstock_operator.resources.coordination import config_spec
 
 LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs

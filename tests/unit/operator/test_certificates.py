@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from penstock.contract import pod
 from penstock.contract.trust import Trust
 from penstock_operator.api.plain import Object, object_at
-from penstock_operator.api.trusted import trust_view
+from penstock_operator.api.views import trust_view
 from penstock_operator.cluster.trust import (
     authority_secret,
     certificates_secret,

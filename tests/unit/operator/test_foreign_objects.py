@@ -11,9 +11,8 @@ from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import Condition, ConditionType
 from penstock_operator.api import names
 from penstock_operator.api.names import job_of
-from penstock_operator.api.observed import Child, ChildKey, Observed
+from penstock_operator.api.observed import Child, ChildKey, Observed, TrustView
 from penstock_operator.api.plain import text_at, whole_at
-from penstock_operator.api.trusted import TrustView
 from penstock_operator.reconcile.actions import (
     Action,
     Apply,

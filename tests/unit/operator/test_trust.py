@@ -8,10 +8,9 @@ from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock_operator.api import names
-from penstock_operator.api.observed import Observed
+from penstock_operator.api.observed import Observed, TrustView
 from penstock_operator.api.plain import Object, text_at
-from penstock_operator.api.trusted import TrustView, trust_view
-from penstock_operator.api.views import set_view
+from penstock_operator.api.views import set_view, trust_view
 from penstock_operator.reconcile import certificates as trust
 from penstock_operator.reconcile.actions import Scale, WriteAuthority, WriteCertificates
 from penstock_operator.reconcile.certificates import DAY_S, trust_steps

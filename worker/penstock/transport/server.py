@@ -191,7 +191,7 @@ class Receiver:
             self._report_broken(hello, channel, "the sender closed the stream before its end")
 
     def _report_broken(self, hello: ChannelHello, channel: InputChannel, reason: str) -> None:
-        if channel.live and not channel.state.ended:
+        if channel.live:  # and not ended: receive() reads nothing behind the end of a stream
             self._on_event(StreamBroken(hello.attempt, hello.sender, hello.channel, reason))
 
 

@@ -218,6 +218,19 @@ def test_a_channel_that_is_not_read_keeps_its_elements_and_lets_others_pass(
         assert rows_of(got[1]) == [expected]
 
 
+def test_a_channel_is_added_to_a_link_that_is_up(make_worker: Make) -> None:
+    a, b = pair(make_worker)
+    added = ChannelId(0, task(1, 0), task(1, 1))
+    members = {0: a.peer(), 1: b.peer()}
+    for worker in (b, a):
+        worker.exchange.extend(worker.wiring(members, added))
+    assert a.exchange.output(added).try_send(words("more"))
+    name, element = b.take()
+    assert name == added
+    assert rows_of(element) == ["more"]
+    assert a.events == b.events == []
+
+
 def test_a_rescale_adds_channels_to_an_attempt_and_retires_others(make_worker: Make) -> None:
     a, b, joiner = make_worker(0), make_worker(1), make_worker(2)
     old = {0: a.peer(), 1: b.peer()}

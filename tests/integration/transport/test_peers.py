@@ -13,7 +13,7 @@ import pyarrow.flight as fl
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.base.limits import CREDIT_FIRST_BYTES
+from penstock.base.limits import CREDIT_FIRST_BYTES, ORPHAN_HANDLERS_MAX
 from penstock.base.values import replace
 from penstock.contract.ids import (
     Attempt,
@@ -31,7 +31,7 @@ from penstock.model.wire import DataHead
 from penstock.transport.batches import fingerprint, measure, pack
 from penstock.transport.exchange import Exchange, Identity, Peer
 from penstock.transport.stream import FlightEndpoint
-from penstock.transport.transport_events import StreamBroken, StreamRefused
+from penstock.transport.transport_events import OrphansExceeded, StreamBroken, StreamRefused
 
 Make = Callable[..., Any]
 SCHEMA = pa.schema([("word", pa.string())])
@@ -346,3 +346,31 @@ def test_handlers_of_a_stopped_peer_are_orphans_after_a_reset_until_it_is_gone(
     b.signal(signal.SIGKILL)
     wait_until(lambda: not a.exchange.stats().orphans, a)
     assert a.events == []
+
+
+def test_a_link_ends_at_its_other_end_too_when_its_attempt_ends(make_worker: Make) -> None:
+    a, b = make_worker(0), make_worker(1)
+    members = {0: a.peer(), 1: b.peer()}
+    for worker in (a, b):
+        worker.open(1, members, channel(0, 1))
+    a.send(1, Data(ROWS, 10, measure(ROWS)))
+    b.take()
+    assert b.exchange.stats().handlers == 2, "one of the channel, one of the link"
+    a.exchange.reset(Attempt(2))
+    wait_until(lambda: not b.exchange.stats().handlers, b)
+
+
+def test_too_many_handlers_that_only_their_peer_can_end_are_reported(make_worker: Make) -> None:
+    channels = [
+        ChannelId(0, TaskId(StageIndex(0), Ordinal(0), slot), task(1, 1)) for slot in range(ORPHAN_HANDLERS_MAX + 1)
+    ]
+    worker = make_worker(1)
+    worker.open(1, {0: Peer(HELLO.incarnation, "grpc://127.0.0.1:1"), 1: worker.peer()}, *channels)
+    raw = RawPeer(worker)
+    for name in channels:
+        raw.open(wire.encode_hello(replace(HELLO, channel=name)))
+    wait_until(lambda: worker.exchange.stats().handlers == len(channels), worker)
+    worker.exchange.reset(Attempt(2))
+    for stream in raw.streams:
+        stream.end()
+    assert worker.events == [OrphansExceeded(len(channels))]

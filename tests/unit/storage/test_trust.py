@@ -1,4 +1,6 @@
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,23 @@ def test_files_that_were_written_again_with_the_same_content_are_no_news(tmp_pat
     put(tmp_path, before)
     assert not folder.look()
     assert folder.now == before
+
+
+def test_files_that_are_replaced_while_they_are_read_are_taken_by_the_next_look(tmp_path: Path) -> None:
+    before, after = trust(HOST, OLD), also_believing(trust(HOST, OLD), NEW)
+    folder = TrustFolder(put(tmp_path, before), HOST)
+    part = tmp_path / "tls.key.part"
+    os.mkfifo(part)
+    part.rename(tmp_path / "tls.key")  # it is read last
+    with ThreadPoolExecutor(1) as threads:
+        looks = threads.submit(folder.look)
+        with (tmp_path / "tls.key").open("wb") as key:  # opens once the other end is read
+            put(tmp_path, after)
+            key.write(after.key)
+        assert not looks.result()
+    assert folder.now == before
+    assert folder.look()
+    assert folder.now == after
 
 
 UNUSABLE: dict[str, tuple[Callable[[], Trust], str]] = {

@@ -108,6 +108,26 @@ def test_a_local_sender_fetches_credit_when_it_runs_out_and_is_brought_it_while_
     assert not send(fit), "the credit was fetched"
 
 
+def test_a_row_larger_than_the_window_leaves_when_all_rows_before_it_are_taken() -> None:
+    output, task, _ = local(16_384)
+    assert output.try_send(words())
+    assert output.try_send(words("x" * 50_000))
+    assert output.starved
+    assert task.poll(always, never) is not None  # so little credit is not urgent
+    assert output.stats().elements == 2
+
+
+def test_a_larger_window_wakes_a_task_that_was_refused() -> None:
+    output, _ = remote(60.0)
+    output.on_credit(Credit(CHANNEL, 8 * MIB, 0, Version(1), 20_000))
+    while output.try_send(words("x" * 1000)):
+        pass
+    assert not output.wakeup.wait(0)
+    output.on_credit(Credit(CHANNEL, 8 * MIB, 0, Version(1), 8 * MIB))
+    assert output.wakeup.wait(0)
+    assert output.try_send(words("x" * 1000))
+
+
 def test_a_version_that_comes_with_fetched_credit_wakes_the_task() -> None:
     task = TaskInput(RECEIVER, Wakeup())
     receiver = task.add(ReceiveChannel(CHANNEL, 8 * MIB, 4 * MIB, Version(1)), None)

@@ -21,13 +21,14 @@ class Stream:
 
     def __init__(self, receiver: Receiver) -> None:
         self.refused = ""
+        self.answered = threading.Event()
         self._receiver = receiver
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         context = SimpleNamespace(is_cancelled=lambda: False)
-        writer = SimpleNamespace(write_metadata=lambda _: None)
+        writer = SimpleNamespace(write_metadata=lambda _: self.answered.set())
         try:
             self._receiver.handle(context, HELLO, cast(Any, None), writer)
         except fl.FlightUnauthorizedError as error:
@@ -50,6 +51,18 @@ def test_a_worker_that_closes_refuses_what_it_held() -> None:
     receiver.close()
     held.thread.join(DEADLINE_S)
     assert "this worker is closing" in held.refused
+
+
+def test_a_link_ends_with_its_attempt_though_its_caller_stays() -> None:
+    receiver = Receiver(JobUid("job"), Ordinal(1), lambda _: None)
+    receiver.reset(Attempt(9))
+    receiver.admit({Ordinal(0): Incarnation("life")}, {}, {})
+    link = Stream(receiver)
+    assert link.answered.wait(DEADLINE_S)
+    receiver.reset(Attempt(10))
+    link.thread.join(DEADLINE_S)
+    assert not link.thread.is_alive()
+    assert receiver.count() == (0, 0)
 
 
 def test_bytes_that_are_no_handshake_are_refused() -> None:

@@ -14,7 +14,7 @@ from tests.integration.local_job import wait_until
 
 
 def launch(ordinal: Ordinal) -> KeeperLaunch:
-    """A keeper that cannot start: its supervisor's address is nonsense."""
+    """Return the launch of a keeper that cannot start: it has no address of its supervisor."""
     return KeeperLaunch(JobUid("uid"), "words", "default", ordinal, "", "", "", "\0", "", "", ControlSettings())
 
 
@@ -36,7 +36,7 @@ def test_a_keeper_that_fails_is_started_again_and_at_last_said(workers: Workers,
     wait_until(fails)
     log = tmp_path / "words" / "workers" / "0" / "log"
     assert workers.trouble() == f"worker 0 keeps ending (status 1): see {log}"
-    assert "ValueError" in log.read_text()
+    assert "Failed to create channel" in log.read_text()
     assert workers.restarts(Ordinal(0)) == 2
     workers.kill_all()
     assert workers.pids() == {}

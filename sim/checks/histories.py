@@ -6,8 +6,7 @@ version by a fresh one, or reports a conflict.
 
 A history is *linearizable* if there is an order of its calls in which each reply is what a register
 would say, and in which a call comes before all calls that began after its reply. A call without a
-reply may have taken effect at any time after it began, or never. A swap names a version that its
-caller was told before.
+reply may have taken effect at any time after it began, or never.
 
 The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993), with the
 memory of Lowe ("Testing for linearizability", 2017). A version never comes back, so few orders are
@@ -86,12 +85,17 @@ class Linearization:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One order under trial: the first call that is not in it, later calls that are, and its swaps."""
+    """One order under trial.
+
+    ``first`` is the first call that is not in it, and ``later`` are calls behind that one which are.
+    ``gone`` are the versions that were replaced.
+    """
 
     first: int
     later: frozenset[int]
     state: RegisterState
     swaps: tuple[SwapCall, ...] = ()
+    gone: frozenset[str | None] = frozenset()
 
 
 def linearize(first: RegisterState, history: Sequence[RegisterCall]) -> Linearization:
@@ -135,8 +139,8 @@ def _next_calls(branch: _Branch, calls: Sequence[RegisterCall]) -> list[int]:
 def _with_settled_calls(branch: _Branch, calls: Sequence[RegisterCall]) -> _Branch:
     """Append the calls that change nothing. No order is lost by that.
 
-    A read or a conflict that fits fits at once. An unknown swap of another version than the present
-    one was never applied: its caller had seen that version, and it does not come back.
+    A read or a conflict that fits fits at once. An unknown swap of a version that is gone was never
+    applied, because no version comes back.
     """
     found = True
     while found:
@@ -153,7 +157,7 @@ def _without_effect(branch: _Branch, call: RegisterCall) -> _Branch | None:
     """Return the branch for a call without effect, or None if the call may have one or does not fit."""
     state = branch.state.after(call)
     if isinstance(call, SwapCall) and call.outcome is Outcome.UNKNOWN:
-        return branch if state is None else None
+        return branch if call.expected in branch.gone else None
     if state is None or (isinstance(call, SwapCall) and call.outcome is Outcome.DONE):
         return None
     return replace(branch, state=state)
@@ -165,7 +169,8 @@ def _swapped(branch: _Branch, calls: Sequence[RegisterCall], at: int) -> _Branch
     state = branch.state.after(call)
     if state is None or not isinstance(call, SwapCall) or call.outcome is Outcome.CONFLICT:
         return None
-    return _with_call(_Branch(branch.first, branch.later, state, (*branch.swaps, call)), calls, at)
+    longer = replace(branch, state=state, swaps=(*branch.swaps, call), gone=branch.gone | {branch.state.version})
+    return _with_call(longer, calls, at)
 
 
 def _with_call(branch: _Branch, calls: Sequence[RegisterCall], at: int) -> _Branch:
@@ -174,4 +179,4 @@ def _with_call(branch: _Branch, calls: Sequence[RegisterCall], at: int) -> _Bran
     while first in later:
         later -= {first}
         first += 1
-    return _Branch(first, later, branch.state, branch.swaps)
+    return replace(branch, first=first, later=later)

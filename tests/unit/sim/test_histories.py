@@ -74,6 +74,11 @@ def test_an_unknown_swap_may_be_applied_late_or_never() -> None:
     assert not is_linearizable(unknown(4, "0", "b"), read(1, 2, "7", "b"))
 
 
+def test_a_swap_may_begin_in_the_instant_in_which_its_caller_is_told_of_an_unknown_one() -> None:
+    history = (unknown(1, "0", "b"), read(2, 3, "1", "b"), unknown(3, "1", "c"), read(4, 5, "1", "b"))
+    assert is_linearizable(*history, read(6, 7, "2", "c"))
+
+
 def test_an_unknown_swap_is_applied_once() -> None:
     history = (unknown(1, "0", "b"), read(2, 3, "1", "b"), swap(4, 5, "1", "2", "c"), read(6, 7, "3", "b"))
     assert not is_linearizable(*history)

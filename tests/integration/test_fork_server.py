@@ -155,6 +155,14 @@ def test_the_server_ends_with_its_parent_and_takes_its_socket_along() -> None:
     assert not Path(address).parent.exists()
 
 
+def hung_up(caller: socket.socket) -> bool:
+    """Wait until the server ends a connection. What it has not read resets the connection."""
+    try:
+        return caller.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 def test_a_keeper_that_says_a_byte_now_and_then_holds_nobody_up(server: ForkServer, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as slow:
         slow.connect(server.address)
@@ -178,8 +186,9 @@ def test_what_is_no_message_ends_neither_the_server_nor_an_engine(server: ForkSe
             with socket.socket(socket.AF_UNIX) as stranger:
                 stranger.connect(server.address)
                 stranger.sendall(said)
-                stranger.shutdown(socket.SHUT_WR)
-                assert stranger.recv(1) == b"", "it hangs up"
+                with suppress(OSError):  # it may have hung up
+                    stranger.shutdown(socket.SHUT_WR)
+                assert hung_up(stranger)
         with life(server, tmp_path, job) as (other, second):
             assert isinstance(other, ForkedChild)
             hello(second)

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from penstock.base.values import replace
-from sim.kernel.faults import CrashAt, Faults, Verdict, parse_crash
+from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults, parse_crash
 from sim.kernel.forks import in_a_fork
 from sim.kernel.kernel import Streams, Violation
 from sim.models.admission_model import AdmissionModel
@@ -28,7 +28,6 @@ SEARCHES: dict[str, Callable[[], Small[Any]]] = {
     "search-admission": AdmissionModel,
     "search-tasks": CheckpointModel,
 }
-VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def every_crash(scenario: str, seed: int) -> list[Case]:
     quiet = run_case(Case(scenario, seed))
     points = range(quiet.effects)
     make = partial(Case, scenario, seed)
-    return [make(CrashAt(index, verdict)) for index in points for verdict in VERDICTS]
+    return [make(CrashAt(index, verdict)) for index in points for verdict in AT_EVERY_EFFECT]
 
 
 def hunt_all(mutants: Iterable[Mutant], runs_max: int, processes: int = 2) -> Iterator[Result]:

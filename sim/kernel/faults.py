@@ -21,6 +21,10 @@ class Verdict(Enum):
     CRASH_AFTER = "after"
 
 
+# One run each at every effect: the process dies before it or after it, or its reply is lost.
+AT_EVERY_EFFECT = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """The probability of each verdict other than DONE, for one kind of effect."""

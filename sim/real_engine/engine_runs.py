@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError
-from sim.kernel.faults import CrashAt, Faults, Verdict
+from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults
 from sim.kernel.kernel import Streams, Violation
 from sim.real_engine.install import install
 from sim.real_engine.mutants import MUTANTS
@@ -24,7 +24,6 @@ from sim.real_engine.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from penstock.graph.compiled import CompiledJob
 
-VERDICTS = (Verdict.CRASH_BEFORE, Verdict.CRASH_AFTER, Verdict.UNKNOWN)
 MEMORY = Path("/dev/shm")  # the input and scratch files: small, and gone after the run
 
 
@@ -139,4 +138,6 @@ def run_all(
 
 def every_crash(scenario: str, seed: int, effects: int) -> list[EngineCase]:
     """List three cases for each effect of a run without faults."""
-    return [EngineCase(scenario, seed, CrashAt(index, verdict)) for index in range(effects) for verdict in VERDICTS]
+    return [
+        EngineCase(scenario, seed, CrashAt(index, verdict)) for index in range(effects) for verdict in AT_EVERY_EFFECT
+    ]

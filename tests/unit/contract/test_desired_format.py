@@ -5,7 +5,6 @@ import json
 import pytest
 
 from penstock.base.errors import PeerError, StateError
-from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode, encode
 from penstock.contract.ids import JobUid, SwapId
 from penstock.contract.latest import (
@@ -17,6 +16,7 @@ from penstock.contract.latest import (
     encode_desired,
     encode_latest,
 )
+from penstock.contract.pod import desired_name, latest_name
 from penstock.keeper.effects import read_desired
 from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore

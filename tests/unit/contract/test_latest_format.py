@@ -5,10 +5,10 @@ import json
 import pytest
 
 from penstock.base.errors import PeerError, StateError
-from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import encode
 from penstock.contract.ids import Epoch, JobUid, SwapId
 from penstock.contract.latest import LATEST_FORMAT, Latest, decode_latest, encode_latest
+from penstock.contract.pod import desired_name, latest_name
 from penstock.keeper.effects import read_latest, refuse_newer
 from penstock.ports import Versioned
 from penstock.protocol import keeper_core_messages as km

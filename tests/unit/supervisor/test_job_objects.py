@@ -5,10 +5,10 @@ import pytest
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
 from penstock.base.values import replace
-from penstock.cluster.launch import desired_name, latest_name
 from penstock.contract.codec import decode
 from penstock.contract.ids import JobUid, Version
 from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
+from penstock.contract.pod import desired_name, latest_name
 from penstock.ports import SwapUnknown
 from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore

@@ -22,10 +22,10 @@ from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.base.values import replace
 from penstock.cli.own_files import counted, foreign_files, forget_runs, is_anothers, missing_output
 from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record, read_record
-from penstock.cluster.launch import latest_name
 from penstock.connectors.input_files import look_at
 from penstock.contract.latest import Latest, decode_latest, is_done
 from penstock.contract.manifest import RootManifest
+from penstock.contract.pod import latest_name
 from penstock.contract.status import JobState, JobStatus, named, unread_text
 from penstock.storage.lock import DirectoryLock
 from penstock.storage.sqlite import Database, SqliteMetaStore

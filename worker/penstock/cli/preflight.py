@@ -93,8 +93,8 @@ def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Se
 
 
 def _latest(folder: "JobFolder") -> Latest | None:
-    from penstock.cluster.launch import latest_name  # noqa: PLC0415
     from penstock.contract.latest import decode_latest  # noqa: PLC0415
+    from penstock.contract.pod import latest_name  # noqa: PLC0415
     from penstock.storage.sqlite import Database, SqliteMetaStore  # noqa: PLC0415
 
     if not folder.database.exists():

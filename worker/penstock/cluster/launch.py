@@ -30,13 +30,3 @@ class KeeperLaunch(Message, tag="KeeperLaunch"):
     control: ControlSettings
     forks: str = ""
     pages: str = ""
-
-
-def latest_name(job: str) -> str:
-    """Name the one object that is the truth."""
-    return f"{job}-ckpt-latest"
-
-
-def desired_name(job: str) -> str:
-    """Name the object that says what is wanted."""
-    return f"{job}-desired"

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
 from penstock.base.limits import MANIFEST_BYTES_MAX
-from penstock.cluster.launch import KeeperLaunch, latest_name
+from penstock.cluster.launch import KeeperLaunch
 from penstock.contract.codec import decode, encode
 from penstock.contract.control_messages import Envelope, MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.latest import Desired, decode_desired, decode_latest, encode_latest
 from penstock.contract.manifest import RootManifest
+from penstock.contract.pod import latest_name
 from penstock.keeper import savepoint_copies as savepoints
 from penstock.keeper.engine_process import Engines
 from penstock.keeper.keeper_messages import (
@@ -123,7 +124,7 @@ def file_action(store: DirectoryBlobStore, action: FileAction) -> km.Coordinator
 
 
 def write_blob(store: DirectoryBlobStore, action: km.WriteBlob) -> km.CoordinatorEvent:
-    """Perform :class:`km.WriteBlob`; what is larger than a manifest may be is not written."""
+    """Perform :class:`km.WriteBlob`. A file over the limit of a manifest is not written."""
     data = encode(action.value)
     if len(data) > MANIFEST_BYTES_MAX:
         return km.BlobNotWritten(action.name, _too_large(action.name, len(data)))

@@ -11,12 +11,13 @@ from typing import get_args
 
 from penstock.base.errors import PeerError, PenstockError, StateError
 from penstock.base.limits import RETIRE_TIMEOUT_S
-from penstock.cluster.launch import KeeperLaunch, desired_name, latest_name
+from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.rpc import DELIVER, Nothing, Server
 from penstock.cluster.system import RandomIds
 from penstock.contract.control_messages import Command, EngineHello, Envelope
 from penstock.contract.ids import Incarnation
 from penstock.contract.latest import Desired, Leader
+from penstock.contract.pod import desired_name, latest_name
 from penstock.contract.status import WorkerReport
 from penstock.keeper.checkpoint_stats import CheckpointWatch
 from penstock.keeper.effects import KeeperEffects, Outside, Stores, read_desired

@@ -22,13 +22,14 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError, PenstockError, StateError, StorageError
 from penstock.base.values import replace
 from penstock.cluster.host import SOCKET_NAME
-from penstock.cluster.launch import KeeperLaunch, desired_name
+from penstock.cluster.launch import KeeperLaunch
 from penstock.cluster.rpc import Client, ListenAddress
 from penstock.contract import pod
 from penstock.contract.codec import parsed
 from penstock.contract.control_messages import EnginePlace
 from penstock.contract.ids import JobUid, Ordinal
 from penstock.contract.job_reader import read_stream_job
+from penstock.contract.pod import desired_name
 from penstock.contract.streamjob import StreamJob
 from penstock.keeper.effects import refuse_newer
 from penstock.keeper.engine_launcher import EngineLauncher

@@ -4,7 +4,6 @@ import threading
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError, StateError, UnansweredError
-from penstock.cluster.launch import latest_name
 from penstock.cluster.rpc import (
     ANSWER,
     ASK,
@@ -23,6 +22,7 @@ from penstock.cluster.rpc import (
     Unreachable,
 )
 from penstock.contract.latest import decode_latest
+from penstock.contract.pod import latest_name
 from penstock.contract.status import JobStatus, RequestAnswer
 from penstock.storage.sqlite import peek
 from penstock.supervisor.folders import JobFolder, find_endpoint

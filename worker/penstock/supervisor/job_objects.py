@@ -11,7 +11,6 @@ from collections.abc import Callable
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
 from penstock.base.values import replace
-from penstock.cluster.launch import desired_name, latest_name
 from penstock.cluster.system import RandomIds
 from penstock.contract.ids import JobUid, SwapId
 from penstock.contract.latest import (
@@ -25,6 +24,7 @@ from penstock.contract.latest import (
     encode_latest,
     is_done,
 )
+from penstock.contract.pod import desired_name, latest_name
 from penstock.contract.status import RequestAnswer
 from penstock.contract.worker_rules import is_over
 from penstock.ports import MetaStore, SwapUnknown

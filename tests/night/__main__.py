@@ -3,26 +3,38 @@
 It runs every stage in pieces, one piece of each stage in turn, so that a short night has something
 of everything. What has ended is in the ledger and is not run again at the same revision. At the end
 it prints what was done, every failed piece with the command that repeats it, and what falls short.
-The exit code is 1 if a piece failed.
+The exit code is 1 if a failed piece has not gone well since.
+
+Three things for a machine that is shared: ``--processes 1`` takes one core for the simulation.
+``--load-max 4`` begins pieces whose times are of interest, and those in a cluster, only below that
+load average. ``--across`` does not repeat what has gone well at another revision. The report then
+still says how much was done at which.
 """
 
 import argparse
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.night.ledger import Entry, Ledger
-from tests.night.real_faults import recoveries_in
+from tests.night.recoveries import recoveries_in
+from tests.night.report import report
 from tests.night.stages import STAGES, Stage
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "night"
 SOURCES = ("worker", "operator", "spark", ".")
 SAID_CHARS_MAX = 2_000
-PIECE_S_MAX = 3_600.0
+PIECE_S_MIN, PIECE_OF_EXPECTED = 3_600.0, 40.0  # how long a piece may take, on a machine that is shared
+LOOK_AT_LOAD_EVERY_S = 10.0
+VIRTUAL_HOURS = re.compile(r"([0-9.]+) virtual hours")
 
 
 def revision() -> str:
@@ -33,54 +45,69 @@ def revision() -> str:
     return described.stdout.strip()
 
 
-def run_piece(stage: Stage, piece: int, ledger: Ledger, of_revision: str) -> Entry:
+def run_piece(stage: Stage, piece: int, ledger: Ledger, of_revision: str, processes: int = 2) -> Entry:
     """Run one piece to its end and write it down."""
-    words = [word.replace("{out}", str(FOLDER / "bench")) for word in stage.words(piece)]
-    begun = time.monotonic()
+    load, begun = os.getloadavg()[0], time.monotonic()
+    within_s = max(PIECE_S_MIN, PIECE_OF_EXPECTED * stage.expected_s)
     try:
         done = subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, *stage.words(piece, FOLDER / "bench", processes)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=PIECE_S_MAX,
+            timeout=within_s,
             check=False,
         )
         ok, said = done.returncode == 0, done.stdout
     except subprocess.TimeoutExpired as error:
-        ok, said = False, f"{error.output or ''}\nnot within {PIECE_S_MAX:.0f} s"
-    entry = Entry(of_revision, stage.name, piece, ok, round(time.monotonic() - begun, 1), said[-SAID_CHARS_MAX:])
+        ok, said = False, f"{error.output or ''}\nnot within {within_s:.0f} s"
+    entry = Entry(
+        of_revision,
+        stage.name,
+        piece,
+        ok,
+        round(time.monotonic() - begun, 1),
+        said[-SAID_CHARS_MAX:],
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        round(load, 1),
+        sum(float(hours) for hours in VIRTUAL_HOURS.findall(said)),
+        recoveries_in(said),
+    )
     ledger.add(entry)
     return entry
 
 
-def open_pieces(stages: Sequence[Stage], ledger: Ledger) -> Iterator[tuple[Stage, int]]:
-    """Yield the pieces that have not ended, one of each stage in turn."""
-    for piece in range(max(stage.pieces() for stage in stages)):
+def open_pieces(
+    stages: Sequence[Stage], ledger: Ledger, of_revision: str, *, across: bool = False
+) -> Iterator[tuple[Stage, int]]:
+    """Yield the pieces that are left to run, one of each stage in turn."""
+    for piece in range(max((stage.pieces() for stage in stages), default=0)):
         for stage in stages:
-            if piece < stage.pieces() and not ledger.has(stage.name, piece):
+            if piece < stage.pieces() and not ledger.is_done(stage.name, piece, of_revision, across=across):
                 yield stage, piece
 
 
-def report(stages: Sequence[Stage], ledger: Ledger) -> bool:
-    """Print what was done and what falls short. Return whether every piece that was run went well."""
-    print(f"\n{'stage':<30} {'done':>8} of {'goal':>8}  failed  hours  unit")
-    for stage in stages:
-        entries = ledger.of(stage.name)
-        done = min(stage.goal, stage.done_by_piece * len(entries))
-        failed = sum(not entry.ok for entry in entries)
-        hours = sum(entry.seconds for entry in entries) / 3600
-        short = "  <- falls short" if done < stage.goal else ""
-        print(f"{stage.name:<30} {done:>8} of {stage.goal:>8}  {failed:>6}  {hours:>5.2f}  {stage.unit}{short}")
-    for line in recoveries_in([entry.said for entry in ledger.of("real-processes")]):
-        print(line)
-    failures = [(stage, entry) for stage in stages for entry in ledger.of(stage.name) if not entry.ok]
-    for stage, entry in failures:
-        print(f"\nFAILED {stage.name}, repeat: python {' '.join(stage.words(entry.piece))}\n{entry.said}")
-    return not failures
+def next_piece(pieces: Sequence[tuple[Stage, int]], load_max: float) -> tuple[Stage, int] | None:
+    """Return the first piece that may begin at the present load, if there is one."""
+    is_quiet = os.getloadavg()[0] < load_max
+    return next(((stage, piece) for stage, piece in pieces if is_quiet or not stage.timed), None)
+
+
+def run_pieces(pieces: list[tuple[Stage, int]], ledger: Ledger, at: str, options: argparse.Namespace) -> None:
+    """Run the pieces, as long as there is time."""
+    until = time.monotonic() + options.hours * 3600
+    never = threading.Event()
+    while pieces and time.monotonic() < until:
+        if (chosen := next_piece(pieces, options.load_max)) is None:
+            never.wait(LOOK_AT_LOAD_EVERY_S)
+            continue
+        pieces.remove(chosen)
+        entry = run_piece(*chosen, ledger, at, options.processes)
+        verdict = "ok" if entry.ok else "FAILED"
+        print(f"{entry.ended} {verdict:<6} {entry.stage} {entry.piece}: {entry.seconds:.0f} s", flush=True)
 
 
 def main() -> int:
@@ -89,6 +116,9 @@ def main() -> int:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="all if none is named")
     parser.add_argument("--hours", type=float, default=12.0, help="begin no piece after this time")
     parser.add_argument("--report", action="store_true", help="run nothing")
+    parser.add_argument("--across", action="store_true", help="run nothing that went well at another revision")
+    parser.add_argument("--processes", type=int, default=2, help="of a piece of the simulation")
+    parser.add_argument("--load-max", type=float, default=float("inf"), help="of the machine, for timed pieces")
     parser.add_argument("--ledger", type=Path, default=FOLDER / "ledger.jsonl")
     options = parser.parse_args()
     known = {stage.name: stage for stage in STAGES}
@@ -96,18 +126,14 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown stage {unknown[0]!r}; there are: {', '.join(known)}")
     stages = [known[name] for name in options.stages] or list(STAGES)
-    at = revision()
-    ledger = Ledger(options.ledger, at)
-    pieces = [] if options.report else list(open_pieces(stages, ledger))
+    at, ledger = revision(), Ledger(options.ledger)
+    pieces = [] if options.report else list(open_pieces(stages, ledger, at, across=options.across))
     left = sum(stage.expected_s for stage, _ in pieces) / 3600
     print(f"revision {at}: {len(pieces)} pieces to run, {left:.1f} h on two quiet cores; ledger {options.ledger}")
-    until = time.monotonic() + options.hours * 3600
-    for stage, piece in pieces:
-        if time.monotonic() >= until:
-            break
-        entry = run_piece(stage, piece, ledger, at)
-        print(f"{'ok' if entry.ok else 'FAILED':<6} {stage.name} {piece}: {entry.seconds:.0f} s", flush=True)
-    return 0 if report(stages, ledger) else 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the piece ends, too
+    with suppress(KeyboardInterrupt):
+        run_pieces(pieces, ledger, at, options)
+    return 0 if report(stages, ledger, at) else 1
 
 
 if __name__ == "__main__":

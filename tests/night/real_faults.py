@@ -8,20 +8,18 @@ until all workers run in a newer attempt and a further epoch of it is visible.
 """
 
 import argparse
-import json
 import random
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.base.limits import LOCAL_LEASE_DURATION_S
 from tests.integration.cluster_rig import Cluster, running, send
+from tests.night.recoveries import Recoveries, marked
 
 FAULTS = ["worker killed"] * 5 + ["leader killed", "leader stopped"] + ["rescaled"] * 3
-MARK = "recoveries "
 SECONDS = 900  # of paced input: more than the faults take on a slow machine
 STOPPED_FOR_S = LOCAL_LEASE_DURATION_S + 120
 
@@ -62,32 +60,16 @@ def _stop_the_leader(cluster: Cluster) -> None:
     cluster.well()
 
 
-def run(seed: int, folder: Path) -> dict[str, list[float]]:
-    """Run one job. Raises if it is not exact, or does not recover."""
+def run(seed: int, folder: Path, took: Recoveries) -> None:
+    """Run one job, and tell ``took`` how long each fault took. Raises if it is not exact, or does not recover."""
     draw = random.Random(seed)
     faults = draw.sample(FAULTS, len(FAULTS))
-    took: dict[str, list[float]] = {}
     with running(folder, seconds=SECONDS) as cluster:
         cluster.job.epochs(2)
         for what in faults:
-            took.setdefault(what, []).append(round(fault(cluster, what, draw), 2))
+            took.setdefault(what, []).append(fault(cluster, what, draw))
         cluster.finish()
         cluster.check_exact()
-    return took
-
-
-def recoveries_in(outputs: Iterable[str]) -> list[str]:
-    """Return a line for each kind of fault: how many, and the time that it took."""
-    took: dict[str, list[float]] = {}
-    for line in (line for output in outputs for line in output.splitlines() if line.startswith(MARK)):
-        for what, seconds in json.loads(line.removeprefix(MARK)).items():
-            took.setdefault(what, []).extend(seconds)
-    lines = []
-    for what, seconds in sorted(took.items()):
-        ordered = sorted(seconds)
-        p50, p95 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95))
-        lines.append(f"{what}: {len(ordered)} times, p50 {p50:.1f} s, p95 {p95:.1f} s, most {ordered[-1]:.1f} s")
-    return lines
 
 
 def main() -> int:
@@ -96,7 +78,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
     with tempfile.TemporaryDirectory(prefix="night-") as folder:
-        print(MARK + json.dumps(run(seed, Path(folder))))
+        took: Recoveries = {}
+        try:
+            run(seed, Path(folder), took)
+        finally:
+            print(marked(took))
     return 0
 
 

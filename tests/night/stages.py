@@ -1,6 +1,7 @@
 """The stages of the night: what is run, how often, and in which pieces."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 MIXED = "chaos,chaos-window,chaos-diamond,aimed,aimed-window,storm,storm-window,churn,churn-window,chaos-empty"
 MIXED_SCENARIOS = MIXED.count(",") + 1
@@ -19,13 +20,16 @@ EVERY_EFFECT = (
     "changed-plan",
 )
 
+REAL_ENGINE = ("chaos", "around")
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One kind of test. Piece ``n`` runs ``command`` with the numbers ``n * each`` to ``(n + 1) * each - 1``.
 
-    ``goal`` counts ``unit``, and a piece does ``done_by_piece`` of them. ``{first}``, ``{last}``, ``{each}``
-    and ``{piece}`` in the command are replaced. A piece fails if its exit code is not 0.
+    ``goal`` counts ``unit``, and a piece does ``done_by_piece`` of them. ``{first}``, ``{last}``, ``{each}``,
+    ``{piece}``, ``{out}`` and ``{processes}`` in the command are replaced. A piece fails if its exit code is not
+    0. ``timed``: how long something takes is a result of it, or it waits for processes with a deadline.
     """
 
     name: str
@@ -35,16 +39,21 @@ class Stage:
     command: str
     done_by_piece: int
     expected_s: float  # of one piece on two quiet cores, for the estimate that is printed first
+    timed: bool = False
 
     def pieces(self) -> int:
         """Return how many pieces make the goal."""
         return -(-self.goal // self.done_by_piece)
 
-    def words(self, piece: int) -> list[str]:
+    def words(self, piece: int, out: Path, processes: int) -> list[str]:
         """Return the command of one piece, without the interpreter."""
         first = piece * self.each
         numbers = {"first": first, "last": first + self.each - 1, "each": self.each, "piece": piece}
-        return self.command.format(**numbers).split()
+        return self.command.format(**numbers, out=out, processes=processes).split()
+
+    def shown(self, piece: int) -> str:
+        """Return the command as a person types it."""
+        return " ".join(self.words(piece, Path("build/night/bench"), 2))
 
 
 STAGES = (
@@ -53,7 +62,7 @@ STAGES = (
         "seeds with mixed faults",
         goal=100_000,
         each=50,
-        command=f"-m sim --scenario {MIXED} --seeds {{first}}..{{last}}",
+        command=f"-m sim --scenario {MIXED} --seeds {{first}}..{{last}} --processes {{processes}}",
         done_by_piece=50 * MIXED_SCENARIOS,
         expected_s=75,
     ),
@@ -63,11 +72,23 @@ STAGES = (
             "scenarios with a fault at every effect, three ways",
             goal=1,
             each=1,
-            command=f"-m sim --scenario {name} --every-crash",
+            command=f"-m sim --scenario {name} --every-crash --processes {{processes}}",
             done_by_piece=1,
             expected_s=300,
         )
         for name in EVERY_EFFECT
+    ),
+    *(
+        Stage(
+            f"real-engine-{name}",
+            "seeds of the engine that ships",
+            goal=3_000,
+            each=50,
+            command=f"-m sim.real_engine --scenario {name} --seeds {{first}}..{{last}} --processes {{processes}}",
+            done_by_piece=50,
+            expected_s=60,
+        )
+        for name in REAL_ENGINE
     ),
     Stage(
         "real-processes",
@@ -77,6 +98,7 @@ STAGES = (
         command="-m tests.night.real_faults --seed {piece}",
         done_by_piece=10,
         expected_s=90,
+        timed=True,
     ),
     Stage(
         "messages",
@@ -95,6 +117,7 @@ STAGES = (
         command="-m bench.run 4-stalled-sink --set seconds=630 --set stall_for=600 --out {out}",
         done_by_piece=10,
         expected_s=660,
+        timed=True,
     ),
     Stage(
         "poison",
@@ -104,6 +127,7 @@ STAGES = (
         command="-m pytest -q -p no:cacheprovider tests/integration/test_poison.py",
         done_by_piece=3,
         expected_s=60,
+        timed=True,
     ),
     Stage(
         "operator",

@@ -1,9 +1,9 @@
 """Folds a column of values into one state row per key, and gives the value after each input row.
 
-Whole numbers are added exactly: a sum that overflows 64 bits ends the loop; a mean uses 128 bits.
+Whole numbers are added exactly. A sum that overflows 64 bits ends the loop. A mean uses 128 bits.
 
-State begins as zeros. A row whose count is zero has seen no value, so MIN and MAX take the first
-value as it is. ``after[i]`` and ``seen[i]`` are the state of the row directly after input i.
+A new state row has zeros. As long as its count is zero, MIN and MAX take the next value as it is.
+``after[i]`` and ``seen[i]`` are the state of the row directly after input i.
 """
 
 from typing import Any
@@ -139,7 +139,7 @@ def add_wide(signed: int, rows: Any, column: Any, state: Any, result: Any) -> An
     """Add up whole numbers in 128 bits; nulls are skipped. Returns how many sums leave an int64.
 
     Without ``signed`` the values are uint64, given as int64 of the same bits. ``state`` has the low
-    and the high half and the values seen side by side: three arrays would share cache lines badly.
+    half, the high half and the number of values side by side, because one cache line then has all three.
     """
     values, validity, bit = column
     after_low, after_high, seen = result

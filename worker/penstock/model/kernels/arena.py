@@ -1,8 +1,8 @@
 """Blocks of bytes for keys and values of any length, in one growing array.
 
-A block is a multiple of eight bytes, from one of 64 size classes: exact up to 256 bytes, powers
-of two above. Freed blocks of a class form a list through their first eight bytes, so freeing and
-reusing cost the same few steps at any size and nothing is ever compacted.
+A block has one of 64 sizes: every multiple of eight up to 256 bytes, and powers of two above. The
+first eight bytes of a free block name the next free block of its size. So a block is freed and used
+again in a few steps, whatever its size, and blocks are never moved.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ def size_class(size: Any) -> Any:
 
 @helper
 def take_block(arena: Any, heads: Any, size: Any) -> Any:
-    """Return the start of a block; the caller has made room for it after ``heads[TOP]``."""
+    """Return the start of a block. The caller has reserved enough bytes after ``heads[TOP]``."""
     kind, block = size_class(size)
     if heads[kind] != 0:
         at = heads[kind] - 1
@@ -65,7 +65,7 @@ def take_block(arena: Any, heads: Any, size: Any) -> Any:
 
 @helper
 def free_block(arena: Any, heads: Any, at: Any, size: Any) -> None:
-    """Give the block of a value back to the list of its class."""
+    """Put the block of a value on the list of free blocks of its size."""
     kind, _ = size_class(size)
     store64(arena, at, np.uint64(heads[kind]))
     heads[kind] = at + 1
@@ -125,7 +125,7 @@ def clear_values(blocks: Any, spans: Any, rows: Any) -> None:
 
 @kernel(VOID, ARENA, SPANS, I32, TEXT)
 def store_values(blocks: Any, spans: Any, rows: Any, values: Any) -> None:
-    """Store value i in row ``rows[i]``, in order; a block of the right size is used again.
+    """Store value i in row ``rows[i]``, in order. A row keeps its block if the new value needs the same size.
 
     Lengths are stored plus one, so that a row of zeros is null.
     """

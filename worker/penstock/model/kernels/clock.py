@@ -8,10 +8,11 @@ from penstock.model.kernels.jit import INT, OUT_I32, OUT_I64, kernel
 
 @kernel(INT, TABLE, INT, OUT_I64, OUT_I32)
 def choose_victims(table: Any, changed_too: int, hand: Any, rows: Any) -> Any:
-    """Write up to ``rows.size`` live rows that were not used since the hand last passed.
+    """Write up to ``rows.size`` live rows that were not used since the hand last passed them.
 
-    Goes round at most twice: the first round clears SEEN. Tombstones are never chosen; rows with
-    uncommitted changes only with ``changed_too``. ``hand[0]`` is where the next sweep begins.
+    The hand passes every row at most twice. The first pass clears SEEN. Tombstones are never chosen.
+    Rows with uncommitted changes are chosen only if ``changed_too`` is not 0. The next call begins at
+    row ``hand[0]``.
     """
     records, total = table[2], table[6][ROWS]
     found = 0

@@ -88,7 +88,7 @@ class Kernel:
         return self._compiled is not None
 
     def is_cached(self) -> bool:
-        """Say whether a process on such a machine has built it: then it is loaded in 5 ms."""
+        """Return whether a process has built it for this processor. Loading then takes 5 ms."""
         return _mark(self._function).exists()
 
     def _build(self) -> None:
@@ -122,7 +122,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _mark(function: Callable[..., Any]) -> Path:
-    """Name the file that is there once a kernel was built by this numba for such a processor."""
+    """Return the file that says: this numba has built the kernel for this processor."""
     config: Any = numba.config
     processor = config.CPU_NAME or binding.get_host_cpu_name()
     return cache_folder() / f"{_name(function)}.{numba.__version__}.{processor}{BUILT_SUFFIX}"
@@ -148,10 +148,10 @@ def _build(function: Callable[..., Any], signature: Any) -> Any:
 
 @cache
 def cache_folder() -> Path:
-    """Return the folder of compiled kernels, made if need be.
+    """Return the folder of compiled kernels, see :func:`folder_of_version`. Makes it if it is missing.
 
-    A private temporary folder where that cannot be written; see :func:`folder_of_version`. A
-    folder that may only be read, as in an image, is copied to a private temporary one.
+    If it cannot be made, the folder is a private temporary one. If it is read-only, as in an image, it
+    is copied to a private temporary folder.
     """
     folder = folder_of_version()
     try:
@@ -201,7 +201,7 @@ def _unaligned_store() -> Any:
 
 
 def _store_at(bits: int) -> Any:
-    """Make ``store(address, number)``: the low bits of a number to a place in memory."""
+    """Make ``store(address, number)``, which writes the low bits of a number to an address."""
 
     @intrinsic
     def store(typing_context: Any, address: Any, value: Any) -> Any:
@@ -221,9 +221,9 @@ _copy_bytes: Any = cgutils.raw_memcpy
 
 
 def _copy_at(width: int) -> Any:
-    """Make ``copy(address, array, byte_index, size)``: bytes of an array to a place in memory.
+    """Make ``copy(address, array, byte_index, size)``, which copies bytes of an array to an address.
 
-    With a ``width`` exactly so many bytes are copied, in one or two moves, whatever ``size``.
+    With a ``width`` it always copies ``width`` bytes, in one or two moves, and ignores ``size``.
     """
 
     @intrinsic
@@ -260,9 +260,9 @@ def _trailing_zeros() -> Any:
 
 
 def _prefetcher() -> Any:
-    """Make ``prefetch(array, index)``: ask for the cache line of an item that is read soon.
+    """Make ``prefetch(array, index)``, which asks the processor for the cache line of an item.
 
-    Any index is harmless: nothing is read.
+    Every index is allowed, because no memory is read.
     """
 
     @intrinsic
@@ -293,7 +293,7 @@ prefetch = _prefetcher()
 
 @helper
 def is_valid(validity: Any, bit: int) -> bool:
-    """Tell whether an Arrow validity bit is set; an empty bitmap has every bit set."""
+    """Return whether an Arrow validity bit is set. In an empty bitmap every bit is set."""
     return bool(validity.size == 0 or (validity[bit >> 3] >> (bit & 7)) & 1)
 
 

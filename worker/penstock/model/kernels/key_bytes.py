@@ -5,8 +5,8 @@ its use per type is that of Spark SQL's ``xxhash64``.
 
 A key of several columns is one row of bytes. A column adds one tag byte (0 null, 1 value) and then
 either eight bytes (a fixed-width column's canonical word) or a 32-bit length and the bytes. With the
-types known this is unique. All numbers are little-endian. ``cursors[i]`` is where row i goes on; each
-kernel moves it over its column.
+types known this is unique. All numbers are little-endian. ``cursors[i]`` is the place of the next
+column of row i; each kernel moves it behind the column that it reads or writes.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 _ZERO = np.uint64(0)
-_AHEAD = 1024  # bytes: texts are asked for so far before they are read
+_AHEAD = 1024  # how many bytes ahead texts are prefetched
 _SEED = np.uint64(HASH_SEED)
 
 WORD_SIZE = 9  # tag and eight bytes
@@ -76,7 +76,7 @@ def _merge(h: Any, lane: Any) -> Any:
 def _stripes(data: Any, at: int, stop: int, seed: Any) -> Any:
     """Mix whole 32-byte stripes with four lanes.
 
-    The processor reads ahead by itself, but not into the next page: rows of 1 KiB wait for that.
+    The processor prefetches by itself, but not beyond a page. Rows of 1 KiB would wait at every page.
     """
     v1, v2, v3, v4 = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
     while at + 32 <= stop:
@@ -126,7 +126,7 @@ def hash_variable(column: Any, hashes: Any) -> None:
 
 @kernel(VOID, TEXT, INT, OUT_U64, OUT_I32)
 def hash_keys(column: Any, max_key_groups: int, hashes: Any, groups: Any) -> None:
-    """Hash a lone key column and write the key group of each row: one pass for both."""
+    """Write the hash and the key group of each row, for a key of one column, in one pass."""
     offsets, data, validity, bit = column
     stop, power = np.int64(offsets[0]), max_key_groups & (max_key_groups - 1) == 0
     mask = np.uint64(max_key_groups - 1)
@@ -140,7 +140,7 @@ def hash_keys(column: Any, max_key_groups: int, hashes: Any, groups: Any) -> Non
 
 @kernel(VOID, TEXT, I32, OUT_I32)
 def look_up_keys(column: Any, table: Any, destinations: Any) -> None:
-    """Write ``table[key group]`` of each row of a lone key column, without keeping its hash."""
+    """Write ``table[key group]`` of each row, for a key of one column. The hashes are not stored."""
     offsets, data, validity, bit = column
     stop, power = np.int64(offsets[0]), table.size & (table.size - 1) == 0
     mask = np.uint64(table.size - 1)
@@ -179,7 +179,7 @@ def hash_four(column: Any, hashes: Any) -> None:
 
 @kernel(VOID, TEXT, OUT_I64)
 def add_text_sizes(column: Any, sizes: Any) -> None:
-    """Add to every row's size what this column will take."""
+    """Add to the size of every row the bytes that this column needs."""
     offsets, _, validity, bit = column
     for i in range(sizes.size):
         sizes[i] += TEXT_HEAD
@@ -210,7 +210,7 @@ def put_text(column: Any, cursors: Any, target: Any) -> None:
 
 @kernel(VOID, WORDS, OUT_I64, OUT_U8)
 def put_words(column: Any, cursors: Any, target: Any) -> None:
-    """Write a fixed-width column; a null's word is zero, whatever its row holds."""
+    """Write a fixed-width column. A null is written as the word zero."""
     words, validity, bit = column
     for i in range(cursors.size):
         valid = is_valid(validity, bit + i)
@@ -230,7 +230,7 @@ def take_words(source: Any, cursors: Any, words: Any, valid: Any) -> None:
 
 @kernel(VOID, U8, OUT_I64, OUT_I32, OUT_U8)
 def take_text_ends(source: Any, cursors: Any, ends: Any, valid: Any) -> None:
-    """Read the lengths that :func:`put_text` wrote, summed up; the cursors move over the bytes."""
+    """Read the lengths that :func:`put_text` wrote, as running sums. Moves the cursors behind the bytes."""
     ends[0] = 0
     for i in range(cursors.size):
         size = np.int64(load32(source, cursors[i] + 1))
@@ -241,7 +241,7 @@ def take_text_ends(source: Any, cursors: Any, ends: Any, valid: Any) -> None:
 
 @kernel(VOID, U8, OUT_I64, OUT_I32, OUT_U8)
 def take_text_bytes(source: Any, cursors: Any, ends: Any, target: Any) -> None:
-    """Copy the bytes that stand before each (moved) cursor to the places of ``ends``."""
+    """Copy the bytes before each cursor, which :func:`take_text_ends` has moved, to the places in ``ends``."""
     for i in range(cursors.size):
         size = np.int64(ends[i + 1] - ends[i])
         copy_bytes(source, cursors[i] - size, size, target, np.int64(ends[i]))

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and what is being compiled there now; without numba."""
+"""Where compiled kernels are stored, and whether one is being compiled. Does not import numba."""
 
 import fcntl
 import hashlib
@@ -26,7 +26,7 @@ def folder_of_version() -> Path:
 
 
 def is_compiling(folder: Path) -> bool:
-    """Say whether some process builds a kernel in ``folder`` that was never built before."""
+    """Return whether some process builds a kernel in ``folder`` that was never built before."""
     built = {path.name.split(".", 2)[1] for path in folder.glob(f"*{BUILT_SUFFIX}")}
     locks = (p for p in folder.glob(f"*{LOCK_SUFFIX}") if p.name.split(".", 2)[1] not in built)
     return any(map(_is_held, locks))

@@ -1,10 +1,10 @@
-"""From hashes to key groups, from groups to destinations, and the rows of each destination together.
+"""Splits a batch by destination: hashes give key groups, key groups give destinations.
 
-A stable split gives the order: ``order[starts[p]:starts[p + 1]]`` are the rows of part p
-(:func:`split_order`). Then rows are gathered in that order, straight into the buffers of the batches
-that will travel. Some kernels are given the part of each row instead. A part's buffers are given by
-their addresses, because a kernel takes any number of parts in one call; they have the size that the
-caller was told, and ``COPY_SLACK`` bytes behind a buffer of texts.
+:func:`split_order` makes a stable order: ``order[starts[p]:starts[p + 1]]`` are the rows of part p.
+The other kernels copy the rows in this order into the buffers of the batches that are sent. Some
+take the part of each row instead of the order. The buffers of the parts are given by their addresses,
+because one call takes any number of parts. A buffer has the size that an earlier kernel computed. A
+buffer of texts also has ``COPY_SLACK`` spare bytes.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ from penstock.model.kernels.jit import (
     store64_at,
 )
 
-SHORT = 32  # texts up to here are copied whole in one move, with what stands behind them
+SHORT = 32  # shorter texts are copied as 32 bytes at once, with the bytes that follow them
 COPY_SLACK = SHORT
 
 
@@ -72,7 +72,7 @@ def split_order(destinations: Any, starts: Any, order: Any) -> None:
         d = destinations[i]
         order[starts[d]] = i
         starts[d] += 1
-    for d in range(starts.size - 1, 0, -1):  # ... and is put back to the first one
+    for d in range(starts.size - 1, 0, -1):  # ... and now the first place of d again
         starts[d] = starts[d - 1]
     starts[0] = 0
 
@@ -92,9 +92,9 @@ def gather_offsets(offsets: Any, order: Any, starts: Any, places: Any, sizes: An
 
 @kernel(VOID, TEXT, I32, OUT_I64)
 def gather_texts(column: Any, parts: Any, places: Any) -> None:
-    """Write the bytes of row i to ``places[parts[i]]``, which moves behind them.
+    """Write the bytes of row i to the address ``places[parts[i]]``, and add their number to this address.
 
-    In order of the rows, not of the parts: what is read in order is read ahead.
+    The rows are read in input order, because the processor then prefetches them.
     """
     offsets, data, _, _ = column
     stop = np.int64(offsets[0])
@@ -110,7 +110,7 @@ def gather_texts(column: Any, parts: Any, places: Any) -> None:
 
 @kernel(VOID, TEXT, INT, OUT_I32, INT)
 def append_texts(column: Any, batch_rows: int, ends: Any, place: int) -> None:
-    """Copy texts ``batch_rows`` at a time: offsets to ``ends``, which has one more, and bytes."""
+    """Copy offsets to ``ends`` (length n + 1) and bytes to ``place``, ``batch_rows`` texts at a time."""
     offsets, data, _, _ = column
     ends[0] = 0
     for first in range(0, ends.size - 1, batch_rows):
@@ -141,7 +141,7 @@ def gather_fixed(data: Any, width: int, order: Any, starts: Any, places: Any) ->
 
 @kernel(VOID, U8, INT, I32, I64, I64)
 def gather_bits(bitmap: Any, bit: int, order: Any, starts: Any, places: Any) -> None:
-    """Write the bits, row 0 being ``bit``, of part p to ``places[p]``; the last byte is padded."""
+    """Write the bits of part p to ``places[p]``. Row 0 has the bit ``bit``. Zeros fill the last byte."""
     for part in range(starts.size - 1):
         to, byte, filled = places[part], np.int64(0), np.int64(0)
         for i in range(starts[part], starts[part + 1]):

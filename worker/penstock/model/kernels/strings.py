@@ -1,6 +1,6 @@
-"""Compiled loops over texts: lines are split at single spaces, bytes of other processes are checked.
+"""Splits lines at single spaces, and checks texts that another process has sent.
 
-A check looks once at the offsets and once at the bytes.
+A check reads the offsets once and the bytes once.
 """
 
 from typing import Any
@@ -30,9 +30,9 @@ _ONES = np.uint64(0x0101010101010101)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 COPY_SLACK = 8  # bytes that a copy by eights may write behind its end
 
-BROKEN = 0  # offsets fall, or lie outside the bytes
-ASCII = 1  # and so every text is UTF-8, wherever it is cut
-BEYOND_ASCII = 2  # sound offsets; whether the bytes are UTF-8 is another question
+BROKEN = 0  # an offset is below the one before it, or outside the bytes
+ASCII = 1  # so every text is valid UTF-8
+BEYOND_ASCII = 2  # the offsets are right; the bytes may or may not be UTF-8
 
 
 @kernel(INT, TEXT, OUT_I32)
@@ -94,7 +94,7 @@ def cut_words(lines: Any, counts: Any, ends: Any, letters: Any, parents: Any) ->
 
 @helper
 def _fit(ends: Any, data: Any) -> Any:
-    """Say whether offsets rise, within the bytes. No branch: eight at a time are compared."""
+    """Return whether the offsets never fall and are within the bytes. The loop has no branch, so it is vectorised."""
     rows = ends.size - 1
     if ends[0] < 0 or ends[rows] > data.size:
         return False
@@ -120,7 +120,7 @@ def _kind(ends: Any, data: Any) -> Any:
 
 @helper
 def _cut(ends: Any, data: Any) -> Any:
-    """Count offsets within a character. They have to fit."""
+    """Count offsets that point into a character. The caller has checked that they fit."""
     stop = ends[ends.size - 1]
     found = 0
     for i in range(ends.size - 1):
@@ -131,7 +131,7 @@ def _cut(ends: Any, data: Any) -> Any:
 
 @kernel(INT, I32, U8)
 def fit(ends: Any, data: Any) -> Any:
-    """Say whether offsets (length n + 1) rise from 0 or more to the number of bytes at most."""
+    """Return whether offsets (length n + 1) never fall and are within 0 and the number of bytes."""
     return _fit(ends, data)
 
 
@@ -155,7 +155,7 @@ def kind_large(ends: Any, data: Any) -> Any:
 
 @kernel(INT, I32, U8)
 def cut(ends: Any, data: Any) -> Any:
-    """Count texts that begin within a character of UTF-8. The offsets have to fit."""
+    """Count texts that begin inside a UTF-8 character. The caller has checked that the offsets fit."""
     return _cut(ends, data)
 
 

@@ -4,13 +4,14 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from multiprocessing import get_context
 from typing import Any
 
 from penstock.base.values import replace
+from sim.kernel.cases import RunCase, RunResult
 from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults, parse_crash
 from sim.kernel.forks import in_a_fork
 from sim.kernel.kernel import Streams, Violation
@@ -31,41 +32,23 @@ SEARCHES: dict[str, Callable[[], Small[Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """Everything that a run depends on. ``command`` repeats it."""
+class Case(RunCase):
+    """A run of the simulator. With ``parts``, only these faults and requests happen."""
 
-    scenario: str
-    seed: int
-    crash: CrashAt | None = None
-    mutant: str | None = None
     parts: RunParts | None = None
 
-    def command(self) -> str:
-        """Return the command that repeats exactly this run."""
-        parts = [f"python -m sim --scenario {self.scenario} --seed {self.seed}"]
-        if self.crash is not None:
-            parts.append(f"--crash-at {self.crash.index}:{self.crash.verdict.value}")
-        if self.mutant is not None:
-            parts.append(f"--mutant {self.mutant}")
-        if self.parts is not None:
-            parts.append(f"--only {self.parts}")
-        return " ".join(parts)
+    def program(self) -> str:
+        """Return the command of the simulator for this seed."""
+        only = "" if self.parts is None else f" --only {self.parts}"
+        return f"python -m sim --scenario {self.scenario} --seed {self.seed}{only}"
 
 
-@dataclass(slots=True)
-class Result:
-    """The result of a run. ``rule`` is empty, an invariant's letter, or ``X`` for an exception."""
+@dataclass(slots=True, kw_only=True)
+class Result(RunResult):
+    """The outcome of a run; ``runs`` counts the runs that it took to find it."""
 
     case: Case
-    rule: str = ""
-    text: str = ""
-    trace: str = ""
-    effects: int = 0
     events: int = 0
-    virtual_s: float = 0.0
-    injected: dict[str, int] = field(default_factory=dict)
-    sometimes: dict[str, int] = field(default_factory=dict)
-    lines: list[str] | None = None
     parts: RunParts | None = None
     runs: int = 1
 
@@ -88,7 +71,7 @@ def run_case(case: Case, *, keep_trace: bool = False, describe: Callable[[object
     world = World(SCENARIOS[case.scenario], case.seed, faults, case.parts)
     world.kernel.lines = [] if keep_trace else None
     world.kernel.describe = describe
-    result = Result(case)
+    result = Result(case=case)
     try:
         world.run()
     except Violation as violation:
@@ -108,7 +91,7 @@ def run_case(case: Case, *, keep_trace: bool = False, describe: Callable[[object
 
 
 def _search(case: Case) -> Result:
-    result = Result(case)
+    result = Result(case=case)
     try:
         result.events = search(SEARCHES[case.scenario](), SEARCH_STATES).states
     except Violation as violation:
@@ -180,7 +163,7 @@ def hunt(mutant: Mutant, runs_max: int) -> Result:
         others = [replace(c, mutant=mutant.name) for c in every_crash(mutant.scenario, mutant.seed)]
     else:
         known, others = [make(mutant.seed)], [make(seed) for seed in range(runs_max)]
-    result = Result(known[0])
+    result = Result(case=known[0])
     for number, case in enumerate([*known, *others][:runs_max], start=1):
         result = run_case(case)
         result.runs = number

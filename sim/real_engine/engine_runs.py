@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.util import Finalize
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError
+from sim.kernel.cases import RunCase, RunResult
 from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults
 from sim.kernel.kernel import Streams, Violation
 from sim.real_engine.install import install
@@ -28,41 +29,23 @@ MEMORY = Path("/dev/shm")  # the input and scratch files: small, and gone after 
 
 
 @dataclass(frozen=True, slots=True)
-class EngineCase:
-    """Everything that a run depends on."""
+class EngineCase(RunCase):
+    """A run of real engines."""
 
-    scenario: str
-    seed: int
-    crash: CrashAt | None = None
-    mutant: str | None = None
-
-    def command(self) -> str:
-        """Return the command that repeats exactly this run."""
-        parts = [f"python -m sim.real_engine --scenario {self.scenario} --seeds {self.seed}..{self.seed}"]
-        if self.crash is not None:
-            parts.append(f"--crash-at {self.crash.index}:{self.crash.verdict.value}")
-        if self.mutant is not None:
-            parts.append(f"--mutant {self.mutant}")
-        return " ".join(parts)
+    def program(self) -> str:
+        """Return the command of real engines for this seed."""
+        return f"python -m sim.real_engine --scenario {self.scenario} --seeds {self.seed}..{self.seed}"
 
 
-@dataclass(slots=True)
-class EngineResult:
-    """The result of a run. ``rule`` is empty, a letter of :mod:`sim.real_engine.checker`, or ``X``: an exception."""
+@dataclass(slots=True, kw_only=True)
+class EngineResult(RunResult):
+    """The outcome of a run. ``rule`` may be a letter of :mod:`sim.real_engine.checker`."""
 
     case: EngineCase
-    rule: str = ""
-    text: str = ""
-    trace: str = ""
-    effects: int = 0
     points: int = 0
     switches: int = 0
     stuck: int = 0
-    virtual_s: float = 0.0
     wall_s: float = 0.0
-    injected: dict[str, int] = field(default_factory=dict)
-    sometimes: dict[str, int] = field(default_factory=dict)
-    lines: list[str] | None = None
 
     def __str__(self) -> str:
         """Return one line; after a violation also the command that repeats the run."""
@@ -106,7 +89,7 @@ def run_case(case: EngineCase, *, keep_trace: bool = False) -> EngineResult:
     faults = None if case.crash is None else Faults(Streams(case.seed).faults, single=case.crash)
     world = EngineWorld(SCENARIOS[case.scenario], case.seed, Prepared.folder, Prepared.compiled, faults)
     world.kernel.lines = [] if keep_trace else None
-    result = EngineResult(case)
+    result = EngineResult(case=case)
     try:
         world.run()
     except Violation as violation:

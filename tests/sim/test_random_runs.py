@@ -85,5 +85,5 @@ def test_every_named_situation_ends_as_it_should() -> None:
 
 
 def test_a_failing_run_prints_the_command_that_repeats_it() -> None:
-    result = Result(Case("chaos", 7), "E", "E: rows are missing")
+    result = Result(case=Case("chaos", 7), rule="E", text="E: rows are missing")
     assert "python -m sim --scenario chaos --seed 7" in str(result)

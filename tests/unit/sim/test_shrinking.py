@@ -50,7 +50,7 @@ def test_a_run_is_shrunk_to_the_requests_that_it_needs() -> None:
 
 
 def test_a_run_that_kept_its_promises_is_not_shrunk() -> None:
-    result = Result(Case("checkpoint", 0))
+    result = Result(case=Case("checkpoint", 0))
     assert shrunk(result) is result
 
 

@@ -57,6 +57,9 @@ class Chain:
         self.on_batch = sink.write
         self.times: list[int] = []
 
+    def entry(self, edge: int) -> Any:
+        return self.on_batch
+
     def on_watermark(self, time_us: int) -> bool:
         self.times.append(time_us)
         return False

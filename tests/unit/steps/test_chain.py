@@ -7,7 +7,7 @@ import pytest
 
 from penstock.base.errors import UserCodeError
 from penstock.contract.graph import Call, OnError, Per
-from penstock.steps.base import Step
+from penstock.steps.base import Emit, Step
 from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.stateless import FilterStep, FlatMapStep, MapStep, SplitStep
 
@@ -111,3 +111,31 @@ def test_a_stage_without_steps_passes_rows_on() -> None:
     chain.on_batch(BATCH)
     chain.on_watermark(5)
     assert out == [BATCH]
+
+
+class Sides(FilterStep):
+    """Notes which side each batch came from."""
+
+    def __init__(self) -> None:
+        super().__init__("both", Call("f"), lambda _: True)
+        self.seen: list[tuple[str, list[int]]] = []
+
+    def side(self, name: str) -> Emit:
+        return lambda batch: self.seen.append((name, batch.column("n").to_pylist()))
+
+
+def test_the_edge_that_brings_rows_says_on_which_side_they_are() -> None:
+    step = Sides()
+    chain = Chain([WiredStep(step, {}, {"main": ()})], entry=[0], outside=[], sides={3: "left", 4: "right", 5: "left"})
+    for edge in (4, 3, 5):
+        chain.entry(edge)(BATCH.slice(0, edge - 2))
+    assert step.seen == [("right", [1, 2]), ("left", [1]), ("left", [1, 2, 3])]
+    assert chain.counters()["both"]["rows_in"] == 6
+
+
+def test_a_step_with_one_side_takes_the_rows_of_all_edges() -> None:
+    out: list[pa.RecordBatch] = []
+    chain = Chain([], entry=[], outside=[out.append])
+    for edge in (0, 7):
+        chain.entry(edge)(BATCH)
+    assert [b.num_rows for b in out] == [3, 3]

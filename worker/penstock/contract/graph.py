@@ -31,6 +31,7 @@ GRAPH_FORMAT = 1
 MAIN = "main"
 LATE = "late"
 DEAD_LETTER = "dead-letter"
+ONLY, LEFT, RIGHT = "", "left", "right"  # sides: the input of a step that has one, and of a step that has two
 PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
 
 Option = str | int | float | bool | None
@@ -227,7 +228,8 @@ class Input(Message, tag="Input"):
     """Rows of another step's named output, and how they are dealt out to parallel tasks.
 
     ``keys`` belong to KEY, ``function`` to CUSTOM. None: forward where that can be, else
-    round-robin.
+    round-robin. ``side`` names the input of a step that has several. The inputs of one side have
+    equal columns; those of two sides may differ.
     """
 
     step: str
@@ -235,6 +237,7 @@ class Input(Message, tag="Input"):
     partitioning: Partitioning | None = None
     keys: tuple[str, ...] = ()
     function: str | None = None
+    side: str = ONLY
 
 
 class Step(Message, tag="Step"):
@@ -257,8 +260,13 @@ class Step(Message, tag="Step"):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the key columns, empty when the inputs are not keyed."""
+        """Return the key columns of the first side, empty when the inputs are not keyed."""
         return self.inputs[0].keys if self.inputs else ()
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """List the sides of the inputs, in order: ``("",)`` for a step that has one."""
+        return tuple(dict.fromkeys(entry.side for entry in self.inputs))
 
 
 class LogicalGraph(Message, tag="LogicalGraph"):

@@ -102,15 +102,16 @@ class TaskEffects:
 
     def _process(self, action: ev.ProcessRows) -> None:
         since, self._waited_s = monotonic(), 0.0
-        rows = action.data.rows
+        rows, origin = action.data.rows, action.origin
         self.progress.rows_in += rows
-        slot, source = self._parts.in_flight, self._parts.source
+        slot, source, chain = self._parts.in_flight, self._parts.source, self._parts.chain
+        take = chain.entry(origin.edge) if isinstance(origin, ChannelId) else chain.on_batch
         if slot is None:
-            self._parts.chain.on_batch(action.data.payload)
+            take(action.data.payload)
         else:
             slot.enter(None if source is None else source.where(), rows)
             try:
-                self._parts.chain.on_batch(action.data.payload)
+                take(action.data.payload)
             finally:
                 slot.leave()
         self._flush()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.model.kernels.jit import Kernel
 
 _KERNELS = "penstock.model.kernels."
+_NO_EDGE = -1
 _WORKERS = 2  # with a single receiver no row would be hashed
 
 
@@ -76,7 +77,8 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
     emits: dict[tuple[str, int | str], Any] = {("edge", i): r.append for i, r in rows.items()}
     emits.update({("sink", name): _ignore for name in stage.plan.sinks})
     chain = assemble(stage, state, emits)
-    chain.on_batch(_row(job, stage))
+    for index, row in _entries(stage):
+        chain.entry(index)(row)
     chain.on_watermark(0)
     for edge in (e for e in edges if e.function is None):
         for batch in rows[edge.plan.index]:
@@ -98,11 +100,19 @@ def _router(job: CompiledJob, edge: CompiledEdge) -> EdgeRouter:
     return EdgeRouter(routes(job.plan, edge.plan, sender, table, None), edge.keys, None)
 
 
-def _row(job: CompiledJob, stage: CompiledStage) -> pa.RecordBatch:
-    """Make one row of the stage's input: a text is one word; unknown types are null."""
+def _entries(stage: CompiledStage) -> list[tuple[int, pa.RecordBatch]]:
+    """Make one row for each side of the stage's input, and name an edge that could bring it."""
     first = stage.nodes[0]
-    schema = first.output_schema(MAIN) if isinstance(first.parameters, Source) else (first.input_schema())
-    if first.time is not None:
+    if isinstance(first.parameters, Source):
+        return [(_NO_EDGE, _row(first.output_schema(MAIN), first.time))]
+    if first.sides:
+        return [(side.edges[0], _row(side.schema(), side.time)) for side in first.sides]
+    return [(_NO_EDGE, _row(first.input_schema(), first.time))]
+
+
+def _row(schema: pa.Schema, time: str | None) -> pa.RecordBatch:
+    """Make one row of a schema: a text is one word; unknown types are null."""
+    if time is not None:
         schema = schema.append(STAMP_FIELD)
     return pa.record_batch([_value(field.type) for field in schema], schema=schema)
 

@@ -61,7 +61,8 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
         for i in inner
     ]
     source = next((i for i, n in enumerate(stage.nodes) if isinstance(n.parameters, Source)), ENTRY)
-    return Chain(wired, _readers(stage, source, MAIN, position), _emits(stage, source, MAIN, emits))
+    sides = {edge: side.name for side in stage.nodes[0].sides for edge in side.edges}
+    return Chain(wired, _readers(stage, source, MAIN, position), _emits(stage, source, MAIN, emits), sides)
 
 
 def _is_source_or_sink(node: CompiledStep) -> bool:

@@ -26,6 +26,26 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledSide:
+    """One input of a step that has several: its columns, event time and keys.
+
+    ``edges`` are the indexes of the edges that bring its rows.
+    """
+
+    name: str
+    columns: Columns
+    time: str | None = None
+    keys: tuple[str, ...] = ()
+    edges: tuple[int, ...] = ()
+
+    def schema(self) -> "pa.Schema":
+        """Return the Arrow schema of its rows, without hidden columns."""
+        from penstock.graph.arrow import arrow_schema  # noqa: PLC0415  Arrow stays out of the CLI
+
+        return arrow_schema(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledStep:
     """One step of a stage.
 
@@ -33,7 +53,8 @@ class CompiledStep:
     index of an edge that reads it. ``columns`` are the columns of its input; for a source, the
     columns that it reads. ``outputs`` has the columns of each output by its name. ``time`` names
     the event-time column among ``columns``. ``function`` is the user's function, and ``connector``
-    the user's own source or sink object.
+    the user's own source or sink object. ``sides`` are the inputs of a step that has several;
+    ``columns``, ``time`` and ``keys`` are then those of the first one.
     """
 
     name: str
@@ -46,6 +67,11 @@ class CompiledStep:
     keys: tuple[str, ...] = ()
     function: "Callable[..., object] | None" = None
     connector: object | None = None
+    sides: tuple[CompiledSide, ...] = ()
+
+    def side(self, name: str) -> CompiledSide:
+        """Return the input of that name. It must exist."""
+        return next(side for side in self.sides if side.name == name)
 
     def input_schema(self) -> "pa.Schema":
         """Return the Arrow schema of its input rows, without hidden columns."""
@@ -78,7 +104,7 @@ class CompiledEdge:
 
     ``keys`` are the key columns of a KEY edge. ``function(batch, tasks)`` partitions a CUSTOM edge.
     ``timed`` is true if the rows come from a source with event time; they then carry the hidden
-    bound column.
+    bound column. ``side`` names the input of the receiver if that has several.
     """
 
     plan: EdgePlan
@@ -87,6 +113,7 @@ class CompiledEdge:
     keys: tuple[str, ...] = ()
     timed: bool = False
     function: "Callable[..., object] | None" = None
+    side: str = ""
 
     def schema(self) -> "pa.Schema":
         """Return the Arrow schema of the rows, without hidden columns."""

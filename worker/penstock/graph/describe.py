@@ -58,8 +58,9 @@ def edge_text(edge: CompiledEdge) -> str:
     """Describe how an edge partitions its rows: ``key(word)``, ``forward``."""
     how = str(edge.plan.partitioning)
     keys = f"({', '.join(edge.keys)})" if edge.keys else ""
-    side = "" if edge.output == MAIN else f" {edge.output}"
-    return f"{how}{keys}{side}"
+    output = "" if edge.output == MAIN else f" {edge.output}"
+    side = f" as {edge.side}" if edge.side else ""
+    return f"{how}{keys}{output}{side}"
 
 
 def stage_text(stage: CompiledStage) -> str:

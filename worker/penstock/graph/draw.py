@@ -3,6 +3,7 @@
 from penstock.contract.graph import (
     LATE,
     MAIN,
+    Input,
     Sink,
     Source,
 )
@@ -62,7 +63,7 @@ def draw_mermaid(job: CompiledJob) -> str:
     for step in job.graph.steps:
         for entry in step.inputs:
             label = "" if entry.output == MAIN else entry.output
-            edge = next((e for e in job.edges if _joins(job, e, entry.step, step.name)), None)
+            edge = next((e for e in job.edges if _joins(job, e, entry, step.name)), None)
             if edge is not None:
                 label = edge_text(edge)
             arrow = f'-- "{label}" -->' if label else "-->"
@@ -70,9 +71,9 @@ def draw_mermaid(job: CompiledJob) -> str:
     return "\n".join(lines)
 
 
-def _joins(job: CompiledJob, edge: CompiledEdge, sender: str, receiver: str) -> bool:
-    into = job.stages[edge.plan.receiver].plan.name == receiver
-    return into and any(n.name == sender for n in job.stages[edge.plan.sender].nodes)
+def _joins(job: CompiledJob, edge: CompiledEdge, entry: Input, receiver: str) -> bool:
+    into = job.stages[edge.plan.receiver].plan.name == receiver and edge.side == entry.side
+    return into and any(n.name == entry.step for n in job.stages[edge.plan.sender].nodes)
 
 
 def _id(name: str) -> str:

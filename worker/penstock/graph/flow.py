@@ -96,9 +96,13 @@ def trace(graph: LogicalGraph, column_finder: ColumnFinder, problems: Problems) 
     return flows
 
 
-def input_flow(step: Step, flows: Flows) -> Flow:
-    """Return the flow that a step reads. All its inputs have the same, which ``trace`` checks."""
-    return flows[step.inputs[0].step, step.inputs[0].output]
+def input_flow(step: Step, flows: Flows, side: str | None = None) -> Flow:
+    """Return the flow that a step reads on a side (None: the first one).
+
+    All inputs of a side have the same flow, which ``trace`` checks.
+    """
+    entry = next(i for i in step.inputs if side in (None, i.side))
+    return flows[entry.step, entry.output]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +125,19 @@ class _Tracer:
         return Flow(columns, None if time is None else time.column)
 
     def merged(self, flows: Flows) -> Flow:
-        first = input_flow(self.step, flows)
         for entry in self.step.inputs:
             flow = flows[entry.step, entry.output]
-            known = flow.columns is not None and first.columns is not None
-            if known and flow.columns != first.columns:
+            first = next(i for i in self.step.inputs if i.side == entry.side)
+            expected = flows[first.step, first.output]
+            known = flow.columns is not None and expected.columns is not None
+            if known and flow.columns != expected.columns:
                 self._report(
-                    f"its inputs have different columns: {self.step.inputs[0].step} has "
-                    f"{_columns_text(first.columns)}, {entry.step} has {_columns_text(flow.columns)}"
+                    f"its inputs have different columns: {first.step} has "
+                    f"{_columns_text(expected.columns)}, {entry.step} has {_columns_text(flow.columns)}"
                 )
             for key in entry.keys if flow.columns is not None else ():
                 self._check_key(flow.columns or (), key)
-        return first
+        return input_flow(self.step, flows)
 
     def _check_key(self, columns: Columns, key: str) -> None:
         column = self._column(columns, key, "key column")

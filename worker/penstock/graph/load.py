@@ -10,6 +10,7 @@ from penstock.contract.columns import Column, Columns
 from penstock.contract.connectors import Bounded, Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
+    ONLY,
     PYTHON_CONNECTOR,
     Connector,
     LogicalGraph,
@@ -22,6 +23,7 @@ from penstock.graph.compiled import (
     ENTRY,
     CompiledEdge,
     CompiledJob,
+    CompiledSide,
     CompiledStage,
     CompiledStep,
     Link,
@@ -222,7 +224,14 @@ class _Wiring:
             keys=step.keys,
             function=function if callable(function) else None,
             connector=self.draft.functions.get((step.name, CONNECTOR)),
+            sides=() if step.sides in ((), (ONLY,)) else tuple(self._side(step, side) for side in step.sides),
         )
+
+    def _side(self, step: Step, side: str) -> CompiledSide:
+        flow = input_flow(step, self.flows, side)
+        edges = (e for e in self.layout.edges if e.receiver is step and e.input.side == side)
+        keys = next(i.keys for i in step.inputs if i.side == side)
+        return CompiledSide(side, flow.columns or (), flow.time, keys, tuple(e.plan.index for e in edges))
 
     def edge(self, edge: Edge) -> CompiledEdge:
         flow = self.flows[edge.input.step, edge.input.output]
@@ -234,6 +243,7 @@ class _Wiring:
             edge.input.keys,
             self._is_timed(edge.input.step),
             function if callable(function) else None,
+            edge.input.side,
         )
 
     def _is_timed(self, name: str) -> bool:

@@ -4,7 +4,7 @@ A step joins the stage of its inputs if three things are true: all its inputs ar
 rows stay in their task, and the parallelism is the same. The rows stay in their task if the input
 has no partitioning, or is forward. They also stay if the input is keyed and the stage already is
 keyed by the same columns, provided that no step in between can change these columns. Every other
-step begins a new stage. Edges lead only to the first step of a stage.
+step begins a new stage, and so does every step with several sides. Edges lead only to the first step of a stage.
 """
 
 import json
@@ -14,6 +14,7 @@ from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.graph import (
     MAIN,
+    ONLY,
     Aggregate,
     Filter,
     Input,
@@ -89,6 +90,8 @@ def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
 def _stage_to_join(step: Step, senders: list[PlannedStage]) -> PlannedStage | None:
     """Return the stage that a step is chained to, or None if it begins a new stage."""
     indexes = {stage.index for stage in senders}
+    if step.sides not in ((), (ONLY,)):
+        return None  # the edge that brings a row says on which side it is
     if len(indexes) != 1 or not all(_stays_in_task(entry, senders[0]) for entry in step.inputs):
         return None
     return senders[0] if step.parallelism in (None, senders[0].parallelism) else None

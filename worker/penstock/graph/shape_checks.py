@@ -6,8 +6,11 @@ from penstock.base.values import replace
 from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
 from penstock.contract.graph import (
     DEAD_LETTER,
+    LEFT,
     MAIN,
+    ONLY,
     PYTHON_CONNECTOR,
+    RIGHT,
     STATEFUL,
     Connector,
     LogicalGraph,
@@ -20,6 +23,8 @@ from penstock.contract.reader import Origin, Reader
 from penstock.contract.schema import Plain
 from penstock.graph.draft import GraphDraft
 from penstock.graph.problems import Problems
+
+PARTITIONED = (ONLY, LEFT, RIGHT)  # the sides whose rows go to one task each; those of other sides go to all
 
 
 def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
@@ -66,12 +71,12 @@ def _no_output(step: str, output: str, outputs: tuple[str, ...]) -> str:
 
 
 def _check_keys(step: Step, problems: Problems) -> None:
-    keyed = [i.partitioning is Partitioning.KEY for i in step.inputs]
+    keyed = [i.partitioning is Partitioning.KEY for i in step.inputs if i.side in PARTITIONED]
     if any(keyed) and not all(keyed):
         problems.at(step, "some inputs are keyed and some are not")
     if isinstance(step.parameters, STATEFUL) and not any(keyed):
         problems.at(step, "keeps state for each key: its input must be keyed (key_by, keyBy)")
-    if len({len(i.keys) for i in step.inputs}) > 1:
+    if len({len(i.keys) for i in step.inputs if i.side in PARTITIONED}) > 1:
         problems.at(step, "its inputs are keyed by different numbers of columns")
     for entry in step.inputs:
         if len(set(entry.keys)) != len(entry.keys):

@@ -175,6 +175,15 @@ class Step(Protocol):
         ...
 
 
+@runtime_checkable
+class SidedStep(Protocol):
+    """A step that reads several inputs, and treats the rows of each in its own way."""
+
+    def side(self, name: str) -> Emit:
+        """Return what takes the rows of the input ``name``, batch by batch."""
+        ...
+
+
 class PlainStep:
     """A base class for steps that ignore watermarks and have a main output."""
 

@@ -6,16 +6,18 @@ Steps call each other directly. Nothing is looked up by name after the start.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
-from penstock.steps.base import Emit, Step
+from penstock.steps.base import Emit, SidedStep, Step
 
 Reading = Callable[[], tuple[str, str, int] | None]
 
+NO_SIDES: Mapping[int, str] = MappingProxyType({})
 STAGE_INPUT, SIDE_OUTPUT = -1, -2  # senders that are not the main output of a step
 
 
@@ -42,11 +44,18 @@ class Meter:
 class Chain:
     """All steps of one task. Only one thread may call it."""
 
-    def __init__(self, wired: Sequence[WiredStep], entry: Sequence[int], outside: Sequence[Emit]) -> None:
+    def __init__(
+        self,
+        wired: Sequence[WiredStep],
+        entry: Sequence[int],
+        outside: Sequence[Emit],
+        sides: Mapping[int, str] = NO_SIDES,
+    ) -> None:
         """Bind every step.
 
         Input rows go to the steps at positions ``entry`` and to the receivers ``outside``. Steps
-        are in topological order: an output goes only to later steps.
+        are in topological order: an output goes only to later steps. ``sides`` has the side of each
+        edge into the first step, by the index of the edge, if that step has several sides.
         """
         self.steps = tuple(w.step for w in wired)
         self._meters = tuple(Meter() for _ in wired)
@@ -57,6 +66,7 @@ class Chain:
             w.step.where = partial(self._where, place)
             w.step.bind({name: self._output(place, w, name) for name in {*w.inner, *w.outer}})
         self._enter = fan_out([*(self._receiver(i, STAGE_INPUT) for i in entry), *outside])
+        self._entries = {edge: self._receiver(0, STAGE_INPUT, side) for edge, side in sides.items()}
 
     def _output(self, place: int, wired: WiredStep, output: str) -> Emit:
         sender = place if output == MAIN else SIDE_OUTPUT
@@ -72,8 +82,9 @@ class Chain:
 
         return emit
 
-    def _receiver(self, place: int, sender: int) -> Emit:
-        meter, on_batch, senders = self._meters[place], self.steps[place].on_batch, self._senders
+    def _receiver(self, place: int, sender: int, side: str | None = None) -> Emit:
+        meter, step, senders = self._meters[place], self.steps[place], self._senders
+        on_batch = step.on_batch if side is None else _side(step, side)
 
         def take(batch: pa.RecordBatch) -> None:
             senders[place] = sender
@@ -88,6 +99,10 @@ class Chain:
         Raises UserCodeError with the step and, if it is known, the place of the row in its source.
         """
         self._enter(batch)
+
+    def entry(self, edge: int) -> Emit:
+        """Return what takes the batches of an edge: :meth:`on_batch`, or one side of the first step."""
+        return self._entries.get(edge, self._enter)
 
     def read_by(self, reading: Reading) -> None:
         """Set the function that returns source, split and first offset of the current batch."""
@@ -126,6 +141,11 @@ class Chain:
             step.name: {"rows_in": m.rows_in, "rows_out": m.rows_out, **step.counters()}
             for step, m in zip(self.steps, self._meters, strict=True)
         }
+
+
+def _side(step: Step, side: str) -> Emit:
+    assert isinstance(step, SidedStep), f"step {step.name!r} has one input"
+    return step.side(side)
 
 
 def fan_out(emits: Sequence[Emit]) -> Emit:

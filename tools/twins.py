@@ -21,10 +21,12 @@ SIMULATED = "the simulator's part that stands for the shipped one and does the s
 CONTRACT = "the contract describes it as data, and the other class carries it out"
 OWN_PROGRAM = "the spark package is a program of its own, and this is its own part of that kind"
 TWO_SIMULATIONS = "the simulation of the engine and that of the operator, which share nothing"
+HINT = "a step in the graph, and the hint of a field of a state, which only type checkers see"
 KIND = "each program has one file of this kind, and its folder says of which program"
 
 CLASSES: Mapping[str, str] = {
     "Access": OPERATOR,
+    "Aggregate": HINT,
     "Asked": SIMULATED,
     "Call": "a user function in the graph, and a storage call of the simulator",
     "ClaimOutput": SIMULATED,
@@ -37,6 +39,7 @@ CLASSES: Mapping[str, str] = {
     "Job": "public in the Python API, and a section of the StreamJob",
     "Kind": OPERATOR,
     "Leave": SIMULATED,
+    "Map": HINT,
     "Mutant": TWO_SIMULATIONS,
     "Origin": "where a value of a file was written, and the stored tag of a restored job",
     "Pending": "public in the Python API, and a section of the stored status",

@@ -8,6 +8,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as mypy knows it; typing itself costs more than the rest of this file
 if TYPE_CHECKING:
+    from typing import Literal as Enum
+
     from penstock import testing
     from penstock.base.errors import (
         ConfigError,
@@ -25,6 +27,33 @@ if TYPE_CHECKING:
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters
     from penstock.inprocess.run import Result, run
+    from penstock.model.declared.hints import (
+        Aggregate,
+        ClockTimer,
+        Decimal,
+        List,
+        Map,
+        Out,
+        Ring,
+        Set,
+        Time,
+        Timer,
+        Timers,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from penstock.model.declared.record_types import record
+    from penstock.model.declared.spans import days, hours, milliseconds, minutes, seconds
+    from penstock.model.declared.state_types import field_ as field
+    from penstock.model.declared.state_types import renamed, state
     from penstock.patterns.pipeline_farm import Farm, Pipeline, farm, pipeline
     from penstock.ports import (
         Pending,
@@ -53,6 +82,33 @@ _HOMES = {
     "penstock.graph.connect": ("discard", "generator", "ingest", "parquet"),
     "penstock.graph.parameters": ("Parameters",),
     "penstock.inprocess.run": ("Result", "run"),
+    "penstock.model.declared.hints": (
+        "Aggregate",
+        "ClockTimer",
+        "Decimal",
+        "Enum",
+        "List",
+        "Map",
+        "Out",
+        "Ring",
+        "Set",
+        "Time",
+        "Timer",
+        "Timers",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+    ),
+    "penstock.model.declared.record_types": ("record",),
+    "penstock.model.declared.spans": ("days", "hours", "milliseconds", "minutes", "seconds"),
+    "penstock.model.declared.state_types": ("field", "renamed", "state"),
     "penstock.patterns.pipeline_farm": ("Farm", "Pipeline", "farm", "pipeline"),
     "penstock.ports": (
         "Pending",
@@ -65,16 +121,23 @@ _HOMES = {
     ),
     "penstock.steps.refusals": ("Refusing",),
 }
-_SPELLED = {"max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
+_SPELLED = {"field": "field_", "max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _PACKAGES = ("testing",)
 
 __all__ = [
+    "Aggregate",
     "Aggregation",
+    "ClockTimer",
     "ConfigError",
+    "Decimal",
+    "Enum",
     "Farm",
     "Job",
     "KeyedStream",
+    "List",
+    "Map",
+    "Out",
     "Parameters",
     "Pending",
     "PenstockError",
@@ -82,6 +145,8 @@ __all__ = [
     "Read",
     "Refusing",
     "Result",
+    "Ring",
+    "Set",
     "Sink",
     "SinkHandle",
     "SinkPublisher",
@@ -92,22 +157,44 @@ __all__ = [
     "StateError",
     "StorageError",
     "Stream",
+    "Time",
+    "Timer",
+    "Timers",
     "UserCodeError",
     "__version__",
     "count",
+    "days",
     "discard",
     "farm",
+    "field",
+    "float32",
+    "float64",
     "generator",
+    "hours",
     "ingest",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
     "last",
     "max",
     "mean",
+    "milliseconds",
     "min",
+    "minutes",
     "parquet",
     "pipeline",
+    "record",
+    "renamed",
     "run",
+    "seconds",
+    "state",
     "sum",
     "testing",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]
 
 

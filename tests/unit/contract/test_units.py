@@ -36,7 +36,7 @@ def test_durations(text: str, microseconds: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "5", "10 s", "10S", "1d", "-1s", "30s1m", "1s1s", "s", "1.s", ".5s", "9999999h", "10s\n"],
+    ["", "5", "10 s", "10S", "1w", "-1s", "30s1m", "1s1s", "s", "1.s", ".5s", "9999999h", "10s\n"],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
@@ -44,10 +44,9 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_the_largest_duration_fits_64_bits_of_nanoseconds() -> None:
-    longest = "".join(
-        "9" * int(digits) + unit for digits, unit in re.findall(r"\{1,(\d+)\}[^h-u]*?([hmu]?s|h|m)\)", DURATION_PATTERN)
-    )
-    assert longest == "999999h999999m999999999s" + "9" * 12 + "ms" + "9" * 12 + "us"
+    parts = re.findall(r"\{1,(\d+)\}[^dh-u]*?([hmu]?s|d|h|m)\)", DURATION_PATTERN)
+    longest = "".join("9" * int(digits) + unit for digits, unit in parts)
+    assert longest == "9999d999999h999999m999999999s" + "9" * 12 + "ms" + "9" * 12 + "us"
     assert sum(duration_us(part) for part in re.findall(r"\d+[a-z]+", longest)) < 2**63 / 1000
 
 

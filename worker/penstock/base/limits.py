@@ -212,6 +212,14 @@ FIRED_ROWS_MAX = 65_536  # windows that are emitted as one batch; the next slice
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # size of files that are merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
+# --- Records and states that users declare -----------------------------------------------------
+RECORD_FIELDS_MAX = 1024  # as many as columns of a step
+RING_WIDTH_MAX = 65_536  # values of one ring; each key has memory for all of them
+ENUM_VALUES_MAX = 32_767  # a code fits two bytes
+ENTRIES_DEFAULT = 1_000_000  # of a list, map, set or timers, for each key
+ENTRIES_MAX = 1 << 40
+RECORD_DEPTH_MAX = 16  # records, tuples and lists within each other
+
 # --- JSON from outside ----------------------------------------------------------------------
 JSON_BYTES_MAX = MANIFEST_BYTES_MAX  # nothing that is read is larger
 API_ANSWER_BYTES_MAX = 512 * 1024 * 1024  # an answer of the API server: a page has 500 objects of at most 1 MiB

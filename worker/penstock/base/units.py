@@ -14,15 +14,15 @@ _WHOLE_AND_FRACTION = r"(\.[0-9]{1,9})?"
 # nanoseconds), and one pattern says it to Python and to the API server (RE2).
 DURATION_PATTERN = "0|" + "".join(
     f"([0-9]{{1,{digits}}}{_WHOLE_AND_FRACTION}{unit})?"
-    for unit, digits in (("h", 6), ("m", 6), ("s", 9), ("ms", 12), ("us", 12))
+    for unit, digits in (("d", 4), ("h", 6), ("m", 6), ("s", 9), ("ms", 12), ("us", 12))
 )
 QUANTITY_PATTERN = r"[0-9]{1,15}(\.[0-9]{1,6})?(Ki|Mi|Gi|Ti|k|M|G|T)?"
 # Amounts of cpu, memory and the like, as Kubernetes takes them (never negative here).
 RESOURCE_PATTERN = r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
 
-_DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
+_DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(DURATION_PATTERN)
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|d)")
 _QUANTITY = re.compile(QUANTITY_PATTERN)
 _QUANTITY_PART = re.compile(r"([0-9.]+)([A-Za-z]*)")
 _QUANTITY_UNIT = {
@@ -48,7 +48,7 @@ _RESOURCE_UNIT = {
 def duration_us(text: str) -> int:
     """Return a duration such as ``10s``, ``1m30s`` or ``1.5h`` in whole microseconds."""
     if not text or len(text) > DURATION_CHARS_MAX or not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration: write a number and us, ms, s, m or h, like 10s")
+        raise ValueError(f"{text!r} is no duration: write a number and us, ms, s, m, h or d, like 10s")
     return round(sum(float(p[1]) * _DURATION_US[p[2]] for p in _DURATION_PART.finditer(text)))
 
 

@@ -6,6 +6,8 @@ the text travels in heartbeats and is kept in the status of the job.
 
 import importlib
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.limits import (
@@ -50,6 +52,22 @@ def user_frames(error: BaseException) -> "list[FrameSummary]":
 def is_users(file: str) -> bool:
     """Say whether a file of a traceback is neither Penstock's nor part of the import machinery."""
     return not file.startswith(("<frozen", _OURS, _IMPORTS))
+
+
+def caller_place() -> str:
+    """Return ``file:line`` of the nearest caller that is not part of Penstock."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def short_path(file: str) -> str:
+    """Return a path relative to the working directory, if it is inside; otherwise unchanged."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file
 
 
 def user_traceback(error: BaseException) -> str:

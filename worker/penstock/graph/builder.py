@@ -19,6 +19,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
 from penstock.base.units import duration_us
+from penstock.base.user_code import caller_place
 from penstock.base.values import replace
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.connectors import Role
@@ -49,7 +50,7 @@ from penstock.contract.graph import (
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
-from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, caller_place, label, partition_role
+from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
 
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs

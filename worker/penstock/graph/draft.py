@@ -1,15 +1,12 @@
 """A graph under construction: its steps, their functions, and the place where each was written."""
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from penstock.contract.graph import LogicalGraph, Step
 
 CALL = "call"  # role of a step's own function
 CONNECTOR = "connector"  # role of a user's own source or sink object
-_HERE = str(Path(__file__).parent.parent)
 
 
 @dataclass(slots=True)
@@ -36,22 +33,6 @@ class GraphDraft:
 def partition_role(index: int) -> str:
     """Name the role of the custom partition function of a step's input."""
     return f"partition {index}"
-
-
-def caller_place() -> str:
-    """Return ``file:line`` of the nearest caller that is not part of Penstock."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
-    return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-
-def short_path(file: str) -> str:
-    """Return a path relative to the working directory, if it is inside; otherwise unchanged."""
-    try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return file
 
 
 def label(function: Callable[..., object]) -> str:

@@ -9,8 +9,7 @@ from types import ModuleType
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.base.user_code import named, user_frames, user_traceback
-from penstock.graph.draft import short_path
+from penstock.base.user_code import named, short_path, user_frames, user_traceback
 
 SCRIPT_MODULE = "penstock_job_script"
 SCRIPT_FUNCTION = "job"
@@ -54,6 +53,8 @@ def _import(module: str, reference: str, place: str) -> ModuleType:
                 f"(searched in {searched} and the environment)"
             ) from error
         raise ConfigError(f"{place}: importing {module!r} failed: {error_with_traceback(error)}") from error
+    except ConfigError:  # of a record or state: it names its own place
+        raise
     except BaseException as error:  # sys.exit() as well: a job's module must not end the process
         raise ConfigError(f"{place}: importing {module!r} failed: {error_with_traceback(error)}") from error
 
@@ -83,6 +84,8 @@ def run_script(source: str, place: str, path: str | None = None) -> ModuleType:
         raise ConfigError(f"{place}: {error}") from error
     try:
         exec(code, vars(module))
+    except ConfigError:  # of a record or state: it names its own place
+        raise
     except BaseException as error:  # sys.exit() as well
         failed = f"{place}: job.script failed: " if path is None else ""
         raise ConfigError(failed + error_with_traceback(error)) from error

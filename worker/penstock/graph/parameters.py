@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.units import duration_s
-from penstock.graph.draft import caller_place
+from penstock.base.user_code import caller_place
 
 
 class Parameters(Mapping[str, str]):

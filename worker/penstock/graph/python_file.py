@@ -10,10 +10,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from penstock.base.errors import ConfigError
+from penstock.base.user_code import short_path
 from penstock.contract.reader import Origin
 from penstock.contract.schema import Plain
 from penstock.graph.builder import Job
-from penstock.graph.draft import short_path
 from penstock.graph.parameters import Parameters
 
 SUFFIX = ".py"

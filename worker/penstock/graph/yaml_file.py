@@ -10,9 +10,9 @@ from typing import Final
 import yaml
 
 from penstock.base.errors import ConfigError
+from penstock.base.user_code import short_path
 from penstock.contract.reader import Origin
 from penstock.contract.schema import Plain
-from penstock.graph.draft import short_path
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 VALUES_MAX: Final = 50_000

@@ -12,8 +12,9 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.model.keys import KeyCodec, Keys
-from penstock.state.hot import NEVER, HotTable
+from penstock.state.hot import HotTable
 from penstock.state.keyed_backend import KeyedStateBackend
+from penstock.state.memory import NEVER
 from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore

@@ -58,6 +58,13 @@ class OnError(StrEnum):
     DEAD_LETTER = "dead-letter"
 
 
+class TimeKind(StrEnum):
+    """Which time counts: that of the rows, or that of the clock (processing time)."""
+
+    EVENT = "event"
+    CLOCK = "clock"
+
+
 class Function(StrEnum):
     """The built-in aggregates."""
 

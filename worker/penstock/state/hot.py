@@ -12,18 +12,13 @@ Arrays of rows and bytes grow in place: address space is reserved at once, memor
 An array covers the whole reservation, so growing costs nothing and old views stay valid. Only an
 array that outgrows its reservation is copied, into twice the space.
 
-After the first few megabytes, pages are large ones where the system has them. A look-up among a
-million keys touches four pages that no other look-up touches, and the processor's page table cache
-has about 1,500 entries. Arrays fill from the left, so at most one large page of each is unused.
-
 Rows that wait for a time are in a queue by the time at which they come due (:class:`DueRows`). The
 queue is never stored. The time is a column of the table, so every delta has it and it moves with its
 row. Loading rows fills the queue again. See ``model.kernels.due`` for the order and the costs.
 """
 
-import mmap
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,19 +28,19 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.base.values import replace
+from penstock.contract.graph import TimeKind
 from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, due, hash_table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
-from penstock.steps.base import StateSchema, Value
+from penstock.state.memory import NEVER, doubled, reserve
+from penstock.state.timer_queue import TimerQueue
+from penstock.steps.base import END, DueTimers, StateSchema, Value
 
 ROWS_RESERVED = 1 << 24
 BYTES_RESERVED = 1 << 30
-_SMALL_PAGES_BYTES = 1 << 22  # small pages first, so that a small state uses little memory
-_LARGE_PAGES = getattr(mmap, "MADV_HUGEPAGE", None)
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)  # the system need not set memory or swap aside
 
-NEVER = np.iinfo(np.int64).max
+_NOT_REACHED = np.full(KEY_GROUPS_MAX, np.iinfo(np.int64).min, np.int64)  # no timer counts as one of the past
 _ROW_BYTES = 8  # the two links of a row
 _BUCKET_BYTES = due.BUCKET.itemsize + 8  # a bucket, its slot and its place in the heap
 _SORTED_BYTES = 28  # a row, while its bucket is sorted
@@ -56,29 +51,8 @@ WHOLE_SHARE = 2  # when one row in this many has changed, a cut has all rows: se
 LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
 MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: ends long before the next limit
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
-END = "end"
 BYTES = "bytes"
 SPAN_BYTES = 12  # start and length of a value of any length
-
-
-def reserve(dtype: npt.DTypeLike, items: int, width: int = 1) -> npt.NDArray[Any]:
-    """Return a zeroed, writable array of ``items`` (by ``width``) that uses no memory yet."""
-    kind = np.dtype(dtype)
-    size = max(items * width * kind.itemsize, 1)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    if _LARGE_PAGES is not None and size > _SMALL_PAGES_BYTES:
-        with suppress(OSError):  # the system was built without large pages
-            memory.madvise(_LARGE_PAGES, _SMALL_PAGES_BYTES, size - _SMALL_PAGES_BYTES)
-    flat: npt.NDArray[Any] = np.frombuffer(memory, kind, items * width)
-    return flat if width == 1 else flat.reshape(items, width)
-
-
-def doubled(array: npt.NDArray[Any], used: int, least: int) -> npt.NDArray[Any]:
-    """Return a copy of the first ``used`` items with room for ``least``, or twice as many as before."""
-    items = max(2 * len(array), least)
-    wider = reserve(array.dtype, items, array.shape[1] if array.ndim > 1 else 1)
-    wider[:used] = array[:used]
-    return wider
 
 
 class DueRows:
@@ -141,7 +115,6 @@ class HotTable:
     def __init__(self, schema: StateSchema) -> None:
         """Make an empty table: reserves address space, but no memory."""
         self.schema = schema
-        self.values = (*schema.values, Value(END, "int64")) if schema.timed else schema.values
         self._capacity = ROWS_RESERVED
         self._a = np.zeros((1 << FIRST_BITS) + hash_table.TAIL, np.uint64)
         self._b = self._a[:1]
@@ -158,7 +131,11 @@ class HotTable:
         self._cut: CutRows | None = None  # while rows of it are not copied
         self._columns: dict[str, npt.NDArray[Any]] = {}
         self._spans: dict[str, tuple[Int64s, Int32s]] = {}
-        for value in self.values:
+        timers = {time: schema.timer_names(time) for time in TimeKind}
+        self._timers = {time: TimerQueue(names, self._capacity) for time, names in timers.items() if names}
+        for queue in self._timers.values():
+            self._columns.update(queue.columns)
+        for value in schema.stored:
             self._make_column(value)
         self._due = DueRows(self._capacity) if schema.timed else None
         fixed = sum(c.strides[0] for c in self._columns.values())
@@ -170,7 +147,7 @@ class HotTable:
         if value.dtype == BYTES:
             spans = reserve("int64", self._capacity), reserve("int32", self._capacity)
             self._spans[value.name] = spans
-        else:
+        elif value.name not in self._columns:  # a timer's is there
             self._columns[value.name] = reserve(value.dtype, self._capacity, value.width)
 
     def _bundle(self) -> None:
@@ -197,7 +174,14 @@ class HotTable:
             )
         if self._cut is not None:
             self._copy(kept[: self._counters[hash_table.KEPT]])
+        for queue in self._timers.values():
+            queue.fill(self.high_row)
         return rows
+
+    def mark(self, rows: Int32s) -> None:
+        """Mark live rows as changed."""
+        self._keep(rows)
+        hash_table.mark_rows(self._table, rows)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a live view of a fixed-width column by row."""
@@ -241,6 +225,21 @@ class HotTable:
     def next_due(self) -> int:
         """Return the time at which the first queued row comes due; NEVER when there is none."""
         return NEVER if self._due is None else self._due.first()
+
+    def arm(self, rows: Int32s, reached: Int64s, time: TimeKind = TimeKind.EVENT) -> None:
+        """Queue the timers of rows whose timer columns were written."""
+        self._timers[time].arm(self._table, rows, reached)
+
+    def take_timers(self, bound: int, most: int, time: TimeKind = TimeKind.EVENT) -> DueTimers:
+        """Take up to ``most`` timers that are due at ``bound`` off the queue, and mark their rows."""
+        taken = self._timers[time].take(self._table, bound, most)
+        self.mark(taken.rows)
+        return taken
+
+    def next_timer(self, time: TimeKind = TimeKind.EVENT) -> int:
+        """Return the time of the timer that fires first; NEVER when there is none."""
+        queue = self._timers.get(time)
+        return NEVER if queue is None else queue.first(self._table)
 
     def about_keys(self) -> int:
         """Return how many rows there are, tombstones included."""
@@ -346,6 +345,8 @@ class HotTable:
             self.write_bytes(name, rows, values[name])
         if self._due is not None:
             self.set_due(rows, np.ascontiguousarray(values[END]))
+        for time in self._timers:
+            self.arm(rows, _NOT_REACHED, time)
         gone = rows[deleted]
         if len(gone):
             self._clear(gone)
@@ -411,7 +412,8 @@ class HotTable:
         """Return the memory in use: rows, bytes and slots."""
         slots = self._a.nbytes + self._b.nbytes
         due = 0 if self._due is None else self._due.size_bytes(self.high_row)
-        return self.high_row * self._row_bytes + int(self._heads[arena.TOP]) + slots + due
+        timers = sum(queue.size_bytes(self.high_row) for queue in self._timers.values())
+        return self.high_row * self._row_bytes + int(self._heads[arena.TOP]) + slots + due + timers
 
     # --- Growth -----------------------------------------------------------------------------
 
@@ -434,7 +436,11 @@ class HotTable:
         used = self.high_row
         self._records = doubled(self._records, used, least)
         self._changed = doubled(self._changed, self.changed, least)
-        self._columns = {n: doubled(c, used, least) for n, c in self._columns.items()}
+        for queue in self._timers.values():
+            queue.grow(max(2 * self._capacity, least))
+            self._columns.update(queue.columns)
+        timers = {timer.name for timer in self.schema.timers}
+        self._columns |= {n: doubled(c, used, least) for n, c in self._columns.items() if n not in timers}
         self._spans = {n: (doubled(s, used, least), doubled(z, used, least)) for n, (s, z) in self._spans.items()}
         if self._due is not None:
             self._due.grow(used, least)
@@ -490,6 +496,8 @@ class HotTable:
             self._due.clear(self._table, rows)
         for column in self._columns.values():
             column[rows] = 0
+        for queue in self._timers.values():
+            queue.clear(rows)
         for spans in self._spans.values():
             arena.clear_values(self._blocks, spans, rows)
 

@@ -7,6 +7,8 @@ Checkpoints copy its rows into the same state files as all other rows.
            each, order-preserving), tag, key bytes, which is the order in which rows come due
     value  hash, fixed-width columns, then each bytes column as length plus one (32 bits) and bytes
     dirty  the same keys; value: the generation of the uncommitted change (64 bits)
+    timers the timers of these rows, in the order in which they fire: kind of time (8 bits), time and hash
+           (64 bits each), field (8 bits), key; no value. Those of a row that has left are stale.
 """
 
 import struct
@@ -19,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
+from penstock.contract.graph import TimeKind
 from penstock.model.arrays import Int64s, flat, text
 from penstock.model.keys import Keys
 from penstock.state.copies import RowsCopy
-from penstock.state.hot import BYTES, END
-from penstock.steps.base import StateSchema, Value
+from penstock.state.hot import BYTES
+from penstock.steps.base import NO_TIMER, StateSchema
 
 MEMTABLE_BYTES = 8 * 1024 * 1024
 _GROUP = struct.Struct(">H")
@@ -34,6 +37,8 @@ _LENGTH = struct.Struct("<I")
 _MARK = struct.Struct("<q")
 _BIAS = 1 << 63  # maps signed order to unsigned order
 _NULL, _VALUE = b"\x00", b"\x01"
+_TIMER = struct.Struct(">BQQB")
+_KINDS = tuple(TimeKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,15 @@ class ColdRow:
 
     key: bytes
     value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ColdTimer:
+    """A timer of a row that was on disk when the timer was listed. ``entry`` is its key in the index."""
+
+    time: int
+    row: bytes
+    entry: bytes
 
 
 class ColdRows:
@@ -60,11 +74,14 @@ class ColdRows:
         self._values: Any = Rdict(str(folder), options)
         self._dirty: Any = self._values.create_column_family("dirty", options)
         self._dirty_handle = self._values.get_column_family_handle("dirty")
-        self._values.set_write_options(unlogged)
-        self._dirty.set_write_options(unlogged)
+        self._timers: Any = self._values.create_column_family("timers", options)
+        self._timers_handle = self._values.get_column_family_handle("timers")
+        for store in (self._values, self._dirty, self._timers):
+            store.set_write_options(unlogged)
         self._unlogged = unlogged
-        ends = (Value(END, "int64"),) if schema.timed else ()
-        self._fixed = [v for v in (*schema.values, *ends) if v.dtype != BYTES]
+        self._fixed = [v for v in schema.stored if v.dtype != BYTES]
+        names = {kind: schema.timer_names(kind) for kind in _KINDS}
+        self._fields = {name: (kind, field) for kind, listed in names.items() for field, name in enumerate(listed)}
         self._bytes = [v for v in schema.values if v.dtype == BYTES]
         fields = [("hash", "u8"), *((v.name, v.dtype, (v.width,)) for v in self._fixed)]
         self._layout = np.dtype(fields)
@@ -72,6 +89,7 @@ class ColdRows:
     def close(self) -> None:
         """Close the database; the caller removes the folder."""
         self._dirty.close()
+        self._timers.close()
         self._values.close()
 
     # --- Keys ---------------------------------------------------------------------------------
@@ -117,6 +135,11 @@ class ColdRows:
             batch.put(key, value)
             if mark > 0:
                 batch.put(key, _MARK.pack(mark), self._dirty_handle)
+        for name, (kind, field) in self._fields.items():
+            times = copied.values[name]
+            for i in np.flatnonzero(times != NO_TIMER).tolist():
+                head = _TIMER.pack(_KINDS.index(kind), int(times[i]) + _BIAS, int(copied.hashes[i]), field)
+                batch.put(head + keys[i], b"", self._timers_handle)
         self._values.write(batch, self._unlogged)
         return keys
 
@@ -163,6 +186,33 @@ class ColdRows:
         done = [k for k, m in self._dirty.items() if _MARK.unpack(m)[0] <= generation]
         if done:
             self.take_dirty(done)
+
+    # --- Timers -------------------------------------------------------------------------------
+
+    def timers(self, kind: TimeKind, bound: int, most: int) -> list["ColdTimer"]:
+        """Return up to ``most`` timers that are due at ``bound``, the first ones; some are stale."""
+        prefix = bytes((_KINDS.index(kind),))
+        found: list[ColdTimer] = []
+        for key in _prefixed(self._timers.keys(from_key=prefix), prefix):
+            time = _TIMER.unpack_from(key)[1] - _BIAS
+            if len(found) == most or time > bound:
+                break
+            found.append(ColdTimer(time, key[_TIMER.size :], key))
+        return found
+
+    def forget_timers(self, timers: Sequence["ColdTimer"]) -> None:
+        """Drop timers: their rows are in memory, or they are stale."""
+        batch = WriteBatch(raw_mode=True)
+        for timer in timers:
+            batch.delete(timer.entry, self._timers_handle)
+        self._values.write(batch, self._unlogged)
+
+    def has_timer(self, row: ColdRow, timer: "ColdTimer") -> bool:
+        """Return whether a stored row still has this timer."""
+        kind, _, _, field = _TIMER.unpack_from(timer.entry)
+        name = next(n for n, at in self._fields.items() if at == (_KINDS[kind], field))
+        record = np.frombuffer(row.value[: self._layout.itemsize], self._layout)[0]
+        return int(record[name][0]) == timer.time
 
     # --- Windows ------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ from penstock.protocol.state_entries import (
     to_merge,
 )
 from penstock.state.copies import CutRows, RowsCopy, by_group
-from penstock.state.hot import BYTES, END, HotTable
+from penstock.state.hot import BYTES, HotTable
 from penstock.steps.base import StateSchema, Value
 
 if TYPE_CHECKING:
@@ -81,18 +81,13 @@ Block = TypeVar("Block")
 Naming = Callable[[str], BlobName]
 
 
-def all_values(schema: StateSchema) -> tuple[Value, ...]:
-    """List the stored value columns; timed state also stores its end."""
-    return (*schema.values, Value(END, "int64")) if schema.timed else schema.values
-
-
 def described(schema: StateSchema, max_key_groups: int) -> bytes:
     """Return the stored form of a state's schema. Files fit exactly when these bytes are equal."""
     plain = {
         "format": FORMAT,
         "state": schema.name,
         "keys": [[name, str(kind)] for name, kind in schema.keys],
-        "values": [[v.name, v.dtype, v.width] for v in all_values(schema)],
+        "values": [[v.name, v.dtype, v.width] for v in schema.stored],
         "timed": schema.timed,
         "max_key_groups": max_key_groups,
     }
@@ -153,7 +148,7 @@ def _batch(part: RowsCopy, schema: StateSchema) -> pa.RecordBatch:
         "hash": pa.array(part.hashes),
         "key": _binary(part.keys.ends, part.keys.data, part.keys.null),
     }
-    for value in all_values(schema):
+    for value in schema.stored:
         given = part.values[value.name]
         columns[_VALUE + value.name] = _binary(*given) if value.dtype == BYTES else _plain(given)
     return pa.RecordBatch.from_pydict(columns)
@@ -262,7 +257,7 @@ def check_schema(block: pa.RecordBatch, schema: StateSchema, max_key_groups: int
             f"{origin}: stored state does not fit: stored {stored.decode(errors='replace')}, "
             f"the job has {wanted.decode()}"
         )
-    values = {_VALUE + value.name: _type(value) for value in all_values(schema)}
+    values = {_VALUE + value.name: _type(value) for value in schema.stored}
     kinds = dict(zip(block.schema.names, block.schema.types, strict=True))
     if kinds != _FRAME | values:
         raise StateError(f"{origin}: a block has columns {kinds}, its schema says otherwise")
@@ -285,7 +280,7 @@ def loadable(block: pa.RecordBatch, schema: StateSchema) -> tuple[Keys, npt.NDAr
     keys = Keys(text(block.column("key")), fixed(block.column("hash"), np.uint64), groups)
     deleted = np.asarray(block.column("deleted").to_numpy(zero_copy_only=False), np.bool_)
     values: dict[str, Any] = {}
-    for value in all_values(schema):
+    for value in schema.stored:
         column = block.column(_VALUE + value.name)
         values[value.name] = column if value.dtype == BYTES else _numbers(column, value)
     return keys, deleted, values

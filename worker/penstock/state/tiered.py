@@ -23,12 +23,14 @@ import pyarrow as pa
 
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
+from penstock.contract.graph import TimeKind
 from penstock.model.arrays import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
-from penstock.state.hot import NEVER, HotTable
-from penstock.state.rocks import DUE_BYTES, ColdRow, ColdRows, end_of, group_of
-from penstock.steps.base import StateSchema
+from penstock.state.hot import HotTable
+from penstock.state.memory import NEVER
+from penstock.state.rocks import DUE_BYTES, ColdRow, ColdRows, ColdTimer, end_of, group_of
+from penstock.steps.base import DueTimers, StateSchema
 
 _PAST = b"\xff" * 9  # greater than any hash and tag
 
@@ -159,6 +161,41 @@ class TieredTable:
         """Return the time at which the first row comes due, in memory or on disk."""
         ends = self.hot.next_due()
         return ends if self._cold_due is None else min(ends, self._cold_due.first())
+
+    def arm(self, rows: Int32s, reached: Int64s, time: TimeKind = TimeKind.EVENT) -> None:
+        """Queue the timers of rows whose timer columns were written."""
+        self.hot.arm(rows, reached, time)
+
+    def take_timers(self, bound: int, most: int, time: TimeKind = TimeKind.EVENT) -> DueTimers:
+        """Take up to ``most`` timers that are due at ``bound`` off the queue.
+
+        First brings the rows of as many due timers from disk, so that all that fire first are in memory.
+        """
+        if self._cold is not None:
+            left = most
+            while left > 0 and (due := self._cold.timers(time, bound, left)):
+                rows = self._rows_of(due)
+                self._warm(rows)
+                self._cold.forget_timers(due)
+                left -= len(rows)
+        return self.hot.take_timers(bound, most, time)
+
+    def next_timer(self, time: TimeKind = TimeKind.EVENT) -> int:
+        """Return the time of the timer that fires first, of a row in memory or on disk."""
+        first = self.hot.next_timer(time)
+        while self._cold is not None and (found := self._cold.timers(time, first, 1)):
+            if self._rows_of(found):
+                return found[0].time
+            self._cold.forget_timers(found)
+        return first
+
+    def _rows_of(self, timers: list[ColdTimer]) -> list[ColdRow]:
+        """Return the rows on disk that still have one of these timers, each once."""
+        assert self._cold is not None, "rows on disk have a database"
+        stored = {row.key: row for row in self._not_hot(self._cold.get([*dict.fromkeys(t.row for t in timers)]))}
+        cold = self._cold
+        own = {t.row: None for t in timers if t.row in stored and cold.has_timer(stored[t.row], t)}
+        return [stored[key] for key in own]
 
     def about_keys(self) -> int:
         """Return about how many rows there are, in memory or only on disk."""

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from penstock.base.errors import Where
 from penstock.contract.columns import HIDDEN_PREFIX
+from penstock.contract.graph import TimeKind
 from penstock.contract.keygroups import Share
 
 if TYPE_CHECKING:
-    from penstock.model.arrays import Int32s, Int64s
+    from penstock.model.arrays import Int32s, Int64s, UInt64s
     from penstock.model.keys import EncodedKeys, Keys
 
 Emit = Callable[[pa.RecordBatch], None]
@@ -51,18 +52,66 @@ class Value:
     width: int = 1
 
 
+NO_TIMER = np.iinfo(np.int64).min
+"""The value of a timer column for a key whose timer is not set."""
+
+END = "end"
+TOUCHED = f"{HIDDEN_PREFIX}touched"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerColumn:
+    """A timer of each key: a column (int64, microseconds), whose time ``NO_TIMER`` means that it is not set."""
+
+    name: str
+    time: TimeKind = TimeKind.EVENT
+
+
+@dataclass(frozen=True, slots=True)
+class Ttl:
+    """How long a key is kept after it was last written."""
+
+    us: int
+    time: TimeKind = TimeKind.EVENT
+
+
 @dataclass(frozen=True, slots=True)
 class StateSchema:
-    """What a step stores for each key. A restore with another schema is refused.
+    """What a step stores for each key. A restore with other columns is refused.
 
     ``name`` is unique in the job. ``keys`` are the key columns with their types. With ``timed``,
-    every key also has the end of a window, and there is a column ``end`` (int64).
+    every key also has the end of a window, and there is a column ``end`` (int64). Each of ``timers``
+    is a column. With ``ttl``, the column ``__touched`` (int64) has the time of the last change.
     """
 
     name: str
     keys: tuple[tuple[str, pa.DataType], ...]
     values: tuple[Value, ...]
     timed: bool = False
+    timers: tuple[TimerColumn, ...] = ()
+    ttl: Ttl | None = None
+
+    @property
+    def stored(self) -> tuple[Value, ...]:
+        """List all columns of a key: the values, then those that the engine needs."""
+        extra = [END] if self.timed else []
+        extra += [timer.name for timer in self.timers]
+        extra += [TOUCHED] if self.ttl is not None else []
+        return (*self.values, *(Value(name, "int64") for name in extra))
+
+    def timer_names(self, time: TimeKind) -> tuple[str, ...]:
+        """List the timers of one kind of time. A field number of :class:`DueTimers` is a place in it."""
+        return tuple(timer.name for timer in self.timers if timer.time is time)
+
+
+@dataclass(frozen=True, slots=True)
+class DueTimers:
+    """Timers that were taken off the queue, in the order of time, hash, key and field."""
+
+    rows: "Int32s"
+    fields: "Int32s"
+    times: "Int64s"
+    hashes: "UInt64s"
 
 
 class KeyedState(Protocol):
@@ -114,6 +163,26 @@ class KeyedState(Protocol):
 
     def next_due(self) -> int:
         """Return the earliest end of all queued rows, or the largest int64 if there is none."""
+        ...
+
+    def arm(self, rows: "Int32s", reached: "Int64s", time: TimeKind = TimeKind.EVENT) -> None:
+        """Queue the timers of rows whose timer columns may have been written since.
+
+        ``reached`` is the time reached by key group. A timer at or before it becomes the microsecond
+        after it. A row may be listed more than once. To clear a timer, write NO_TIMER: no call is needed.
+        """
+        ...
+
+    def take_timers(self, bound: int, most: int, time: TimeKind = TimeKind.EVENT) -> "DueTimers":
+        """Take up to ``most`` timers that are due at ``bound`` off the queue, and mark their rows as changed.
+
+        Only timers that are set now are taken. Their columns keep the time: the caller clears
+        the column, or calls :meth:`arm` to queue the timer again.
+        """
+        ...
+
+    def next_timer(self, time: TimeKind = TimeKind.EVENT) -> int:
+        """Return the time of the timer that fires first, or the largest int64 if there is none."""
         ...
 
     def about_keys(self) -> int:

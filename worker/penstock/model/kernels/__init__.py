@@ -21,10 +21,11 @@ def compile_all() -> int:
         key_bytes,
         routing,
         strings,
+        timers,
         windows,
     )
 
-    modules = (aggregate, arena, clock, due, hash_table, key_bytes, routing, strings, windows)
+    modules = (aggregate, arena, clock, due, hash_table, key_bytes, routing, strings, timers, windows)
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

@@ -231,6 +231,15 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any, kept: Any
     return rows.size
 
 
+@kernel(VOID, TABLE, I32)
+def mark_rows(table: Any, rows: Any) -> None:
+    """Mark live rows as changed. The caller has copied those that the cut under way needs."""
+    _, _, records, _, _, changed, counters = table
+    for i in range(rows.size):
+        records[rows[i]].status |= SEEN
+        _mark(rows[i], records, changed, counters)
+
+
 @kernel(INT, TABLE, TEXT, U64, OUT_I32)
 def look_up(table: Any, keys: Any, hashes: Any, rows: Any) -> Any:
     """Write the row of every key, deleted or not, or NO_ROW; return how many have none."""

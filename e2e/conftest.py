@@ -5,18 +5,16 @@ import os
 import shutil
 import time
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 
 from e2e.rig.cluster import Cluster, read_cluster
 from e2e.rig.evidence import collect
-from e2e.rig.release import install
+from e2e.rig.release import SYSTEM, install
 from e2e.rig.wordcount import WordCount, remove_volumes
-from tests.integration.kubernetes.binaries import cache
+from tests.integration.kubernetes.binaries import cache, cluster_file
 from tests.integration.kubernetes.kubectl import Kubectl
 
-SYSTEM = "penstock-system"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 LINES = 40_000
 numbers = itertools.count(1)
@@ -37,9 +35,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """Give the cluster of `make cluster-up`, or of the file that PENSTOCK_E2E_FILE names."""
-    name = os.environ.get("PENSTOCK_E2E_CLUSTER", "penstock")
-    usual = cache() / "clusters" / name / "cluster.json"
-    file = Path(os.environ.get("PENSTOCK_E2E_FILE") or usual)
+    file = cluster_file()
     if not file.exists():
         pytest.exit(f"no cluster: {file} is missing. `make cluster-up` makes one", returncode=3)
     return read_cluster(file)

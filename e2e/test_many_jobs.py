@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
 from e2e.rig.reading import PODS, STATEFUL_SETS, STREAM_JOBS, listed, read
+from e2e.rig.release import SYSTEM
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import CLAIM, WordCount
 from tests.integration.kubernetes.kubectl import Kubectl

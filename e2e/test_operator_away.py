@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from e2e.conftest import SYSTEM
 from e2e.rig.reading import PODS, listed
+from e2e.rig.release import SYSTEM
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
-from e2e.rig.release import RELEASE, install
+from e2e.rig.release import RELEASE, SYSTEM, install
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 

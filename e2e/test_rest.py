@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from e2e.conftest import SYSTEM
 from e2e.rig.cluster import Cluster
 from e2e.rig.reading import CONFIG_MAPS, listed
+from e2e.rig.release import SYSTEM
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 from penstock.cluster.system import SystemClock

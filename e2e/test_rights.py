@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import SYSTEM
 from e2e.rig import stranger, user_code
 from e2e.rig.reading import PODS, SECRETS, read
+from e2e.rig.release import SYSTEM
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 from penstock.contract import pod

@@ -6,6 +6,7 @@ from e2e.rig.cluster import Cluster
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "penstock"
 RELEASE = "penstock"
+SYSTEM = "penstock-system"  # its namespace
 WITHIN_S = 180
 
 

@@ -12,6 +12,7 @@ still says how much was done at which.
 """
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -23,10 +24,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests.integration.kubernetes.binaries import cluster_file
 from tests.night.ledger import Entry, Ledger
 from tests.night.recoveries import recoveries_in
 from tests.night.report import report
-from tests.night.stages import STAGES, Stage
+from tests.night.stages import STAGES, Revisions, Stage
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "night"
@@ -43,6 +45,12 @@ def revision() -> str:
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return described.stdout.strip()
+
+
+def cluster_revision() -> str:
+    """Return the revision of the images in the cluster; empty without a cluster."""
+    file = cluster_file()
+    return str(json.loads(file.read_text()).get("revision", "unknown")) if file.exists() else ""
 
 
 def run_piece(stage: Stage, piece: int, ledger: Ledger, of_revision: str, processes: int = 2) -> Entry:
@@ -81,12 +89,13 @@ def run_piece(stage: Stage, piece: int, ledger: Ledger, of_revision: str, proces
 
 
 def open_pieces(
-    stages: Sequence[Stage], ledger: Ledger, of_revision: str, *, across: bool = False
+    stages: Sequence[Stage], ledger: Ledger, revisions: Revisions, *, across: bool = False
 ) -> Iterator[tuple[Stage, int]]:
-    """Yield the pieces that are left to run, one of each stage in turn."""
+    """Yield the pieces that are left to run and can run here, one of each stage in turn."""
     for piece in range(max((stage.pieces() for stage in stages), default=0)):
         for stage in stages:
-            if piece < stage.pieces() and not ledger.is_done(stage.name, piece, of_revision, across=across):
+            at = revisions.of(stage)
+            if at and piece < stage.pieces() and not ledger.is_done(stage.name, piece, at, across=across):
                 yield stage, piece
 
 
@@ -96,7 +105,9 @@ def next_piece(pieces: Sequence[tuple[Stage, int]], load_max: float) -> tuple[St
     return next(((stage, piece) for stage, piece in pieces if is_quiet or not stage.timed), None)
 
 
-def run_pieces(pieces: list[tuple[Stage, int]], ledger: Ledger, at: str, options: argparse.Namespace) -> None:
+def run_pieces(
+    pieces: list[tuple[Stage, int]], ledger: Ledger, revisions: Revisions, options: argparse.Namespace
+) -> None:
     """Run the pieces, as long as there is time."""
     until = time.monotonic() + options.hours * 3600
     never = threading.Event()
@@ -105,7 +116,7 @@ def run_pieces(pieces: list[tuple[Stage, int]], ledger: Ledger, at: str, options
             never.wait(LOOK_AT_LOAD_EVERY_S)
             continue
         pieces.remove(chosen)
-        entry = run_piece(*chosen, ledger, at, options.processes)
+        entry = run_piece(*chosen, ledger, revisions.of(chosen[0]), options.processes)
         verdict = "ok" if entry.ok else "FAILED"
         print(f"{entry.ended} {verdict:<6} {entry.stage} {entry.piece}: {entry.seconds:.0f} s", flush=True)
 
@@ -126,14 +137,16 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown stage {unknown[0]!r}; there are: {', '.join(known)}")
     stages = [known[name] for name in options.stages] or list(STAGES)
-    at, ledger = revision(), Ledger(options.ledger)
-    pieces = [] if options.report else list(open_pieces(stages, ledger, at, across=options.across))
+    ledger, revisions = Ledger(options.ledger), Revisions(revision(), cluster_revision())
+    pieces = [] if options.report else list(open_pieces(stages, ledger, revisions, across=options.across))
     left = sum(stage.expected_s for stage, _ in pieces) / 3600
-    print(f"revision {at}: {len(pieces)} pieces to run, {left:.1f} h on two quiet cores; ledger {options.ledger}")
+    print(f"ledger {options.ledger}; this tree is {revisions.here}")
+    print(f"images in the cluster: {revisions.in_cluster or 'there is no cluster; `make cluster-up` makes one'}")
+    print(f"{len(pieces)} pieces to run, {left:.1f} h on two quiet cores", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the piece ends, too
     with suppress(KeyboardInterrupt):
-        run_pieces(pieces, ledger, at, options)
-    return 0 if report(stages, ledger, at) else 1
+        run_pieces(pieces, ledger, revisions, options)
+    return 0 if report(stages, ledger, revisions) else 1
 
 
 if __name__ == "__main__":

@@ -4,22 +4,22 @@ from collections.abc import Iterator, Sequence
 
 from tests.night.ledger import Entry, Ledger
 from tests.night.recoveries import added_up, in_words
-from tests.night.stages import Stage
+from tests.night.stages import Revisions, Stage
 
 
-def report(stages: Sequence[Stage], ledger: Ledger, revision: str) -> bool:
+def report(stages: Sequence[Stage], ledger: Ledger, revisions: Revisions) -> bool:
     """Print it. Return whether no failure is left: each was followed by a run of its piece that went well.
 
-    The goals are compared with what was done at ``revision``. What was done before, at other
-    revisions, stands beside it: it was another code.
+    The goals are compared with what was done at the revision under test. What was done at all
+    revisions stands beside it: it was other code.
     """
-    print(f"\n{'':<30} {'at ' + revision:>21} {'at all':>9}")
+    print(f"\n{'':<30} {'at this revision':>21} {'at all':>9}")
     print(f"{'stage':<30} {'done':>9} of {'goal':>8} {'done':>9}  failed  hours  unit")
     for stage in stages:
-        print(_line(stage, ledger.of(stage.name, revision=revision), ledger.of(stage.name)))
-    print(
-        "\nrevisions:", ", ".join(f"{each} ({_pieces(ledger, each)} pieces)" for each in ledger.revisions()) or "none"
-    )
+        at = revisions.of(stage)
+        print(_line(stage, ledger.of(stage.name, revision=at) if at else [], ledger.of(stage.name)))
+    known = [f"{each} ({_pieces(ledger, each)} pieces)" for each in ledger.revisions()]
+    print("\nrevisions:", ", ".join(known) or "none")
     print(f"virtual hours: {sum(entry.hours for entry in ledger.entries):.1f}")
     for line in in_words(added_up(entry.recoveries for entry in ledger.entries)):
         print(line)

@@ -30,6 +30,7 @@ class Stage:
     ``goal`` counts ``unit``, and a piece does ``done_by_piece`` of them. ``{first}``, ``{last}``, ``{each}``,
     ``{piece}``, ``{out}`` and ``{processes}`` in the command are replaced. A piece fails if its exit code is not
     0. ``timed``: how long something takes is a result of it, or it waits for processes with a deadline.
+    ``in_cluster``: it needs the cluster of ``make cluster-up``, and tests the images that are in it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Stage:
     done_by_piece: int
     expected_s: float  # of one piece on two quiet cores, for the estimate that is printed first
     timed: bool = False
+    in_cluster: bool = False
 
     def pieces(self) -> int:
         """Return how many pieces make the goal."""
@@ -56,6 +58,19 @@ class Stage:
         return " ".join(self.words(piece, Path("build/night/bench"), 2))
 
 
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """What is under test: this tree, and the images in the cluster. It is empty without a cluster."""
+
+    here: str
+    in_cluster: str = ""
+
+    def of(self, stage: Stage) -> str:
+        """Return the revision that a stage tests. It is empty if the stage cannot run here."""
+        return self.in_cluster if stage.in_cluster else self.here
+
+
+IN_CLUSTER = "-m pytest -s -q -p no:xdist -p no:cacheprovider e2e/night.py::"
 STAGES = (
     Stage(
         "simulation",
@@ -137,5 +152,49 @@ STAGES = (
         command="-m sim.operator_world --seeds {first}..{last} --steps 60",
         done_by_piece=100,
         expected_s=60,
+    ),
+    Stage(
+        "pods-lost",
+        "pods of workers and leaders deleted or killed, in a cluster",
+        goal=50,
+        each=1,
+        command=IN_CLUSTER + "test_pods_are_lost[{piece}-wordcount0]",
+        done_by_piece=5,
+        expected_s=180,
+        timed=True,
+        in_cluster=True,
+    ),
+    Stage(
+        "nodes-lost",
+        "nodes without power, in a cluster",
+        goal=5,
+        each=1,
+        command=IN_CLUSTER + "test_a_node_is_lost[{piece}-wordcount0]",
+        done_by_piece=1,
+        expected_s=240,
+        timed=True,
+        in_cluster=True,
+    ),
+    Stage(
+        "api-server-away",
+        "minutes without an API server, in a cluster",
+        goal=30,
+        each=1,
+        command=IN_CLUSTER + "test_the_api_server_is_away[30-wordcount0]",
+        done_by_piece=30,
+        expected_s=1_950,
+        timed=True,
+        in_cluster=True,
+    ),
+    Stage(
+        "volume-full",
+        "times a full volume, in a cluster",
+        goal=5,
+        each=1,
+        command=IN_CLUSTER + "test_a_volume_is_full[wordcount0]",
+        done_by_piece=5,
+        expected_s=240,
+        timed=True,
+        in_cluster=True,
     ),
 )

@@ -18,6 +18,12 @@ def cache() -> Path:
     return Path(os.environ.get("PENSTOCK_E2E_CACHE") or ROOT / ".e2e").resolve()
 
 
+def cluster_file() -> Path:
+    """Give the file in which `make cluster-up` describes the cluster. There is none without a cluster."""
+    name = os.environ.get("PENSTOCK_E2E_CLUSTER", "penstock")
+    return Path(os.environ.get("PENSTOCK_E2E_FILE") or cache() / "clusters" / name / "cluster.json")
+
+
 def binaries(*names: str) -> list[Path]:
     """Give the paths of these binaries; skips the test, with the remedy, when one is missing."""
     paths = [cache() / "bin" / name for name in names]

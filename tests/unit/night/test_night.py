@@ -10,11 +10,12 @@ from tests.night.__main__ import next_piece, open_pieces, run_piece
 from tests.night.ledger import Entry, Ledger
 from tests.night.recoveries import added_up, in_words, marked, quantile, recoveries_in
 from tests.night.report import report
-from tests.night.stages import EVERY_EFFECT, STAGES, Stage
+from tests.night.stages import EVERY_EFFECT, STAGES, Revisions, Stage
 
 ROOT = Path(__file__).parents[3]
 SHORT = Stage("short", "things", goal=4, each=2, command="-c print({first},{last})", done_by_piece=2, expected_s=1)
 TIMED = Stage("timed", "things", goal=1, each=1, command="-c 1", done_by_piece=1, expected_s=1, timed=True)
+IN_CLUSTER = Stage("cluster", "things", goal=1, each=1, command="-c 1", done_by_piece=1, expected_s=1, in_cluster=True)
 FAILING = Stage("failing", "things", goal=1, each=1, command="-c exit(3)", done_by_piece=1, expected_s=1)
 
 
@@ -34,7 +35,7 @@ def test_an_interrupted_night_goes_on_where_it_was(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"revision": "abc", "sta')
     again = Ledger(path)
-    assert list(open_pieces([SHORT, FAILING], again, "abc")) == [(FAILING, 0), (SHORT, 1)]
+    assert list(open_pieces([SHORT, FAILING], again, Revisions("abc"))) == [(FAILING, 0), (SHORT, 1)]
     assert again.of("short")[0].said == "0 1\n"
 
 
@@ -49,9 +50,25 @@ def test_across_revisions_only_failures_run_again(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.add(entry("short", 0, revision="old"))
     ledger.add(entry("short", 1, ok=False, revision="old"))
-    assert list(open_pieces([SHORT], ledger, "new", across=True)) == [(SHORT, 1)]
+    assert list(open_pieces([SHORT], ledger, Revisions("new"), across=True)) == [(SHORT, 1)]
     ledger.add(entry("short", 1, ok=False, revision="new"))
-    assert not list(open_pieces([SHORT], ledger, "new", across=True))
+    assert not list(open_pieces([SHORT], ledger, Revisions("new"), across=True))
+
+
+def test_a_stage_in_the_cluster_tests_its_images(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    assert not list(open_pieces([IN_CLUSTER], ledger, Revisions("tree")))
+    assert list(open_pieces([IN_CLUSTER], ledger, Revisions("tree", "images"))) == [(IN_CLUSTER, 0)]
+    ledger.add(entry("cluster", 0, revision="images"))
+    assert not list(open_pieces([IN_CLUSTER], ledger, Revisions("newer tree", "images")))
+
+
+def test_each_piece_in_the_cluster_is_a_test() -> None:
+    stages = [stage for stage in STAGES if stage.in_cluster]
+    wanted = {stage.words(piece, Path("out"), 2)[-1] for stage in stages for piece in range(stage.pieces())}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "e2e/night.py"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert wanted <= set(found.stdout.splitlines()), found.stdout
 
 
 def test_a_timed_piece_waits_for_a_quiet_machine() -> None:
@@ -64,7 +81,7 @@ def test_what_falls_short_and_what_failed_is_said(tmp_path: Path, capsys: pytest
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.add(entry("short", 0))
     run_piece(FAILING, 0, ledger, "abc")
-    assert not report([SHORT, FAILING], ledger, "abc")
+    assert not report([SHORT, FAILING], ledger, Revisions("abc"))
     said = capsys.readouterr().out
     assert "short                                  2 of        4         2       0" in said
     assert "things  <- falls short" in said
@@ -76,7 +93,7 @@ def test_work_at_another_revision_stands_beside_the_goal(tmp_path: Path, capsys:
     ledger.add(entry("short", 0, revision="old"))
     ledger.add(entry("short", 1, ok=False, revision="old"))
     ledger.add(entry("short", 1, revision="new"))
-    assert report([SHORT], ledger, "new")
+    assert report([SHORT], ledger, Revisions("new"))
     said = capsys.readouterr().out
     assert "short                                  2 of        4         6       1" in said
     assert "revisions: old (2 pieces), new (1 pieces)" in said

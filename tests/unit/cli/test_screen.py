@@ -3,7 +3,7 @@
 import io
 import json
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.values import replace
@@ -214,6 +214,35 @@ def test_trouble_of_a_job_that_goes_on_is_said_once_and_when_it_is_over() -> Non
         "  more",
         "trouble is over",
     ]
+
+
+def shown(picture: RenderableType) -> str:
+    out = io.StringIO()
+    Console(file=out, width=110, color_system=None).print(picture)
+    return out.getvalue()
+
+
+def test_a_job_that_runs_and_commits_nothing_says_so_once_and_when_it_commits() -> None:
+    events = Events()
+    eighth = replace(EPOCH, epoch=8)
+    story = [
+        status(40, 10, checkpoint=EPOCH, uncommitted_s=25.9, checkpoint_interval_s=2.0),
+        status(41, 10, checkpoint=EPOCH, uncommitted_s=26.0, checkpoint_interval_s=2.0),
+        status(42, 10, checkpoint=EPOCH, uncommitted_s=27.0, checkpoint_interval_s=2.0),
+        status(43, 10, checkpoint=EPOCH, uncommitted_s=0.5, checkpoint_interval_s=2.0),  # another leader
+        status(44, 10, checkpoint=eighth, uncommitted_s=0.1, checkpoint_interval_s=2.0),
+    ]
+    assert [line for now in story for line in events.add(now)] == [
+        "trouble: nothing committed for 26 s (a checkpoint is due every 2 s)",
+        "a checkpoint is committed again",
+    ]
+
+
+def test_the_table_shows_that_a_running_job_commits_nothing() -> None:
+    late = status(60, 10, checkpoint=EPOCH, uncommitted_s=51.0, checkpoint_interval_s=10.0)
+    assert "nothing committed for 51 s (a checkpoint is due every 10 s)" in shown(draw(None, late))
+    assert "nothing committed" not in shown(draw(None, replace(late, state=JobState.RESTARTING)))
+    assert "nothing committed" not in shown(draw(None, replace(late, uncommitted_s=None)))
 
 
 def test_a_full_disk_is_said_once_whichever_file_meets_it() -> None:

@@ -125,6 +125,14 @@ def test_a_status_is_put_together() -> None:
     assert (step.tasks, step.rows_out, step.watermark_us, step.busy) == (2, 20, 100, 0.25)
 
 
+def test_the_leader_says_for_how_long_nothing_was_committed() -> None:
+    leader = replace(report(1), uncommitted_s=31.5, checkpoint_interval_s=2.0)
+    other = replace(report(0), uncommitted_s=99.0)
+    status = job_status(replace(SEEN, reports={Ordinal(0): other, Ordinal(1): leader}))
+    assert (status.uncommitted_s, status.checkpoint_interval_s) == (31.5, 2.0)
+    assert job_status(replace(SEEN, latest=replace(LATEST, leader=None))).uncommitted_s is None
+
+
 def test_steps_that_only_some_workers_have_are_kept_in_order() -> None:
     a, b, c = (StepStatus(name, 1, rows_in=1) for name in "abc")
     merged = merge_steps([(a, b), (b, c)])

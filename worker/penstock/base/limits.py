@@ -207,6 +207,9 @@ STATE_MEMORY_BYTES_DEFAULT = 1024 * 1024 * 1024
 CHECKPOINT_INTERVAL_S_DEFAULT = 10.0
 CHECKPOINT_TIMEOUT_S_DEFAULT = 600.0
 CHECKPOINT_FIRST_DELAY_S = 0.2  # the first output should not wait for a whole interval
+# A status says that a checkpoint is late after some intervals and this time. Nothing else follows from it.
+CHECKPOINT_LATE_INTERVALS = 3
+CHECKPOINT_LATE_S = 20.0
 STATE_FILES_PER_TASK_MAX = 16  # more files are merged; this bounds what a restore reads
 FIRED_ROWS_MAX = 65_536  # windows that are emitted as one batch; the next slice waits until they have left
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # size of files that are merged in memory at once

@@ -18,7 +18,7 @@ from penstock.cli.rates import (
     step_rates,
 )
 from penstock.cli.run_events import Events, lines_of
-from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus, unread_text
+from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus, late_text, unread_text
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 8
@@ -82,7 +82,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)
         parts.append(Text(visible("\n".join(lines)), style="yellow"))
-    parts += [Text(visible(text), style="red") for text in (now.failure, now.unread) if text]
+    parts += [Text(visible(text), style="red") for text in (now.failure, late_text(now), now.unread) if text]
     return Group(*parts)
 
 

@@ -16,6 +16,7 @@ from penstock.contract.status import (
     JobState,
     JobStatus,
     RestartStatus,
+    late_text,
     passed_text,
     unread_text,
 )
@@ -34,6 +35,7 @@ class Events:
         self._settled: JobStatus | None = None  # the newest status of a job that ran
         self._leader: int | None = None
         self._trouble: str | None = None
+        self._late_behind: int | None = None  # the newest epoch when a checkpoint was late
         self._workers = 0  # of the version that ran last
         self._inputs: dict[str, InputSeen] = {}
         self._deaths = 0  # the number of the newest that was told
@@ -45,6 +47,7 @@ class Events:
         said = [
             *self._died(now),
             *self._troubles(now),
+            *self._lateness(now),
             *self._leadership(now),
             *self._looks(now),
         ]
@@ -87,6 +90,18 @@ class Events:
             return ["trouble is over"] if known is not None and now.state not in ENDED else []
         news = known is None or _cause(trouble) != _cause(known)
         return [f"trouble: {trouble}", *(f"  {line}" for line in told[1:])] if news else []
+
+    def _lateness(self, now: JobStatus) -> list[str]:
+        """Say when a checkpoint is late, and when one is committed again."""
+        epoch = 0 if now.checkpoint is None else now.checkpoint.epoch
+        late, behind = late_text(now), self._late_behind
+        if behind is None and late:
+            self._late_behind = epoch
+            return [f"trouble: {late}"]
+        if behind is None or epoch <= behind:
+            return []
+        self._late_behind = None
+        return [] if now.state in ENDED else ["a checkpoint is committed again"]
 
     def _looks(self, now: JobStatus) -> list[str]:
         """Say of each input which files are not read, and what is passed over: when it changes."""

@@ -6,6 +6,7 @@ attempt began. Two of them make a rate.
 
 from enum import StrEnum
 
+from penstock.base import limits
 from penstock.base.values import replace
 from penstock.contract.codec import Message, TolerantMessage
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
@@ -214,6 +215,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     None until one window is full. ``committed`` is there at the end of a run on one machine.
     ``inputs`` is what was last seen of the folders that sources read. ``restarts``: None while no
     engine has died of late. ``unread``: why the leader cannot read what is wanted, empty when it can.
+    ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader.
     """
 
     job: str
@@ -239,6 +241,21 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     inputs: tuple[InputSeen, ...] = ()
     restarts: RestartStatus | None = None
     unread: str = ""
+    uncommitted_s: float | None = None
+    checkpoint_interval_s: float = 0.0
+
+
+def late_text(status: JobStatus) -> str:
+    """Return for how long a job at work has committed nothing; it is empty while that is usual.
+
+    A job can run and get nowhere: an address that swallows all packets looks like a slow one at first.
+    """
+    waited_s, interval_s = status.uncommitted_s, status.checkpoint_interval_s
+    at_work = status.state in {JobState.RUNNING, JobState.RESCALING}
+    late_s = limits.CHECKPOINT_LATE_INTERVALS * interval_s + limits.CHECKPOINT_LATE_S
+    if not at_work or waited_s is None or waited_s < late_s:
+        return ""
+    return f"nothing committed for {waited_s:.0f} s (a checkpoint is due every {interval_s:g} s)"
 
 
 class EngineProgress(Message, tag="EngineProgress"):

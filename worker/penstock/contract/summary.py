@@ -74,6 +74,8 @@ def job_status(seen: Seen) -> JobStatus:
         failed_checkpoints=0 if led is None else led.failed_checkpoints,
         restarts=_restarts(latest.deaths) if latest.deaths.run == seen.desired.run else None,
         unread="" if led is None else led.unread,
+        uncommitted_s=None if led is None else led.uncommitted_s,
+        checkpoint_interval_s=0.0 if led is None else led.checkpoint_interval_s,
     )
 
 

@@ -10,7 +10,8 @@ from penstock.base.errors import PenstockError
 from penstock.cli.exits import Exit, exit_of_error, internal, print_error
 from penstock.cli.inspect_job import graph, validate
 from penstock.cli.run import run as run_command
-from penstock.cli.running_job import checkpoint, logs, replay, rescale, savepoint, status, stop
+from penstock.cli.running_job import checkpoint, logs, replay, rescale, status, stop
+from penstock.cli.savepoints import savepoint_app
 from penstock.cli.worker import worker_app
 
 EPILOG = (
@@ -44,7 +45,7 @@ def make_app() -> typer.Typer:
     app.command("status")(status)
     app.command("rescale")(rescale)
     app.command("checkpoint")(checkpoint)
-    app.command("savepoint")(savepoint)
+    app.add_typer(savepoint_app(), name="savepoint")
     app.command("stop")(stop)
     app.command("logs")(logs)
     app.command("replay", context_settings=PASSED_ON)(replay)

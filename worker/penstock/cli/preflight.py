@@ -108,6 +108,20 @@ def _latest(folder: "JobFolder") -> Latest | None:
         return None  # a run says what is wrong with it
 
 
+def newest_state(directory: Path, job: "StreamJob") -> "tuple[Path, RootManifest]":
+    """Return the folder of the files of a job's newest checkpoint on this machine, and its manifest.
+
+    Raises StateError if the job has no checkpoint in ``directory``.
+    """
+    from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
+
+    folder = JobFolder((directory / job.name).absolute(), job.name, job.namespace)
+    root = _newest(folder, _latest(folder))
+    if root is None:
+        raise StateError(f"job {job.name!r} has no checkpoint in {directory}")
+    return folder.storage(folder.uid()), root
+
+
 def _newest(folder: "JobFolder", latest: Latest | None) -> "RootManifest | None":
     from penstock.supervisor.committed import read_manifest  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Commands about a job that runs: status, rescale, checkpoint, savepoint, stop, logs, replay."""
+"""Commands about a job that runs: status, rescale, checkpoint, stop, logs, replay."""
 
 import signal
 import subprocess
@@ -96,19 +96,6 @@ def checkpoint(job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY,
     """Take a checkpoint and wait until it is committed."""
     with LocalPlace(directory).running(job) as client:
         report(client.request("checkpoint"), as_json)
-
-
-def savepoint(  # noqa: PLR0917  typer passes by name
-    job: JobArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the savepoint")],
-    directory: DirectoryOption = DEFAULT_DIRECTORY,
-    as_json: JsonOption = False,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Take a savepoint, which is kept until you delete it."""
-    with place_of(directory, context, namespace).running(job) as client:
-        report(client.savepoint(name), as_json)
 
 
 def stop(

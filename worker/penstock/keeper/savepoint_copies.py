@@ -69,11 +69,11 @@ def index_savepoint(
     """Perform :class:`km.IndexSavepoint` in ``savepoints``/name."""
     request, folder = action.request, action.folder
     target = savepoints / action.name
-    index = SavepointIndex(job, action.name, action.root, folder, INDEX_FORMAT)
+    index = index_of(job, action.name, action.root, folder)
     try:
         copies = DirectoryBlobStore(target, files)
         try:
-            copies.put_whole(INDEX, BlobName(f"{INDEX}-{folder}"), encode(index))
+            copies.put_whole(INDEX, BlobName(f"{INDEX}-{folder}"), index)
         except StorageError:
             if not _is_indexed(copies, target, action):  # another's, or ours: the reply was lost
                 raise
@@ -83,10 +83,15 @@ def index_savepoint(
     return km.SavepointIndexed(request, folder, str(target))
 
 
+def index_of(job: str, name: str, root: BlobRef, folder: str) -> bytes:
+    """Return the content of the index of a savepoint whose files are in ``folder``."""
+    return encode(SavepointIndex(job, name, root, folder, INDEX_FORMAT))
+
+
 def read_snapshot(action: km.ReadSnapshot, files: FileSystem = OS_FILES) -> km.CoordinatorEvent:
     """Perform :class:`km.ReadSnapshot`."""
     try:
-        *_, manifest = _opened(files, action.path)
+        *_, manifest = open_savepoint(files, action.path)
     except PenstockError as error:
         return km.ImportFailed(action.token, str(error), _hopeless(error))
     return km.SnapshotRead(action.token, manifest)
@@ -180,8 +185,11 @@ def _read_index(copies: DirectoryBlobStore) -> SavepointIndex | None:
     return index
 
 
-def _opened(files: FileSystem, path: str) -> tuple[DirectoryBlobStore, str, RootManifest]:
-    """Return a savepoint's store, the folder of its files in it, and its manifest."""
+def open_savepoint(files: FileSystem, path: str) -> tuple[DirectoryBlobStore, str, RootManifest]:
+    """Return a savepoint's store, the folder of its files in it, and its manifest.
+
+    Raises StateError if ``path`` is not a savepoint, and StorageError if it cannot be read now.
+    """
     if plain_parts(path) is None:
         raise StateError(f"{path!r} is no folder of a savepoint: expected {PATH_RULE}")
     folder = Path(path)
@@ -205,7 +213,7 @@ def _adopt(
     action: km.ImportSnapshot,
     made: list[BlobName],
 ) -> RootManifest:
-    source, folder, manifest = _opened(store.files, action.path)
+    source, folder, manifest = open_savepoint(store.files, action.path)
     renamed: dict[BlobName, BlobRef] = {}
     for blob in files_of(manifest):
         name = _fresh(action, suffix_of(blob.name), made)

@@ -371,7 +371,7 @@ class SnapshotFiles:
         groups = groups_of_files(chosen)
         with ExitStack() as stack:
             readers = [(f.groups, stack.enter_context(self._open(f))) for f in chosen]
-            parts = self._parts(schema, readers, _slabs(chosen, groups), keep_tombstones)
+            parts = self._parts(schema, readers, slabs(chosen, groups), keep_tombstones)
             first = next(parts, None)
             if first is None:  # all keys are deleted
                 return left
@@ -465,8 +465,8 @@ class Fetched:
         self._folder.cleanup()
 
 
-def _slabs(files: Files, groups: Share) -> list[Share]:
-    """Divide groups into ranges with about ``STATE_MERGE_BYTES_MAX`` of files each."""
+def slabs(files: Files, groups: Share) -> list[Share]:
+    """Divide key groups into ranges with about ``STATE_MERGE_BYTES_MAX`` of files each."""
     size = sum(f.blob.size for f in files)
     listed = groups_of(groups)
     count = min(max(1, -(-size // STATE_MERGE_BYTES_MAX)), len(listed))

@@ -201,6 +201,21 @@ class KeepingStep(Protocol):
         ...
 
 
+@runtime_checkable
+class LoadingStep(Protocol):
+    """A step whose state can be made from what it shows of it."""
+
+    name: str
+    contents_schema: pa.Schema
+
+    def load_contents(self, rows: pa.RecordBatch) -> None:
+        """Store rows of ``contents_schema``.
+
+        Raises ValueError for a value that cannot be stored, and for a key that has a row already.
+        """
+        ...
+
+
 class Step(Protocol):
     """One node of a stage.
 

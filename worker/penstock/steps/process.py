@@ -9,6 +9,7 @@ that raises changes nothing.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import Call
@@ -86,6 +87,27 @@ class ProcessStep(UserFunctionStep):
             names.append(name)
             keys.append(pa.array(field.read(self._state, rows), field.type))
         return pa.RecordBatch.from_arrays(keys, names=names)
+
+    @property
+    def contents_schema(self) -> pa.Schema:
+        """Return the key columns and the state columns with their types."""
+        states = [pa.field(name, field.type) for name, field in self._fields.items()]
+        return pa.schema([pa.field(name, kind) for name, kind in self._keys.fields] + states)
+
+    def load_contents(self, rows: pa.RecordBatch) -> None:
+        """Store the state of new keys.
+
+        Raises ValueError for a value that cannot be stored, and for a key that has a row already.
+        """
+        before = self._state.about_keys()
+        state = self._state_of(rows)
+        if state.keys < rows.num_rows or self._state.about_keys() - before < rows.num_rows:
+            names = ", ".join(name for name, _ in self._keys.fields)
+            raise ValueError(f"a key is there twice, here or in an earlier row: each key ({names}) has one row")
+        order = pa.array(np.argsort(state.index))
+        for name in self._fields:
+            state[name] = rows.column(name).take(order)
+        state.store()
 
     def counters(self) -> dict[str, int]:
         """Count keys and dead letters."""

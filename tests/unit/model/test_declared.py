@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.contract.graph import TimeKind
 from penstock.graph.arrow import arrow_type
 from penstock.graph.entrypoint import run_script
 from penstock.model.declared.field_kinds import BEGUN, KeptColumn
 from penstock.model.declared.record_types import MISSING, RecordType, record_type
-from penstock.model.declared.state_types import StateType, TimeKind, state_type
+from penstock.model.declared.state_types import StateType, state_type
 
 
 @ps.record

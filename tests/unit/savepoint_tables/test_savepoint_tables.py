@@ -15,8 +15,8 @@ from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob
 from penstock.model.keys import hash_columns, key_groups
-from penstock.savepoint_tables.build import build_savepoint
-from penstock.savepoint_tables.export import Exported, StoredState, export_state
+from penstock.savepoint_tables.from_parquet import build_savepoint
+from penstock.savepoint_tables.to_parquet import Exported, StoredState, export_state
 from tests.support.balances_job import SCHEMA, write_job
 
 NOW = datetime.fromisoformat("2026-11-25T03:04:05.678901")

@@ -11,7 +11,7 @@ from penstock.cli.exits import Exit, exit_of_error, internal, print_error
 from penstock.cli.inspect_job import graph, validate
 from penstock.cli.run import run as run_command
 from penstock.cli.running_job import checkpoint, logs, replay, rescale, status, stop
-from penstock.cli.savepoints import savepoint_app
+from penstock.cli.savepoint_commands import savepoint_app
 from penstock.cli.worker import worker_app
 
 EPILOG = (

@@ -18,7 +18,7 @@ from penstock.steps.keyed import KeyColumns
 
 
 @dataclass(frozen=True, slots=True)
-class StepState:
+class OpenedState:
     """The keyed state of a step while it is open. ``backend`` has the tables of its whole stage."""
 
     step: Step
@@ -40,7 +40,7 @@ def stage_of(job: CompiledJob, step: str) -> CompiledStage:
 
 
 @contextmanager
-def opened(job: CompiledJob, step: str, share: Share, scratch: Path) -> Iterator[StepState]:
+def opened(job: CompiledJob, step: str, share: Share, scratch: Path) -> Iterator[OpenedState]:
     """Open the empty state of a step for key groups ``share``. Files on local disk are below ``scratch``."""
     stage = stage_of(job, step)
     groups = job.plan.max_key_groups
@@ -49,7 +49,7 @@ def opened(job: CompiledJob, step: str, share: Share, scratch: Path) -> Iterator
         chain = assemble(stage, backend, _Nowhere())
         found = next(each for each in chain.steps if each.name == step)
         node = stage.node(step)
-        yield StepState(found, node, KeyColumns(node.input_schema(), node.keys, groups), backend)
+        yield OpenedState(found, node, KeyColumns(node.input_schema(), node.keys, groups), backend)
     finally:
         backend.close()
 

@@ -5,13 +5,13 @@ objects. While a job runs, a function gets a proxy of the row of the key instead
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import FrameType
 from typing import Any, TypeVar, overload
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import ENTRIES_MAX
 from penstock.base.units import duration_us
+from penstock.contract.graph import TimeKind
 from penstock.model.declared.field_kinds import (
     BEGUN,
     FieldKind,
@@ -29,13 +29,6 @@ from penstock.model.declared.value_kinds import SPANNED, Choice, Item, Struct, T
 T = TypeVar("T")
 STATE_TYPE = "__penstock_state__"  # the attribute of a state's class with its StateType
 _RESERVED = ("clear",)
-
-
-class TimeKind(StrEnum):
-    """Which time a TTL counts in: that of the rows, or processing time."""
-
-    EVENT = "event"
-    CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True)

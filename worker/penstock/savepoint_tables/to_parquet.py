@@ -28,7 +28,7 @@ from penstock.graph.compiled import CompiledJob
 from penstock.keeper.savepoint_copies import open_savepoint
 from penstock.protocol.savepoints import inside
 from penstock.protocol.state_matching import fits, known
-from penstock.savepoint_tables.savepoint_state import StepState, keyed_steps, opened, stage_of
+from penstock.savepoint_tables.savepoint_state import OpenedState, keyed_steps, opened, stage_of
 from penstock.state.state_files import slabs
 from penstock.steps.base import KeepingStep
 from penstock.storage.blobs import DirectoryBlobStore
@@ -155,7 +155,7 @@ def _narrow(file: StateFile, share: Share) -> StateFile:
     return replace(file, groups=to_share(set(groups_of(file.groups)) & set(groups_of(share))))
 
 
-def _batches(state: StepState) -> Iterator[pa.RecordBatch]:
+def _batches(state: OpenedState) -> Iterator[pa.RecordBatch]:
     """Yield the live rows of a state by key group. There is one batch without rows if there is none."""
     step = state.step
     assert isinstance(step, KeepingStep), "a step with keyed state shows it"

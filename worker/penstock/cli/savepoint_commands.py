@@ -62,7 +62,7 @@ def export(  # noqa: PLR0917  typer passes by name
     """Write the keyed state in a savepoint to Parquet files, one folder a step."""
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  keep --help fast
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
-    from penstock.savepoint_tables.export import StoredState, export_state  # noqa: PLC0415
+    from penstock.savepoint_tables.to_parquet import StoredState, export_state  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415
 
     read = read_job_file(file, set_)
@@ -85,7 +85,7 @@ def import_(
     """Make a savepoint from Parquet files; `penstock run --restore` begins a job with it."""
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415
     from penstock.graph import load_job  # noqa: PLC0415  keep --help fast
-    from penstock.savepoint_tables.build import build_savepoint  # noqa: PLC0415
+    from penstock.savepoint_tables.from_parquet import build_savepoint  # noqa: PLC0415
 
     job = load_job(file, ConnectorInspector(), set_)
     for each in build_savepoint(job, _tables(tables), savepoint):

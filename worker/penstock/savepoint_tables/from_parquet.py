@@ -27,8 +27,8 @@ from penstock.contract.plan import first_assignment
 from penstock.graph.compiled import CompiledJob
 from penstock.keeper.savepoint_copies import INDEX, index_of
 from penstock.model.exact import exact_cast
-from penstock.savepoint_tables.export import BATCH_ROWS, KEY_GROUP, folder_in_the_making
-from penstock.savepoint_tables.savepoint_state import StepState, opened, stage_of
+from penstock.savepoint_tables.savepoint_state import OpenedState, opened, stage_of
+from penstock.savepoint_tables.to_parquet import BATCH_ROWS, KEY_GROUP, folder_in_the_making
 from penstock.steps.base import LoadingStep
 from penstock.storage.blobs import DirectoryBlobStore
 
@@ -100,7 +100,7 @@ def _store(job: CompiledJob, step: str, files: list[Path], place: Place) -> tupl
         return keys, list(cut.write(lambda suffix: _name(place, suffix), store))
 
 
-def _load(state: StepState, file: Path) -> int:
+def _load(state: OpenedState, file: Path) -> int:
     """Load the rows of a file into the open state; return their number."""
     step = state.step
     if not isinstance(step, LoadingStep):
@@ -138,7 +138,7 @@ def _check_columns(file: Path, names: list[str], step: LoadingStep) -> None:
             raise ConfigError(f"{file}: step {step.name!r}: {unknown('column', name, (*wanted, KEY_GROUP))}")
 
 
-def _converted(state: StepState, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _converted(state: OpenedState, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows in the types of the step. Raises ValueError if a value or a key group does not fit."""
     columns = [exact_cast(batch.column(f.name), f.type, f"column {f.name!r}") for f in schema]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)

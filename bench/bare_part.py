@@ -29,9 +29,9 @@ from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.engine.main import SWITCH_INTERVAL_S, set_up_process
 from penstock.engine.source_reader import marks_between
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
-from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import Aggregates, KeyColumns
 

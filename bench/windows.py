@@ -24,7 +24,7 @@ import pyarrow as pa
 from bench import machine, records, table
 from bench.records import Record
 from penstock.contract.graph import Compute, Function
-from penstock.state.tiered import TieredTable
+from penstock.keyed_state.tiered import TieredTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.window import WindowShape, WindowStep, window

@@ -32,12 +32,12 @@ from penstock.base.errors import ConfigError, PeerError, StateError
 from penstock.connectors.arrivals import Arrivals
 from penstock.connectors.flight_data import decode
 from penstock.contract.keygroups import Range
+from penstock.keyed_state.hot import HotTable
+from penstock.keyed_state.state_files import BlockReader, check_schema, described, loadable
 from penstock.model.ipc import READ_ERRORS, validate
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
 from penstock.model.wire import DataHead
-from penstock.state.hot import HotTable
-from penstock.state.state_files import BlockReader, check_schema, described, loadable
 from penstock.steps.base import StateSchema, Value
 from penstock.steps.stateless import split_words
 from penstock.transport.batches import pack, unpack

@@ -19,7 +19,7 @@ from tools.sources import python_files
 BANNED_MODULES = frozenset({"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve"})
 BANNED_CALLS = frozenset({"yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"})
 # Packages that the simulation runs as they are. An import contract keeps their other originals away.
-SIMULATED = tuple(f"worker/penstock/{name}/" for name in ("connectors", "engine", "state", "steps", "transport"))
+SIMULATED = tuple(f"worker/penstock/{name}/" for name in ("connectors", "engine", "keyed_state", "steps", "transport"))
 BANNED_IN_SIMULATED = frozenset({"os._exit"})
 BANNED_IN_TESTS = frozenset({"time.sleep", "mock.patch", "unittest.mock.patch"})
 # A user's script in a job file is code by intent: this one function may run it.

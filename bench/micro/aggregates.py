@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import Compute, Function
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import Aggregates, KeyColumns
 

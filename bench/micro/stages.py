@@ -26,11 +26,11 @@ from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import Attempt, Ordinal, StageIndex, TaskId
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.model.elements import Data
 from penstock.model.kernels import routing
 from penstock.model.keys import hash_columns
 from penstock.model.split import split_by
-from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import Aggregates, KeyColumns
 from penstock.transport.batches import join, measure
 

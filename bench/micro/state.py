@@ -17,10 +17,10 @@ from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.model.kernels import routing
 from penstock.model.keys import hash_columns
 from penstock.model.split import split_by
-from penstock.state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 from penstock.steps.stateless import split_words
 from penstock.storage.blobs import DirectoryBlobStore

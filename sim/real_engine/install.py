@@ -13,7 +13,7 @@ from sim.mutants.patching import Patch
 from sim.mutants.patching import install as install_patch
 from sim.real_engine.thread_twins import TWINS
 
-SIMULATED = ("connectors", "engine", "state", "steps", "transport")
+SIMULATED = ("connectors", "engine", "keyed_state", "steps", "transport")
 PART_BYTES = 1_500
 STATE_FILES_MAX = 3
 

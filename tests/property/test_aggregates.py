@@ -19,7 +19,7 @@ from penstock.base.errors import UserCodeError
 from penstock.contract.columns import NUMERIC_TYPES, ORDERED_TYPES
 from penstock.contract.graph import Compute, Function
 from penstock.graph.arrow import arrow_type
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 
 FLOATS = ("float", "double")

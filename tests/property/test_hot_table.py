@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.keyed_state import hot
+from penstock.keyed_state.copies import joined
+from penstock.keyed_state.hot import HotTable
 from penstock.model.kernels import aggregate
 from penstock.model.keys import KeyCodec
-from penstock.state import hot
-from penstock.state.copies import joined
-from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
 
 GROUPS = 8

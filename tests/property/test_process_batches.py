@@ -20,7 +20,7 @@ from penstock.contract.graph import Call, OnError, Per
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
-from penstock.state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
 from penstock.steps.state_values import BatchState

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.base.errors import UserCodeError
 from penstock.contract.graph import Call, OnError, Per
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
 from penstock.steps.state_values import BatchState

@@ -22,10 +22,10 @@ from penstock.contract.graph import TimeKind
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect, to_share
 from penstock.contract.settings import StateSettings
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec
 from penstock.protocol.state_entries import Files
-from penstock.state.keyed_backend import KeyedStateBackend
-from penstock.state.tiered import ROWS_MIN
 from penstock.steps.base import NO_TIMER, StateSchema, TimerColumn, Value
 from penstock.storage.blobs import DirectoryBlobStore
 

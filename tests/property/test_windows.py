@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.graph import Compute, Function
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.window import WindowShape, WindowStep, window

@@ -1,5 +1,7 @@
 """The public names are pinned, cheap to look up, and all there."""
 
+import pkgutil
+
 import penstock
 
 NAMES = {
@@ -138,3 +140,9 @@ def test_names_of_the_kit_for_tests_are_these() -> None:
     assert all(getattr(penstock.testing, name) is not None for name in TESTING)
     run = {n for n in vars(penstock.testing.Run) if not n.startswith("_")}
     assert run == RUN_METHODS
+
+
+def test_no_public_name_is_hidden_by_a_package() -> None:
+    """An import of ``penstock.x`` sets the attribute ``x``, whatever the public name was."""
+    modules = {module.name for module in pkgutil.iter_modules(penstock.__path__)}
+    assert modules & set(penstock.__all__) == {"testing"}

@@ -14,9 +14,9 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
+from penstock.keyed_state import copies, hot, state_files
+from penstock.keyed_state.keyed_backend import KeyedStateBackend, StateBudget
 from penstock.model.keys import KeyCodec
-from penstock.state import copies, hot, state_files
-from penstock.state.keyed_backend import KeyedStateBackend, StateBudget
 from penstock.steps.base import KeyedState, StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
 

@@ -12,12 +12,12 @@ import pytest
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
+from penstock.keyed_state import hot
+from penstock.keyed_state.copies import CutRows, joined
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.tiered import TieredTable
 from penstock.model.keys import KeyCodec
 from penstock.protocol.state_entries import Files
-from penstock.state import hot
-from penstock.state.copies import CutRows, joined
-from penstock.state.keyed_backend import KeyedStateBackend
-from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.keyed_state import copies, hot, state_files
+from penstock.keyed_state.copies import CutRows, by_group, joined
+from penstock.keyed_state.hot import HotTable
 from penstock.model.keys import KeyCodec
-from penstock.state import copies, hot, state_files
-from penstock.state.copies import CutRows, by_group, joined
-from penstock.state.hot import HotTable
 from penstock.steps.base import StateSchema, Value
 
 CODEC = KeyCodec((pa.string(),), 8)

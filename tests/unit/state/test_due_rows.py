@@ -11,11 +11,11 @@ from penstock.base.limits import STATE_FILES_PER_TASK_MAX
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
+from penstock.keyed_state.hot import HotTable
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.memory import NEVER
+from penstock.keyed_state.tiered import TieredTable
 from penstock.model.keys import KeyCodec, Keys
-from penstock.state.hot import HotTable
-from penstock.state.keyed_backend import KeyedStateBackend
-from penstock.state.memory import NEVER
-from penstock.state.tiered import TieredTable
 from penstock.steps.base import StateSchema, Value
 from penstock.storage.blobs import DirectoryBlobStore
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.keyed_state.hot import HotTable
+from penstock.keyed_state.rocks import ColdRows
 from penstock.model.keys import KeyCodec
-from penstock.state.hot import HotTable
-from penstock.state.rocks import ColdRows
 from penstock.steps.base import StateSchema, Value
 
 CODEC = KeyCodec((pa.string(),), 4)

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.contract.keygroups import Range
-from penstock.state.state_files import REST_MAX_S, BlockReader, at_half_speed, check_schema, described, loadable
+from penstock.keyed_state.state_files import REST_MAX_S, BlockReader, at_half_speed, check_schema, described, loadable
 from penstock.steps.base import StateSchema, Value
 
 GROUPS = 16

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.contract.graph import TimeKind
+from penstock.keyed_state import hot
+from penstock.keyed_state.hot import HotTable
+from penstock.keyed_state.memory import NEVER
+from penstock.keyed_state.state_files import described
 from penstock.model.kernels import timers
 from penstock.model.keys import KeyCodec, Keys
-from penstock.state import hot
-from penstock.state.hot import HotTable
-from penstock.state.memory import NEVER
-from penstock.state.state_files import described
 from penstock.steps.base import NO_TIMER, StateSchema, TimerColumn, Ttl, Value
 
 CODEC = KeyCodec((pa.string(),), 4)
@@ -77,7 +77,7 @@ def test_a_row_that_another_key_has_taken_over_fires_nothing_of_the_old_key() ->
 
 
 def test_stale_entries_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.state.timer_queue.STALE_MIN", 10)
+    monkeypatch.setattr("penstock.keyed_state.timer_queue.STALE_MIN", 10)
     table = HotTable(SCHEMA)
     for time in range(1000, 0, -1):  # each entry is earlier than the one before
         put(table, ["a", "b", "c"], time)

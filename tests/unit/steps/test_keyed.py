@@ -9,7 +9,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, UserCodeError
 from penstock.contract.graph import Call, Compute, Function, OnError, Per
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.keyed import KeyColumns, RunningAggregate
 from penstock.steps.process import ProcessStep
 from penstock.steps.state_values import BatchState

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, UserCodeError
 from penstock.contract.graph import Call, OnError, Per
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
 from penstock.steps.state_values import BatchState, state_field

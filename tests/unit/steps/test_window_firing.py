@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.graph import Compute, Function
-from penstock.state.hot import HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.window import WindowShape, WindowStep, window

@@ -10,7 +10,7 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
-from penstock.state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.window import WindowShape, WindowStep, window

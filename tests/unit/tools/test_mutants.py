@@ -20,7 +20,7 @@ def test_the_table_is_long_enough_and_few_of_its_faults_are_equivalent() -> None
     assert len(faults) >= 120
     assert sum(bool(fault.equivalent) for fault in faults) <= 0.05 * len(faults)
     areas = {fault.file.split("/")[2] for fault in faults}
-    assert areas >= {"connectors", "engine", "keeper", "protocol", "state", "storage", "transport"}
+    assert areas >= {"connectors", "engine", "keeper", "protocol", "keyed_state", "storage", "transport"}
     assert all(fault.harm and fault.tests for fault in faults)
 
 

@@ -45,7 +45,7 @@ from penstock.protocol.task.task_state import TaskSetup
 from penstock.transport.exchange import Identity
 
 if TYPE_CHECKING:
-    from penstock.state.keyed_backend import StateBudget
+    from penstock.keyed_state.keyed_backend import StateBudget
 
 _US = 1_000_000
 _DEALT_OUT = {Partitioning.KEY, Partitioning.CUSTOM}  # other edges never divide a batch
@@ -233,7 +233,7 @@ class JobParts:
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:
             return None
-        from penstock.state import keyed_backend  # noqa: PLC0415 - loads numba and RocksDB
+        from penstock.keyed_state import keyed_backend  # noqa: PLC0415 - loads numba and RocksDB
 
         settings = self._job.spec.state
         if self._budget is None:

@@ -23,8 +23,8 @@ from penstock.protocol.state_matching import altered
 from penstock.protocol.task.task_messages import SnapshotParts, SnapshotStored, StoreFailed
 
 if TYPE_CHECKING:
+    from penstock.keyed_state.state_files import StateSnapshot
     from penstock.ports import BlobStore, Pending
-    from penstock.state.state_files import StateSnapshot
 
 
 log = logging.getLogger(__name__)

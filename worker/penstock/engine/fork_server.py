@@ -45,7 +45,7 @@ MODULES = (
     "penstock.model.keys",
     "penstock.model.split",
     "penstock.model.kernels.routing",
-    "penstock.state.keyed_backend",
+    "penstock.keyed_state.keyed_backend",
     "penstock.storage.trust",
     "penstock.transport.stream",
     "penstock.transport.exchange",

@@ -21,7 +21,7 @@ from penstock.transport.input import TaskInput, Wakeup
 from penstock.transport.output import Output
 
 if TYPE_CHECKING:
-    from penstock.state.state_files import StateSnapshot
+    from penstock.keyed_state.state_files import StateSnapshot
 
 ROWS = (Data, LatencyMarker)  # the elements that a full channel refuses
 REST_S = 1.0  # the timeout of a wait that every event interrupts

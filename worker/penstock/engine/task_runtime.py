@@ -40,8 +40,8 @@ from penstock.transport.output import Output
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.keyed_state.keyed_backend import KeyedStateBackend
     from penstock.ports import BlobStore, SinkWriter
-    from penstock.state.keyed_backend import KeyedStateBackend
     from penstock.steps.chain import Chain
 
 

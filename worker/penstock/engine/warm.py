@@ -66,7 +66,7 @@ def kernels_in_use() -> "list[Kernel]":
 
 def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
     from penstock.graph.assemble import assemble  # noqa: PLC0415 - loads numba
-    from penstock.state.keyed_backend import KeyedStateBackend  # noqa: PLC0415 - loads numba
+    from penstock.keyed_state.keyed_backend import KeyedStateBackend  # noqa: PLC0415 - loads numba
 
     groups = job.plan.max_key_groups
     everything = (Range(0, groups),)

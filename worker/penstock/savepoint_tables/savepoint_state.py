@@ -12,7 +12,7 @@ from penstock.base.suggest import unknown
 from penstock.contract.keygroups import Share
 from penstock.graph.assemble import assemble
 from penstock.graph.compiled import CompiledJob, CompiledStage, CompiledStep
-from penstock.state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import Emit, Step
 from penstock.steps.keyed import KeyColumns
 

@@ -26,10 +26,10 @@ from penstock.contract.manifest import RootManifest, StateFile
 from penstock.file_system import OS_FILES
 from penstock.graph.compiled import CompiledJob
 from penstock.keeper.savepoint_copies import open_savepoint
+from penstock.keyed_state.state_files import slabs
 from penstock.protocol.savepoints import inside
 from penstock.protocol.state_matching import fits, known
 from penstock.savepoint_tables.savepoint_state import OpenedState, keyed_steps, opened, stage_of
-from penstock.state.state_files import slabs
 from penstock.steps.base import KeepingStep
 from penstock.storage.blobs import DirectoryBlobStore
 

@@ -29,12 +29,12 @@ from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.base.values import replace
 from penstock.contract.graph import TimeKind
+from penstock.keyed_state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
+from penstock.keyed_state.memory import NEVER, doubled, reserve
+from penstock.keyed_state.timer_queue import TimerQueue
 from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, due, hash_table
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
-from penstock.state.memory import NEVER, doubled, reserve
-from penstock.state.timer_queue import TimerQueue
 from penstock.steps.base import END, DueTimers, StateSchema, Value
 
 ROWS_RESERVED = 1 << 24

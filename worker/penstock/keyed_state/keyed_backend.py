@@ -1,6 +1,6 @@
 """All keyed state of one task: one table per stateful step, cut and restored together.
 
-The task's thread uses it. Only :meth:`penstock.state.state_files.StateSnapshot.write` runs on another
+The task's thread uses it. Only :meth:`penstock.keyed_state.state_files.StateSnapshot.write` runs on another
 thread, on values that were copied before.
 """
 
@@ -17,10 +17,10 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateBackend, StateSettings
+from penstock.keyed_state.state_files import Fetched, StateSnapshot, flags
+from penstock.keyed_state.tiered import TieredTable
 from penstock.model.arrays import Int32s
 from penstock.protocol.state_entries import FileList, groups_of_files
-from penstock.state.state_files import Fetched, StateSnapshot, flags
-from penstock.state.tiered import TieredTable
 from penstock.steps.base import KeyedState, StateSchema
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.keyed_state.memory import NEVER, reserve
 from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import timers
-from penstock.state.memory import NEVER, reserve
 from penstock.steps.base import DueTimers
 
 STALE_MIN = 65_536  # entries beside the rows' own that never make a rebuild worth while

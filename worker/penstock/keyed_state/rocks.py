@@ -22,10 +22,10 @@ import pyarrow as pa
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
 from penstock.contract.graph import TimeKind
+from penstock.keyed_state.copies import RowsCopy
+from penstock.keyed_state.hot import BYTES
 from penstock.model.arrays import Int64s, flat, text
 from penstock.model.keys import Keys
-from penstock.state.copies import RowsCopy
-from penstock.state.hot import BYTES
 from penstock.steps.base import NO_TIMER, StateSchema
 
 MEMTABLE_BYTES = 8 * 1024 * 1024
@@ -248,7 +248,7 @@ class ColdRows:
         return encoded
 
     def decoded(self, rows: list[ColdRow]) -> tuple[Keys, dict[str, Any]]:
-        """Return keys and values as :meth:`penstock.state.hot.HotTable.load` takes them."""
+        """Return keys and values as :meth:`penstock.keyed_state.hot.HotTable.load` takes them."""
         head = (_TIMED if self._schema.timed else _GROUP).size
         raw = [None if r.key[head : head + 1] == _NULL else r.key[head + 1 :] for r in rows]
         size = self._layout.itemsize

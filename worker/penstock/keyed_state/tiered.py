@@ -24,12 +24,12 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.contract.graph import TimeKind
+from penstock.keyed_state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
+from penstock.keyed_state.hot import HotTable
+from penstock.keyed_state.memory import NEVER
+from penstock.keyed_state.rocks import DUE_BYTES, ColdRow, ColdRows, ColdTimer, end_of, group_of
 from penstock.model.arrays import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
-from penstock.state.hot import HotTable
-from penstock.state.memory import NEVER
-from penstock.state.rocks import DUE_BYTES, ColdRow, ColdRows, ColdTimer, end_of, group_of
 from penstock.steps.base import DueTimers, StateSchema
 
 _PAST = b"\xff" * 9  # greater than any hash and tag

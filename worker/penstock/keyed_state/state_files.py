@@ -40,6 +40,8 @@ from penstock.base.threads import Event, monotonic
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
+from penstock.keyed_state.copies import CutRows, RowsCopy, by_group
+from penstock.keyed_state.hot import BYTES, HotTable
 from penstock.model import ipc
 from penstock.model.arrays import Bytes, fixed, pack_validity, text
 from penstock.model.ipc import validate
@@ -52,8 +54,6 @@ from penstock.protocol.state_entries import (
     next_order,
     to_merge,
 )
-from penstock.state.copies import CutRows, RowsCopy, by_group
-from penstock.state.hot import BYTES, HotTable
 from penstock.steps.base import StateSchema, Value
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typer.core import TyperGroup
 
 from penstock.base.errors import ConfigError
 from penstock.cli.job_places import place_of
-from penstock.cli.local_settings import LATEST
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
     ContextOption,
@@ -19,7 +18,6 @@ from penstock.cli.options import (
     NamespaceOption,
     SetOption,
 )
-from penstock.cli.preflight import newest_state
 from penstock.cli.running_job import report
 
 TAKE = "take"
@@ -60,7 +58,9 @@ def export(  # noqa: PLR0917  typer passes by name
     set_: SetOption = [],  # noqa: B006  typer reads the default, nobody writes it
 ) -> None:
     """Write the keyed state in a savepoint to Parquet files, one folder a step."""
-    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  keep --help fast
+    from penstock.cli.local_settings import LATEST  # noqa: PLC0415  keep --help fast
+    from penstock.cli.preflight import newest_state  # noqa: PLC0415
+    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
     from penstock.savepoint_tables.to_parquet import StoredState, export_state  # noqa: PLC0415
     from penstock.storage.blobs import DirectoryBlobStore  # noqa: PLC0415

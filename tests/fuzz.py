@@ -37,8 +37,9 @@ from penstock.keyed_state.state_files import BlockReader, check_schema, describe
 from penstock.model.ipc import READ_ERRORS, validate
 from penstock.model.keys import destinations
 from penstock.model.split import split_by
+from penstock.model.table_columns import Value
 from penstock.model.wire import DataHead
-from penstock.steps.base import StateSchema, Value
+from penstock.steps.base import StateSchema
 from penstock.steps.stateless import split_words
 from penstock.transport.batches import pack, unpack
 

@@ -23,8 +23,9 @@ from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec, Keys
+from penstock.model.table_columns import Value
 from penstock.protocol.state_entries import Files
-from penstock.steps.base import StateSchema, Value
+from penstock.steps.base import StateSchema
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 4

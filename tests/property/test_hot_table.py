@@ -14,7 +14,8 @@ from penstock.keyed_state.copies import joined
 from penstock.keyed_state.hot import HotTable
 from penstock.model.kernels import aggregate
 from penstock.model.keys import KeyCodec
-from penstock.steps.base import StateSchema, Value
+from penstock.model.table_columns import Value
+from penstock.steps.base import StateSchema
 
 GROUPS = 8
 CODEC = KeyCodec((pa.string(),), GROUPS)

@@ -25,8 +25,9 @@ from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec
+from penstock.model.table_columns import NO_TIMER, Value
 from penstock.protocol.state_entries import Files
-from penstock.steps.base import NO_TIMER, StateSchema, TimerColumn, Value
+from penstock.steps.base import StateSchema, TimerColumn
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 4

@@ -17,7 +17,8 @@ from penstock.contract.settings import StateSettings
 from penstock.keyed_state import copies, hot, state_files
 from penstock.keyed_state.keyed_backend import KeyedStateBackend, StateBudget
 from penstock.model.keys import KeyCodec
-from penstock.steps.base import KeyedState, StateSchema, Value
+from penstock.model.table_columns import Value
+from penstock.steps.base import KeyedState, StateSchema
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16

@@ -17,8 +17,9 @@ from penstock.keyed_state.copies import CutRows, joined
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.tiered import TieredTable
 from penstock.model.keys import KeyCodec
+from penstock.model.table_columns import Value
 from penstock.protocol.state_entries import Files
-from penstock.steps.base import StateSchema, Value
+from penstock.steps.base import StateSchema
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16

@@ -13,9 +13,10 @@ import penstock as ps
 from penstock.contract.graph import TimeKind
 from penstock.graph.arrow import arrow_type
 from penstock.graph.entrypoint import run_script
-from penstock.model.declared.field_kinds import BEGUN, KeptColumn
+from penstock.model.declared.field_kinds import BEGUN
 from penstock.model.declared.record_types import MISSING, RecordType, record_type
 from penstock.model.declared.state_types import StateType, state_type
+from penstock.model.table_columns import Value
 
 
 @ps.record
@@ -175,7 +176,7 @@ def test_what_begins_as_zeros_needs_no_first_values() -> None:
         last: ps.Ring[float, 3]  # type: ignore[valid-type]
 
     assert not of_state(Zeros).begins
-    assert KeptColumn(BEGUN, "uint8") not in of_state(Zeros).columns
+    assert Value(BEGUN, "uint8") not in of_state(Zeros).columns
     assert [f.name for f in of_state(Kept).fields if not f.begins_as_zeros] == ["start", "idle", "beat"]
 
 

@@ -12,7 +12,8 @@ from penstock.keyed_state import copies, hot, state_files
 from penstock.keyed_state.copies import CutRows, by_group, joined
 from penstock.keyed_state.hot import HotTable
 from penstock.model.keys import KeyCodec
-from penstock.steps.base import StateSchema, Value
+from penstock.model.table_columns import Value
+from penstock.steps.base import StateSchema
 
 CODEC = KeyCodec((pa.string(),), 8)
 SCHEMA = StateSchema("counts", (("word", pa.string()),), (Value("n", "int64"),))

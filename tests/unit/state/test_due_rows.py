@@ -16,7 +16,8 @@ from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.memory import NEVER
 from penstock.keyed_state.tiered import TieredTable
 from penstock.model.keys import KeyCodec, Keys
-from penstock.steps.base import StateSchema, Value
+from penstock.model.table_columns import Value
+from penstock.steps.base import StateSchema
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 4

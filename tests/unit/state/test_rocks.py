@@ -8,7 +8,8 @@ import pyarrow as pa
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.rocks import ColdRows
 from penstock.model.keys import KeyCodec
-from penstock.steps.base import StateSchema, Value
+from penstock.model.table_columns import Value
+from penstock.steps.base import StateSchema
 
 CODEC = KeyCodec((pa.string(),), 4)
 SCHEMA = StateSchema("s", (("k", pa.string()),), (Value("n", "int64"),))

@@ -11,7 +11,8 @@ import pytest
 from penstock.base.errors import StateError
 from penstock.contract.keygroups import Range
 from penstock.keyed_state.state_files import REST_MAX_S, BlockReader, at_half_speed, check_schema, described, loadable
-from penstock.steps.base import StateSchema, Value
+from penstock.model.table_columns import Value
+from penstock.steps.base import StateSchema
 
 GROUPS = 16
 SCHEMA = StateSchema("count", (("word", pa.string()),), (Value("n", "int64"),))

@@ -13,7 +13,8 @@ from penstock.keyed_state.memory import NEVER
 from penstock.keyed_state.state_files import described
 from penstock.model.kernels import timers
 from penstock.model.keys import KeyCodec, Keys
-from penstock.steps.base import NO_TIMER, StateSchema, TimerColumn, Ttl, Value
+from penstock.model.table_columns import NO_TIMER, Value
+from penstock.steps.base import StateSchema, TimerColumn, Ttl
 
 CODEC = KeyCodec((pa.string(),), 4)
 KEYS = (("k", pa.string()),)

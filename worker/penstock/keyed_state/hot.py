@@ -35,7 +35,8 @@ from penstock.keyed_state.timer_queue import TimerQueue
 from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, due, hash_table
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.steps.base import END, DueTimers, StateSchema, Value
+from penstock.model.table_columns import BYTES, Value
+from penstock.steps.base import END, DueTimers, StateSchema
 
 ROWS_RESERVED = 1 << 24
 BYTES_RESERVED = 1 << 30
@@ -51,7 +52,6 @@ WHOLE_SHARE = 2  # when one row in this many has changed, a cut has all rows: se
 LOAD_LIMIT = 0.6  # of the slots; above it a larger table is begun
 MOVE_PER_ROW = 8  # slots moved per key of a batch while growing: ends long before the next limit
 BLOCK_SLACK = 16  # a key of n bytes takes less than 2 n + 16 in the arena
-BYTES = "bytes"
 SPAN_BYTES = 12  # start and length of a value of any length
 
 

@@ -23,10 +23,10 @@ from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOption
 
 from penstock.contract.graph import TimeKind
 from penstock.keyed_state.copies import RowsCopy
-from penstock.keyed_state.hot import BYTES
 from penstock.model.arrays import Int64s, flat, text
 from penstock.model.keys import Keys
-from penstock.steps.base import NO_TIMER, StateSchema
+from penstock.model.table_columns import BYTES, NO_TIMER
+from penstock.steps.base import StateSchema
 
 MEMTABLE_BYTES = 8 * 1024 * 1024
 _GROUP = struct.Struct(">H")

@@ -41,11 +41,12 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
 from penstock.keyed_state.copies import CutRows, RowsCopy, by_group
-from penstock.keyed_state.hot import BYTES, HotTable
+from penstock.keyed_state.hot import HotTable
 from penstock.model import ipc
 from penstock.model.arrays import Bytes, fixed, pack_validity, text
 from penstock.model.ipc import validate
 from penstock.model.keys import Keys
+from penstock.model.table_columns import BYTES, Value
 from penstock.protocol.state_entries import (
     Files,
     drops_tombstones,
@@ -54,7 +55,7 @@ from penstock.protocol.state_entries import (
     next_order,
     to_merge,
 )
-from penstock.steps.base import StateSchema, Value
+from penstock.steps.base import StateSchema
 
 if TYPE_CHECKING:
     from penstock.ports import BlobStore

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from penstock.keyed_state.memory import NEVER, reserve
 from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import timers
+from penstock.model.table_columns import NO_TIMER
 from penstock.steps.base import DueTimers
 
 STALE_MIN = 65_536  # entries beside the rows' own that never make a rebuild worth while
-_NONE = int(timers.NO_TIMER)
 
 
 class TimerQueue:
@@ -49,7 +49,7 @@ class TimerQueue:
         """Note that the table uses row numbers below ``rows``: new ones have no timer."""
         if rows > self._filled:
             for array in (self._columns, self._queued):
-                array.reshape(len(self.names), self._capacity)[:, self._filled : rows] = _NONE
+                array.reshape(len(self.names), self._capacity)[:, self._filled : rows] = NO_TIMER
             self._filled = rows
 
     def grow(self, least: int) -> None:
@@ -100,7 +100,7 @@ class TimerQueue:
         """Return which rows have a timer."""
         found: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
         for column in self.columns.values():
-            found |= column[rows] != _NONE
+            found |= column[rows] != NO_TIMER
         return found
 
     def size_bytes(self, high_row: int) -> int:

@@ -20,6 +20,7 @@ from penstock.base.errors import Where
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import TimeKind
 from penstock.contract.keygroups import Share
+from penstock.model.table_columns import Value
 
 if TYPE_CHECKING:
     from penstock.model.arrays import Int32s, Int64s, UInt64s
@@ -36,24 +37,6 @@ The bound is the source's limit for rows that are out of order.
 
 NO_BOUND = np.iinfo(np.int64).min
 """The value of the bound column for a row that is never late."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A state column.
-
-    ``dtype`` is the name of a numpy type (``int64``), or ``bytes`` for values of any length or
-    null. With ``width`` above 1, each key has an array of this length. A new key begins with zeros,
-    or with null for ``bytes``.
-    """
-
-    name: str
-    dtype: str
-    width: int = 1
-
-
-NO_TIMER = np.iinfo(np.int64).min
-"""The value of a timer column for a key whose timer is not set."""
 
 END = "end"
 TOUCHED = f"{HIDDEN_PREFIX}touched"

@@ -35,14 +35,8 @@ from penstock.model.arrays import (
 )
 from penstock.model.kernels import aggregate
 from penstock.model.keys import KeyCodec, check_key_columns
-from penstock.steps.base import (
-    KeyedState,
-    PlainStep,
-    StateSchema,
-    Value,
-    split_hidden,
-    with_hidden,
-)
+from penstock.model.table_columns import Value
+from penstock.steps.base import KeyedState, PlainStep, StateSchema, split_hidden, with_hidden
 from penstock.steps.user_calls import record_text
 
 ROW_COUNT = "rows"

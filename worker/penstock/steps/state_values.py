@@ -21,9 +21,9 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.model.arrays import Int32s, fixed, fixed_array, pack_validity
 from penstock.model.exact import Take, exact_array, exact_cast, taken, taker
-from penstock.steps.base import KeyedState, Value
+from penstock.model.table_columns import BYTES, Value
+from penstock.steps.base import KeyedState
 
-BYTES = "bytes"
 _DECIMAL = pa.binary(16)
 
 

@@ -20,7 +20,7 @@ A state is kept in the table of (step). A field is kept in columns of that table
     List[T]                    subkey: the number of the item; the value in columns ``value...``;
                                ``f.first`` and ``f.length`` (int64) in the step's table
     Map[K, V]                  subkey: K; ``value...``; ``f.length`` (int64) in the step's table
-   X[K]                     subkey: K; ``f.length`` (int64) in the step's table
+    Set[K]                     subkey: K; ``f.length`` (int64) in the step's table
     Timers                     subkey: the time; ``f.length`` (int64) in the step's table
 
 A new key has zeros in all columns. If a field begins as something else, the table also has
@@ -33,7 +33,6 @@ from dataclasses import dataclass
 
 from penstock.base.limits import ENTRIES_DEFAULT
 from penstock.model.declared.value_kinds import (
-    BYTES,
     FIXED,
     GROUPED,
     SPANNED,
@@ -42,19 +41,10 @@ from penstock.model.declared.value_kinds import (
     ValueKind,
     kind_text,
 )
+from penstock.model.table_columns import BYTES, Value
 
-NO_TIMER = -(1 << 63)
 BEGUN = "__begun"
 SET, HEAD, LENGTH, FIRST = ".set", ".head", ".length", ".first"
-
-
-@dataclass(frozen=True, slots=True)
-class KeptColumn:
-    """A column of a state table: ``dtype`` is a numpy type or ``bytes``; ``width`` items for each key."""
-
-    name: str
-    dtype: str
-    width: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +114,7 @@ FieldKind = ScalarField | RingField | ListField | MapField | SetField | Aggregat
 CHILD_KINDS = (ListField, MapField, SetField, TimersField)
 
 
-def columns_of(name: str, kind: FieldKind) -> tuple[KeptColumn, ...]:
+def columns_of(name: str, kind: FieldKind) -> tuple[Value, ...]:
     """List the columns of the step's table in which a field is kept; see the head of this module.
 
     The columns of an aggregate are not listed: they are those of ``steps.keyed``.
@@ -133,26 +123,26 @@ def columns_of(name: str, kind: FieldKind) -> tuple[KeptColumn, ...]:
         case ScalarField(value, nullable):
             return tuple(_value_columns(name, value, nullable))
         case RingField(item, width):
-            ends = KeptColumn(name + HEAD, "int32"), KeptColumn(name + LENGTH, "int32")
-            return (KeptColumn(name, item.dtype, width), *ends)
+            ends = Value(name + HEAD, "int32"), Value(name + LENGTH, "int32")
+            return (Value(name, item.dtype, width), *ends)
         case TimerField():
-            return (KeptColumn(name, "int64"),)
+            return (Value(name, "int64"),)
         case ListField():
-            return KeptColumn(name + FIRST, "int64"), KeptColumn(name + LENGTH, "int64")
+            return Value(name + FIRST, "int64"), Value(name + LENGTH, "int64")
         case MapField() | SetField() | TimersField():
-            return (KeptColumn(name + LENGTH, "int64"),)
+            return (Value(name + LENGTH, "int64"),)
         case AggregateField():
             return ()
 
 
-def _value_columns(name: str, kind: ValueKind, nullable: bool) -> Iterator[KeptColumn]:
+def _value_columns(name: str, kind: ValueKind, nullable: bool) -> Iterator[Value]:
     if isinstance(kind, SPANNED):
-        yield KeptColumn(name, BYTES)
+        yield Value(name, BYTES)
         return
     if nullable:
-        yield KeptColumn(name + SET, "uint8")
+        yield Value(name + SET, "uint8")
     if isinstance(kind, FIXED):
-        yield KeptColumn(name, kind.dtype)
+        yield Value(name, kind.dtype)
     elif isinstance(kind, GROUPED):
         for part, slot in kind.parts:
             yield from _value_columns(f"{name}.{part}", slot.kind, slot.nullable)

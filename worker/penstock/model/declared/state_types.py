@@ -15,7 +15,6 @@ from penstock.contract.graph import TimeKind
 from penstock.model.declared.field_kinds import (
     BEGUN,
     FieldKind,
-    KeptColumn,
     ScalarField,
     TimerField,
     columns_of,
@@ -25,6 +24,7 @@ from penstock.model.declared.hints import HintError, field_kind
 from penstock.model.declared.record_types import MISSING, check_depth, check_names, field_error, resolved_hints
 from penstock.model.declared.source import ClassSource, class_source, users_frame
 from penstock.model.declared.value_kinds import SPANNED, Choice, Item, Struct, Tuple, ValueKind, fits, zero_of
+from penstock.model.table_columns import Value
 
 T = TypeVar("T")
 STATE_TYPE = "__penstock_state__"  # the attribute of a state's class with its StateType
@@ -44,7 +44,7 @@ class KeptField:
     renamed: str | None = None
 
     @property
-    def columns(self) -> tuple[KeptColumn, ...]:
+    def columns(self) -> tuple[Value, ...]:
         """List the columns of the step's table; see :mod:`penstock.model.declared.field_kinds`."""
         return columns_of(self.name, self.kind)
 
@@ -85,13 +85,13 @@ class StateType:
         return not all(f.begins_as_zeros for f in self.fields)
 
     @property
-    def columns(self) -> tuple[KeptColumn, ...]:
+    def columns(self) -> tuple[Value, ...]:
         """List the columns of the step's table, field by field, and BEGUN at the end if it is needed.
 
         Child tables, the accumulators of aggregates and what a TTL needs are not listed.
         """
         own = tuple(column for each in self.fields for column in each.columns)
-        return (*own, KeptColumn(BEGUN, "uint8")) if self.begins else own
+        return (*own, Value(BEGUN, "uint8")) if self.begins else own
 
     def __str__(self) -> str:
         """Spell the schema as messages show it."""

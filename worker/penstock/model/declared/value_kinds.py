@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from penstock.model.table_columns import BYTES
+
 if TYPE_CHECKING:
     from penstock.model.declared.record_types import RecordType
 
-BYTES = "bytes"
 DECIMAL_DIGITS_MAX = 38
 DECIMAL_DIGITS, DECIMAL_SCALE = 38, 18  # of a plain decimal.Decimal, as in Spark
 

@@ -23,8 +23,7 @@ from numba import from_dtype
 
 from penstock.model.kernels.hash_table import LIVE, TABLE
 from penstock.model.kernels.jit import I32, I64, INT, OUT_I32, OUT_I64, OUT_U64, VOID, helper, kernel, tuple_of
-
-NO_TIMER = np.iinfo(np.int64).min
+from penstock.model.table_columns import NO_TIMER
 
 # Items of the array of counters: entries in the heap, and those that are their row's own.
 ENTRIES, OWN, COUNTERS = range(3)
@@ -37,7 +36,6 @@ TIMERS = tuple_of((OUT_ENTRIES, OUT_I64, OUT_I64, OUT_I64, INT))
 # What was taken: rows, fields, times and hashes, in the order of firing.
 TAKEN = tuple_of((OUT_I32, OUT_I32, OUT_I64, OUT_U64))
 
-_NONE = int(NO_TIMER)
 _WAYS = 4  # children of a place in the heap: half the levels of two, and they stand together
 
 # Helpers take arrays one by one: see ``kernels.hash_table``.
@@ -137,7 +135,7 @@ def _settle_first(heap: Any, columns: Any, queued: Any, counters: Any, room: Any
     if columns[place] == time:
         return True
     queued[place] = columns[place]
-    if columns[place] == _NONE:
+    if columns[place] == NO_TIMER:
         counters[OWN] -= 1
         _drop_first(heap, counters, records, arena)
     else:
@@ -160,14 +158,14 @@ def arm(table: Any, timers: Any, rows: Any, reached: Any) -> None:
         for field in range(fields):
             place = field * room + row
             time = columns[place]
-            if time == _NONE:
+            if time == NO_TIMER:
                 continue
             if time <= reached[records[row].group]:
                 time = reached[records[row].group] + 1
                 columns[place] = time
-            if queued[place] != _NONE and queued[place] <= time:
+            if queued[place] != NO_TIMER and queued[place] <= time:
                 continue
-            counters[OWN] += queued[place] == _NONE
+            counters[OWN] += queued[place] == NO_TIMER
             queued[place] = time
             _push(time, records[row].hash, row, field, heap, counters, records, arena)
 
@@ -179,8 +177,8 @@ def disarm(timers: Any, rows: Any) -> None:
     for i in range(rows.size):
         for field in range(columns.size // room):
             place = field * room + np.int64(rows[i])
-            counters[OWN] -= queued[place] != _NONE
-            columns[place] = queued[place] = _NONE
+            counters[OWN] -= queued[place] != NO_TIMER
+            columns[place] = queued[place] = NO_TIMER
 
 
 @kernel(INT, TABLE, TIMERS, INT, TAKEN)
@@ -198,7 +196,7 @@ def take(table: Any, timers: Any, bound: int, taken: Any) -> Any:
             continue
         rows[found], fields[found] = heap[0].row, heap[0].field
         times[found], hashes[found] = heap[0].time, heap[0].hash
-        queued[np.int64(fields[found]) * room + np.int64(rows[found])] = _NONE
+        queued[np.int64(fields[found]) * room + np.int64(rows[found])] = NO_TIMER
         counters[OWN] -= 1
         found += 1
         _drop_first(heap, counters, records, arena)

@@ -1,0 +1,22 @@
+"""The columns of a state table, as steps declare them and tables keep them."""
+
+from dataclasses import dataclass
+
+BYTES = "bytes"
+"""The ``dtype`` of a column for values of any length, or null."""
+
+NO_TIMER = -(1 << 63)
+"""The value of a timer column for a key whose timer is not set: the least int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A state column.
+
+    ``dtype`` is the name of a numpy type (``int64``), or ``BYTES``. With ``width`` above 1, each key
+    has an array of this length. A new key begins with zeros, or with null for ``BYTES``.
+    """
+
+    name: str
+    dtype: str
+    width: int = 1

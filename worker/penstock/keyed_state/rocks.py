@@ -80,8 +80,7 @@ class ColdRows:
             store.set_write_options(unlogged)
         self._unlogged = unlogged
         self._fixed = [v for v in schema.stored if v.dtype != BYTES]
-        names = {kind: schema.timer_names(kind) for kind in _KINDS}
-        self._fields = {name: (kind, field) for kind, listed in names.items() for field, name in enumerate(listed)}
+        self._timer_names = [schema.timer_names(kind) for kind in _KINDS]
         self._bytes = [v for v in schema.values if v.dtype == BYTES]
         fields = [("hash", "u8"), *((v.name, v.dtype, (v.width,)) for v in self._fixed)]
         self._layout = np.dtype(fields)
@@ -135,11 +134,11 @@ class ColdRows:
             batch.put(key, value)
             if mark > 0:
                 batch.put(key, _MARK.pack(mark), self._dirty_handle)
-        for name, (kind, field) in self._fields.items():
-            times = copied.values[name]
-            for i in np.flatnonzero(times != NO_TIMER).tolist():
-                head = _TIMER.pack(_KINDS.index(kind), int(times[i]) + _BIAS, int(copied.hashes[i]), field)
-                batch.put(head + keys[i], b"", self._timers_handle)
+        for kind, names in enumerate(self._timer_names):
+            for field, name in enumerate(names):
+                for i, time in _set_timers(copied.values[name]):
+                    head = _TIMER.pack(kind, time + _BIAS, int(copied.hashes[i]), field)
+                    batch.put(head + keys[i], b"", self._timers_handle)
         self._values.write(batch, self._unlogged)
         return keys
 
@@ -210,9 +209,8 @@ class ColdRows:
     def has_timer(self, row: ColdRow, timer: "ColdTimer") -> bool:
         """Return whether a stored row still has this timer."""
         kind, _, _, field = _TIMER.unpack_from(timer.entry)
-        name = next(n for n, at in self._fields.items() if at == (_KINDS[kind], field))
         record = np.frombuffer(row.value[: self._layout.itemsize], self._layout)[0]
-        return int(record[name][0]) == timer.time
+        return int(record[self._timer_names[kind][field]][0]) == timer.time
 
     # --- Windows ------------------------------------------------------------------------------
 
@@ -295,3 +293,9 @@ def _cut_items(tails: list[bytes]) -> tuple[list[bytes | None], list[bytes]]:
         items.append(tail[_LENGTH.size : stop] if length else None)
         rest.append(tail[stop:])
     return items, rest
+
+
+def _set_timers(times: Int64s) -> Iterator[tuple[int, int]]:
+    """Yield place and time of the timers of a column that are set."""
+    places = np.flatnonzero(times != NO_TIMER)
+    yield from zip(places.tolist(), times[places].tolist(), strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.keyed_state.memory import NEVER, reserve
+from penstock.keyed_state.memory import NEVER, doubled, reserve
 from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import timers
 from penstock.model.table_columns import NO_TIMER
@@ -60,14 +60,11 @@ class TimerQueue:
         for old, new in ((self._columns, columns), (self._queued, queued)):
             new.reshape(fields, capacity)[:, :used] = old.reshape(fields, self._capacity)[:, :used]
         self._columns, self._queued = columns, queued
-        self._make_heap(2 * fields * capacity + 1)
+        self._grow_heap(2 * fields * capacity + 1)
         self._bundle(capacity)
 
-    def _make_heap(self, size: int) -> None:
-        used = int(self._counters[timers.ENTRIES])
-        heap = reserve(timers.ENTRY, size)
-        heap[:used] = self._heap[:used]
-        self._heap = heap
+    def _grow_heap(self, least: int) -> None:
+        self._heap = doubled(self._heap, int(self._counters[timers.ENTRIES]), least)
 
     def arm(self, table: Any, rows: Int32s, reached: Int64s) -> None:
         """Queue the timers of rows whose columns were written; ``reached`` is by key group."""
@@ -76,7 +73,7 @@ class TimerQueue:
         if entries > 2 * own + STALE_MIN or entries + most >= len(self._heap):
             timers.rebuild(table, self._timers)
             if int(self._counters[timers.ENTRIES]) + most >= len(self._heap):
-                self._make_heap(2 * len(self._heap) + most)
+                self._grow_heap(2 * len(self._heap) + most)
                 self._bundle(self._capacity)
         timers.arm(table, self._timers, rows, reached)
 
@@ -95,13 +92,6 @@ class TimerQueue:
     def first(self, table: Any) -> int:
         """Return the time of the timer that fires first; NEVER when there is none."""
         return int(timers.first(table, self._timers, NEVER))
-
-    def is_set(self, rows: Int32s) -> npt.NDArray[np.bool_]:
-        """Return which rows have a timer."""
-        found: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
-        for column in self.columns.values():
-            found |= column[rows] != NO_TIMER
-        return found
 
     def size_bytes(self, high_row: int) -> int:
         """Return the memory in use beside the columns, for a table whose highest row was ``high_row - 1``."""

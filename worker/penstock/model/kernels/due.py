@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba import from_dtype
 
-from penstock.model.kernels.hash_table import QUEUED, TABLE
+from penstock.model.kernels.hash_table import QUEUED, TABLE, key_is_before
 from penstock.model.kernels.jit import (
     I32,
     I64,
@@ -272,12 +272,7 @@ def _is_less(row: Any, hashed: Any, other: Any, other_hash: Any, records: Any, a
     """Compare by hash, then by the bytes of the key; a shorter key comes before a longer one."""
     if hashed != other_hash:
         return bool(hashed < other_hash)
-    size, other_size = records[row].length, records[other].length
-    at, other_at = records[row].start, records[other].start
-    for i in range(min(size, other_size)):
-        if arena[at + i] != arena[other_at + i]:
-            return bool(arena[at + i] < arena[other_at + i])
-    return bool(size < other_size)
+    return key_is_before(row, other, records, arena)
 
 
 @helper

@@ -75,6 +75,17 @@ _LINE, _KEY_AHEAD = 64, 1024  # bytes of a cache line; of a long key that are as
 
 
 @helper
+def key_is_before(row: Any, other: Any, records: Any, arena: Any) -> bool:
+    """Compare two rows by the bytes of their keys; a shorter key comes before a longer one."""
+    size, other_size = records[row].length, records[other].length
+    at, other_at = records[row].start, records[other].start
+    for i in range(min(size, other_size)):
+        if arena[at + i] != arena[other_at + i]:
+            return bool(arena[at + i] < arena[other_at + i])
+    return bool(size < other_size)
+
+
+@helper
 def _home(slot: Any, bits: Any) -> Any:
     return np.int64(slot >> np.uint64(64 - bits))
 

@@ -8,9 +8,9 @@ So a key that sets the same timer for each record has one entry, and a record co
     column   the time that holds                queued   the time of the entry that is in the heap; NO_TIMER: none
     entry    (time, hash, row, field)           it is the row's own iff ``queued`` is its time and the row has its hash
 
-An entry that is not the row's own is stale. It is dropped when it comes up: the timer was set earlier,
-or the row was deleted and its number is used by another key. Where more than half of the entries
-may be stale, the heap is made again from the others.
+An entry that is not the row's own is stale: the timer was set to another time, or the row was deleted and
+another key uses its number. A stale entry is dropped when it is the first of the heap. Where more than half
+of the entries may be stale, the heap is made again from the others.
 
 Timers fire in the order of time, hash, key bytes and field, which depends only on the keys. Costs: a new entry O(1) on
 the average, taking O(log entries).
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba import from_dtype
 
-from penstock.model.kernels.hash_table import LIVE, TABLE
+from penstock.model.kernels.hash_table import LIVE, TABLE, key_is_before
 from penstock.model.kernels.jit import I32, I64, INT, OUT_I32, OUT_I64, OUT_U64, VOID, helper, kernel, tuple_of
 from penstock.model.table_columns import NO_TIMER
 
@@ -43,17 +43,6 @@ _WAYS = 4  # children of a place in the heap: half the levels of two, and they s
 
 
 @helper
-def _key_is_before(row: Any, other: Any, records: Any, arena: Any) -> bool:
-    """Compare two rows by the bytes of their keys; a shorter key comes before a longer one."""
-    size, other_size = records[row].length, records[other].length
-    at, other_at = records[row].start, records[other].start
-    for i in range(min(size, other_size)):
-        if arena[at + i] != arena[other_at + i]:
-            return bool(arena[at + i] < arena[other_at + i])
-    return bool(size < other_size)
-
-
-@helper
 def _is_before(one: Any, other: Any, records: Any, arena: Any) -> bool:
     if one.time != other.time:
         return bool(one.time < other.time)
@@ -63,7 +52,7 @@ def _is_before(one: Any, other: Any, records: Any, arena: Any) -> bool:
         return bool(one.field < other.field)
     if records[one.row].hash != one.hash or records[other.row].hash != other.hash:  # one is stale
         return bool(one.row < other.row)
-    return _key_is_before(one.row, other.row, records, arena)
+    return key_is_before(one.row, other.row, records, arena)
 
 
 @helper

@@ -7,8 +7,6 @@ disk and back come in any order.
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.base.values import replace
 from penstock.contract.graph import TimeKind
-from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Range, Share, intersect, to_share
-from penstock.contract.settings import StateSettings
-from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import NO_TIMER, Value
-from penstock.protocol.state_entries import Files
 from penstock.steps.base import StateSchema, TimerColumn
-from penstock.storage.blobs import DirectoryBlobStore
+from tests.support.state_under_change import GROUPS, NEVER, StateUnderChange
 
-GROUPS = 4
-NEVER = 2**63 - 1
 CODEC = KeyCodec((pa.string(),), GROUPS)
 TIMERS = (TimerColumn("idle"), TimerColumn("tick", TimeKind.CLOCK), TimerColumn("alarm"))
 EVENT = ("idle", "alarm")
@@ -51,15 +41,6 @@ HASHES = _hashes()
 assert len(set(HASHES.values())) == len(NAMES)
 
 
-@dataclass
-class Model:
-    """The timers of all keys, those of the last commit, the time reached, and the groups that are here."""
-
-    keys: State = field(default_factory=dict)
-    committed: State = field(default_factory=dict)
-    share: set[int] = field(default_factory=lambda: set(range(GROUPS)))
-
-
 def pending(state: State, fields: tuple[str, ...], bound: int = NEVER) -> list[tuple[int, int, int, str]]:
     """List the timers that are set, in the order of firing: time, hash, field and name."""
     found = [
@@ -71,26 +52,22 @@ def pending(state: State, fields: tuple[str, ...], bound: int = NEVER) -> list[t
     return sorted(found)
 
 
-class Subject:
-    """A task's state and the model beside it."""
+class TimersOfKeys(StateUnderChange[str, dict[str, int]]):
+    """Keys with the times of their timers."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.model = folder, Model()
-        self.blobs = DirectoryBlobStore(folder / "blobs")
-        self.files: Files = ()
-        self.numbers, self.epochs = count(), count(1)
-        self.cut: Any = None
-        self.at_cut: State = {}
+        super().__init__(folder, SCHEMA)
         self.reached = np.full(GROUPS, NO_TIMER, np.int64)
-        self.open()
 
-    def open(self) -> None:
-        self.state = KeyedStateBackend(StateSettings(), to_share(self.model.share), GROUPS, self.folder)
-        self.table: Any = self.state.open(SCHEMA)
+    def group(self, key: str) -> int:
+        return HASHES[key][1]
+
+    def copied(self, rows: State) -> State:
+        return {name: dict(timers) for name, timers in rows.items()}
 
     def set(self, random: np.random.Generator, wanted: int) -> None:
         """Set and clear timers of some keys whose groups are here."""
-        names = [n for n in random.choice(NAMES, wanted).tolist() if HASHES[n][1] in self.model.share]
+        names = [n for n in random.choice(NAMES, wanted).tolist() if HASHES[n][1] in self.share]
         if not names:
             return
         rows = self.table.rows(CODEC.keys([pa.array(names, pa.string())]))
@@ -98,7 +75,7 @@ class Subject:
             times = random.choice(TIMES, len(names)).tolist()
             self.table.column(timer.name)[rows] = times  # of several the last one holds
             for name, time in zip(names, times, strict=True):
-                self.model.keys.setdefault(name, {})[timer.name] = time
+                self.rows.setdefault(name, {})[timer.name] = time
         self.arm(rows)
 
     def arm(self, rows: Any) -> None:
@@ -112,72 +89,21 @@ class Subject:
         self._take(int(random.choice(BOUNDS)), most, ("tick",), TimeKind.CLOCK)
 
     def _take(self, bound: int, most: int, fields: tuple[str, ...], kind: TimeKind) -> None:
-        due = pending(self.model.keys, fields, bound)[:most]
+        due = pending(self.rows, fields, bound)[:most]
         taken = self.table.take_timers(bound, most, kind)
         names = CODEC.columns(self.table.keys_of(taken.rows))[0].to_pylist()
         assert list(zip(taken.times.tolist(), taken.hashes.tolist(), taken.fields.tolist(), names, strict=True)) == due
         for row, place in zip(taken.rows.tolist(), taken.fields.tolist(), strict=True):
             self.table.column(fields[place])[row] = NO_TIMER
         for _, _, place, name in due:
-            self.model.keys[name][fields[place]] = NO_TIMER
+            self.rows[name][fields[place]] = NO_TIMER
 
     def forget(self, random: np.random.Generator, wanted: int) -> None:
         """Delete keys, with their timers."""
-        known = sorted(self.model.keys, key=HASHES.__getitem__)[: wanted % 50]
+        known = sorted(self.rows, key=HASHES.__getitem__)[: wanted % 50]
         self.table.delete(self.table.rows(CODEC.keys([pa.array(known, pa.string())])))
         for name in known:
-            del self.model.keys[name]
-
-    def barrier(self, random: np.random.Generator, wanted: int) -> None:
-        self.cut, self.at_cut = self.state.flip(Epoch(next(self.epochs))), copied(self.model.keys)
-
-    def copy(self, random: np.random.Generator, wanted: int) -> None:
-        self.state.copy_on()
-
-    def commit(self, random: np.random.Generator, wanted: int) -> None:
-        if self.cut is None:
-            return
-        while not self.state.copy_on():
-            pass
-        self.files = self.cut.write(lambda end: BlobName(f"{next(self.numbers)}{end}"), self.blobs)
-        self.state.committed(self.cut.epoch)
-        self.model.committed, self.cut = self.at_cut, None
-
-    def restore(self, random: np.random.Generator, wanted: int) -> None:
-        """Go back to the last commit, as after a crash."""
-        self.state.close()
-        self.cut = None
-        self.model.share = set(range(GROUPS))
-        self.model.keys = copied(self.model.committed)
-        self.open()
-        self.state.load(self.files, self.blobs)
-
-    def lose(self, random: np.random.Generator, wanted: int) -> None:
-        self.commit(random, wanted)
-        group = wanted % GROUPS
-        self.state.drop_groups((Range(group, group + 1),))
-        self.model.share.discard(group)
-        self.model.keys = {n: t for n, t in self.model.keys.items() if HASHES[n][1] != group}
-
-    def gain(self, random: np.random.Generator, wanted: int) -> None:
-        """Get lost groups back as they were at the last commit."""
-        self.commit(random, wanted)
-        lost = set(range(GROUPS)) - self.model.share
-        self.state.load(narrowed(self.files, to_share(lost)), self.blobs)
-        self.model.share |= lost
-        self.model.keys |= {n: dict(t) for n, t in self.model.committed.items() if HASHES[n][1] in lost}
-
-    def squeeze(self, random: np.random.Generator, wanted: int) -> None:
-        """Set the memory so low that rows move to disk, or so high that they stay."""
-        self.state.limit(1 if wanted % 4 else 1 << 30)
-
-
-def copied(state: State) -> State:
-    return {name: dict(timers) for name, timers in state.items()}
-
-
-def narrowed(files: Files, share: Share) -> Files:
-    return tuple(replace(f, groups=groups) for f in files if (groups := intersect(f.groups, share)))
+            del self.rows[name]
 
 
 WHAT = (
@@ -192,14 +118,14 @@ STEPS = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(1, 900)), min_size
 def test_timers_fire_as_in_a_sorted_list(steps: list[tuple[str, int]], seed: int) -> None:
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
-        subject = Subject(Path(folder))
+        subject = TimersOfKeys(Path(folder))
         subject.set(random, 3 * ROWS_MIN)  # enough to move some to disk
         for what, number in steps:
             perform: Callable[[np.random.Generator, int], None] = getattr(subject, what)
             perform(random, number)
             for kind, fields in ((TimeKind.EVENT, EVENT), (TimeKind.CLOCK, ("tick",))):
-                first = pending(subject.model.keys, fields)[:1]
+                first = pending(subject.rows, fields)[:1]
                 assert subject.table.next_timer(kind) == (first[0][0] if first else NEVER), what
-        while pending(subject.model.keys, EVENT):
+        while pending(subject.rows, EVENT):
             subject._take(NEVER, 700, EVENT, TimeKind.EVENT)
         subject.state.close()

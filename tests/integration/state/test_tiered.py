@@ -17,9 +17,9 @@ from penstock.keyed_state.copies import CutRows, joined
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.tiered import TieredTable
 from penstock.model.keys import KeyCodec
-from penstock.model.table_columns import Value
+from penstock.model.table_columns import NO_TIMER, Value
 from penstock.protocol.state_entries import Files
-from penstock.steps.base import StateSchema
+from penstock.steps.base import StateSchema, TimerColumn
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16
@@ -131,6 +131,27 @@ def test_windows_on_disk_come_due_in_order(tmp_path: Path) -> None:
     assert seen == sorted(seen)
     assert len(seen) == 9 * 500
     assert table.next_due() == 40
+    table.close()
+
+
+def test_timers_of_rows_on_disk_fire_in_order(tmp_path: Path) -> None:
+    schema = StateSchema("t", (("k", pa.string()),), (), timers=(TimerColumn("idle"), TimerColumn("alarm")))
+    table = TieredTable(schema, BUDGET, lambda: tmp_path / "cold")
+    nothing_reached = np.full(GROUPS, NO_TIMER, np.int64)
+    expected: list[int] = []
+    for first in range(0, 6000, 500):
+        rows = table.rows(CODEC.keys([pa.array([f"key number {i}" for i in range(first, first + 500)])]))
+        times = np.arange(first, first + 500) * 7919 % 6000
+        for field, name in enumerate(("idle", "alarm")):
+            table.column(name)[rows] = times + field * 3000
+            expected += (times + field * 3000).tolist()
+        table.arm(rows, nothing_reached)
+    assert table._cold is not None
+    seen: list[int] = []
+    while len(due := table.take_timers(8000, 700).times):
+        seen += due.tolist()
+    assert seen == sorted(time for time in expected if time <= 8000)
+    assert table.next_timer() == 8001
     table.close()
 
 

@@ -75,9 +75,8 @@ def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_
 def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Sequence[str], str | None]:
     """Find what a run would begin from, what it gives up of it, and the savepoint it is in."""
     from penstock.cli.local_settings import EMPTY, LATEST  # noqa: PLC0415
-    from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
 
-    folder = JobFolder((begins.directory / job.name).absolute(), job.name, job.namespace)
+    folder = _folder_of(begins.directory, job)
     latest, given = _latest(folder), job.spec.restore
     restore, drop = begins.restore, begins.drop
     asked = restore is not None or bool(drop)
@@ -108,14 +107,18 @@ def _latest(folder: "JobFolder") -> Latest | None:
         return None  # a run says what is wrong with it
 
 
+def _folder_of(directory: Path, job: "StreamJob") -> "JobFolder":
+    from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
+
+    return JobFolder((directory / job.name).absolute(), job.name, job.namespace)
+
+
 def newest_state(directory: Path, job: "StreamJob") -> "tuple[Path, RootManifest]":
     """Return the folder of the files of a job's newest checkpoint on this machine, and its manifest.
 
     Raises StateError if the job has no checkpoint in ``directory``.
     """
-    from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
-
-    folder = JobFolder((directory / job.name).absolute(), job.name, job.namespace)
+    folder = _folder_of(directory, job)
     root = _newest(folder, _latest(folder))
     if root is None:
         raise StateError(f"job {job.name!r} has no checkpoint in {directory}")

@@ -9,7 +9,7 @@ sources from their beginning, and its other steps begin empty.
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +57,15 @@ def build_savepoint(job: CompiledJob, tables: Mapping[str, Path], savepoint: Pat
         stage_of(job, step)
     try:
         with folder_in_the_making(savepoint) as made:
-            numbers = itertools.count(1)
-            built, files = [], []
+            files = _NewFiles(DirectoryBlobStore(made / _FOLDER))
+            built, stored = [], []
             for step, table in tables.items():
-                keys, stored = _store(job, step, _files(table), (made, numbers))
+                keys, of_step = _store(job, step, _files(table), files)
                 built.append(Built(step, keys))
-                files += stored
-            _write_root(job, tuple(tables), files, (made, numbers), savepoint.name)
+                stored += of_step
+            root = files.store.put(files.name(ROOT_SUFFIX), encode(_root(job, tuple(tables), stored, savepoint.name)))
+            # The index makes the folder a savepoint, so it is written last.
+            DirectoryBlobStore(made).put(INDEX, index_of(job.name, savepoint.name, root, _FOLDER))
     except OSError as error:
         raise StorageError(f"{savepoint}: {error.strerror or error}") from error
     return built
@@ -77,27 +79,31 @@ def _files(table: Path) -> list[Path]:
     return found
 
 
-Place = tuple[Path, "itertools.count[int]"]
+@dataclass(frozen=True, slots=True)
+class _NewFiles:
+    """The files of a savepoint in the making. Each gets a number of its own."""
+
+    store: DirectoryBlobStore
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def name(self, suffix: str) -> BlobName:
+        """Return the name of the next file."""
+        return blob_name(_TERM, _EPOCH, _LIFE, next(self.numbers), suffix)
 
 
-def _name(place: Place, suffix: str) -> BlobName:
-    return blob_name(_TERM, _EPOCH, _LIFE, next(place[1]), suffix)
-
-
-def _store(job: CompiledJob, step: str, files: list[Path], place: Place) -> tuple[int, list[StateFile]]:
+def _store(job: CompiledJob, step: str, tables: list[Path], files: _NewFiles) -> tuple[int, list[StateFile]]:
     """Store the rows of some files as state files. Return the number of keys, and the state files."""
     share = to_share(range(job.plan.max_key_groups))
     with (
         tempfile.TemporaryDirectory(prefix="penstock-import-") as scratch,
         opened(job, step, share, Path(scratch)) as state,
     ):
-        keys = sum(_load(state, file) for file in files)
+        keys = sum(_load(state, table) for table in tables)
         cut = state.backend.flip(_EPOCH)
         while not state.backend.copy_on():
             pass
         cut.expedite.set()
-        store = DirectoryBlobStore(place[0] / _FOLDER)
-        return keys, list(cut.write(lambda suffix: _name(place, suffix), store))
+        return keys, list(cut.write(files.name, files.store))
 
 
 def _load(state: OpenedState, file: Path) -> int:
@@ -154,8 +160,8 @@ def _converted(state: OpenedState, schema: pa.Schema, batch: pa.RecordBatch) -> 
     return rows
 
 
-def _write_root(job: CompiledJob, steps: tuple[str, ...], files: list[StateFile], place: Place, name: str) -> None:
-    """Write the root manifest and, last, the index that makes the folder a savepoint."""
+def _root(job: CompiledJob, steps: tuple[str, ...], files: list[StateFile], name: str) -> RootManifest:
+    """Return the root manifest of a savepoint that has only the state of ``steps``."""
     plan = job.plan
     table = first_assignment(plan, 1, {})
     tasks = []
@@ -163,7 +169,7 @@ def _write_root(job: CompiledJob, steps: tuple[str, ...], files: list[StateFile]
         here = [f for f in files if f.state in plan.stages[task.stage].steps]
         narrowed = [replace(f, groups=intersect(f.groups, table.share_of(task))) for f in here]
         tasks.append(TaskManifest(task, tuple(f for f in narrowed if f.groups)))
-    root = RootManifest(
+    return RootManifest(
         JobUid(f"import-{name}"),
         _EPOCH,
         _TERM,
@@ -176,5 +182,3 @@ def _write_root(job: CompiledJob, steps: tuple[str, ...], files: list[StateFile]
         tuple(s for s in plan.states if s.step in steps),
         plan.steps,
     )
-    ref = DirectoryBlobStore(place[0] / _FOLDER).put(_name(place, ROOT_SUFFIX), encode(root))
-    DirectoryBlobStore(place[0]).put(INDEX, index_of(job.name, name, ref, _FOLDER))

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.values import replace
-from penstock.contract.keygroups import Share, groups_of, to_share
+from penstock.contract.keygroups import Share, intersect, to_share
 from penstock.contract.manifest import RootManifest, StateFile
 from penstock.file_system import OS_FILES
 from penstock.graph.compiled import CompiledJob
@@ -139,7 +139,8 @@ def _write(
     """Write the rows of some key groups to one file; return their number."""
     step, files, share = part
     with opened(job, step, share, path.parent) as state:
-        state.backend.load([narrowed for f in files if (narrowed := _narrow(f, share)).groups], store)
+        here = [replace(f, groups=groups) for f in files if (groups := intersect(f.groups, share))]
+        state.backend.load(here, store)
         writer: pq.ParquetWriter | None = None
         rows = 0
         for batch in _batches(state):
@@ -149,10 +150,6 @@ def _write(
         if writer is not None:
             writer.close()
     return rows
-
-
-def _narrow(file: StateFile, share: Share) -> StateFile:
-    return replace(file, groups=to_share(set(groups_of(file.groups)) & set(groups_of(share))))
 
 
 def _batches(state: OpenedState) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from penstock.base.visible import visible
 
 if TYPE_CHECKING:
     from traceback import FrameSummary
+    from types import FrameType
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _IMPORTS = os.path.dirname(importlib.__file__) + os.sep
@@ -54,11 +55,17 @@ def is_users(file: str) -> bool:
     return not file.startswith(("<frozen", _OURS, _IMPORTS))
 
 
+def users_frame() -> "FrameType":
+    """Return the nearest frame that is neither Penstock's nor part of the import machinery."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def caller_place() -> str:
     """Return ``file:line`` of the nearest caller that is not part of Penstock."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
-        frame = frame.f_back
+    frame = users_frame()
     return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 

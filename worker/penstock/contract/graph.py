@@ -275,6 +275,11 @@ class Step(Message, tag="Step"):
         """List the sides of the inputs, in order: ``("",)`` for a step that has one."""
         return tuple(dict.fromkeys(entry.side for entry in self.inputs))
 
+    @property
+    def has_sides(self) -> bool:
+        """Return whether the inputs are told apart by their side."""
+        return self.sides not in ((), (ONLY,))
+
 
 class LogicalGraph(Message, tag="LogicalGraph"):
     """All steps of a job, inputs before their readers."""

@@ -10,7 +10,6 @@ from penstock.contract.columns import Column, Columns
 from penstock.contract.connectors import Bounded, Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
-    ONLY,
     PYTHON_CONNECTOR,
     Connector,
     LogicalGraph,
@@ -224,7 +223,7 @@ class _Wiring:
             keys=step.keys,
             function=function if callable(function) else None,
             connector=self.draft.functions.get((step.name, CONNECTOR)),
-            sides=() if step.sides in ((), (ONLY,)) else tuple(self._side(step, side) for side in step.sides),
+            sides=tuple(self._side(step, side) for side in step.sides) if step.has_sides else (),
         )
 
     def _side(self, step: Step, side: str) -> CompiledSide:

@@ -14,7 +14,6 @@ from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.graph import (
     MAIN,
-    ONLY,
     Aggregate,
     Filter,
     Input,
@@ -90,7 +89,7 @@ def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
 def _stage_to_join(step: Step, senders: list[PlannedStage]) -> PlannedStage | None:
     """Return the stage that a step is chained to, or None if it begins a new stage."""
     indexes = {stage.index for stage in senders}
-    if step.sides not in ((), (ONLY,)):
+    if step.has_sides:
         return None  # the edge that brings a row says on which side it is
     if len(indexes) != 1 or not all(_stays_in_task(entry, senders[0]) for entry in step.inputs):
         return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType
 from penstock.base.errors import ConfigError
 from penstock.base.limits import ENUM_VALUES_MAX, RING_WIDTH_MAX
 from penstock.base.user_code import caller_place
+from penstock.contract.graph import Function
 from penstock.model.declared import field_kinds, value_kinds
 from penstock.model.declared.field_kinds import FieldKind
 from penstock.model.declared.value_kinds import (
@@ -414,7 +415,7 @@ def _set(key: object) -> field_kinds.SetField:
 
 def _aggregate(function: object, item: object = float) -> field_kinds.AggregateField:
     name = str(getattr(function, "__name__", function)).removesuffix("_")
-    if name not in ("count", "sum", "min", "max", "mean", "last"):
+    if name not in set(Function):
         raise HintError(f"Aggregate[{name}]: write ps.count, ps.sum, ps.min, ps.max, ps.mean or ps.last")
     slot = value_slot(item)
     if slot.nullable or not isinstance(slot.kind, FIXED) or isinstance(slot.kind, Choice):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import RECORD_DEPTH_MAX, RECORD_FIELDS_MAX
-from penstock.base.user_code import named
+from penstock.base.user_code import named, users_frame
 from penstock.model.declared.hints import RECORD_TYPE, HintError, value_slot
-from penstock.model.declared.source import ClassSource, class_source, users_frame
+from penstock.model.declared.source import ClassSource, class_source
 from penstock.model.declared.value_kinds import Item, Listed, Mapped, Struct, Tuple, ValueKind, fits, kind_text
 
 T = TypeVar("T")

@@ -3,12 +3,11 @@
 import ast
 import inspect
 import linecache
-import sys
 import textwrap
 from dataclasses import dataclass
 from types import FrameType
 
-from penstock.base.user_code import is_users, short_path
+from penstock.base.user_code import short_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +36,6 @@ class ClassSource:
         """Return the first name that two fields have."""
         names = [name for name, _ in self.fields]
         return next((name for n, name in enumerate(names) if name in names[:n]), None)
-
-
-def users_frame() -> FrameType:
-    """Return the nearest frame that is not Penstock's."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
 
 
 def class_source(frame: FrameType) -> ClassSource:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 from penstock.base.errors import ConfigError
 from penstock.base.limits import ENTRIES_MAX
 from penstock.base.units import duration_us
+from penstock.base.user_code import users_frame
 from penstock.contract.graph import TimeKind
 from penstock.model.declared.field_kinds import (
     BEGUN,
@@ -22,7 +23,7 @@ from penstock.model.declared.field_kinds import (
 )
 from penstock.model.declared.hints import HintError, field_kind
 from penstock.model.declared.record_types import MISSING, check_depth, check_names, field_error, resolved_hints
-from penstock.model.declared.source import ClassSource, class_source, users_frame
+from penstock.model.declared.source import ClassSource, class_source
 from penstock.model.declared.value_kinds import SPANNED, Choice, Item, Struct, Tuple, ValueKind, fits, zero_of
 from penstock.model.table_columns import Value
 

@@ -16,7 +16,7 @@ class Entry:
 
     ``revision`` is that of the code under test, ``ended`` the time in UTC, ``load`` the load average
     of the machine when the piece began. ``recoveries`` has seconds by kind of fault, ``hours`` are
-    virtual. Lines of before these fields lack them.
+    virtual. Older lines lack some of these fields.
     """
 
     revision: str
@@ -55,7 +55,7 @@ class Ledger:
             file.write(json.dumps(asdict(entry)) + "\n")
 
     def of(self, stage: str, *, revision: str = "", piece: int | None = None) -> list[Entry]:
-        """Return the entries of a stage, in the order of their ends: all, or of a revision or a piece."""
+        """Return the entries of a stage in the order of their ends. A revision or a piece selects some of them."""
         return [
             entry
             for entry in self.entries

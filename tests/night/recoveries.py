@@ -1,14 +1,14 @@
-"""Times of recovery: how a piece prints them, their quantiles, and a plot of all in a ledger.
+"""Times of recovery: how a piece prints them, their percentiles, and a plot of all in a ledger.
 
 python -m tests.night.recoveries build/night/ledger.jsonl docs/recoveries.png
 """
 
 import argparse
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from bench.stats import percentile
 from tests.night.ledger import Entry, Ledger
 
 MARK = "recoveries "
@@ -34,17 +34,11 @@ def added_up(parts: Iterable[Mapping[str, Sequence[float]]]) -> Recoveries:
     return found
 
 
-def quantile(seconds: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least this share of the values do not exceed."""
-    ordered = sorted(seconds)
-    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
-
-
 def in_words(took: Mapping[str, Sequence[float]]) -> list[str]:
     """Return a line for each kind of fault: how many, and the time that it took."""
     return [
-        f"{kind}: {len(seconds)} times, p50 {quantile(seconds, 0.5):.1f} s,"
-        f" p95 {quantile(seconds, 0.95):.1f} s, most {max(seconds):.1f} s"
+        f"{kind}: {len(seconds)} times, p50 {percentile(seconds, 50):.1f} s,"
+        f" p95 {percentile(seconds, 95):.1f} s, most {max(seconds):.1f} s"
         for kind, seconds in sorted(took.items())
     ]
 
@@ -58,7 +52,7 @@ def draw(entries: Sequence[Entry], target: Path) -> None:
     axes = made.subplots()
     for row, seconds in enumerate(took.values()):
         axes.plot(seconds, [row] * len(seconds), "o", color=BLUE, alpha=0.35, ms=5, mew=0)
-        marks = ((quantile(seconds, 0.5), "|", BLUE), (quantile(seconds, 0.95), "|", ORANGE), (max(seconds), "|", RED))
+        marks = ((percentile(seconds, 50), "|", BLUE), (percentile(seconds, 95), "|", ORANGE), (max(seconds), "|", RED))
         for at, mark, colour in marks:
             axes.plot([at], [row], mark, color=colour, ms=18, mew=2)
     axes.set_yticks(range(len(took)), [f"{kind} ({len(seconds)})" for kind, seconds in took.items()])

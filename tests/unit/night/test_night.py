@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.stats import percentile
 from tests.night.__main__ import next_piece, open_pieces, run_piece
 from tests.night.ledger import Entry, Ledger
-from tests.night.recoveries import added_up, in_words, marked, quantile, recoveries_in
+from tests.night.recoveries import added_up, in_words, marked, recoveries_in
 from tests.night.report import report
 from tests.night.stages import EVERY_EFFECT, STAGES, Revisions, Stage
 
@@ -118,7 +119,7 @@ def test_recoveries_of_all_pieces_are_counted_together() -> None:
 
 
 def test_a_quantile_is_a_value_that_was_seen() -> None:
-    assert [quantile(range(1, 21), share) for share in (0.0, 0.5, 0.95, 1.0)] == [1, 10, 19, 20]
+    assert [percentile(range(1, 21), percent) for percent in (0, 50, 95, 100)] == [1, 10, 19, 20]
 
 
 def test_the_goals_are_those_of_the_design() -> None:

@@ -16,7 +16,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 def lose(job: WordCount, name: str, *, force: bool) -> float:
-    """Delete the pod of a worker, and give the seconds until the job commits again without it."""
+    """Delete the pod of a worker, and return after how many seconds the job commits again."""
     options = ["--grace-period=0", "--force"] if force else []
     old, before = uid_of(job, name), job.latest()
     begun = time.monotonic()

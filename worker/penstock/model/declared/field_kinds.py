@@ -1,7 +1,7 @@
 """The kinds of state fields, and the columns in which each is kept.
 
-A state is kept in the table of (step). A field is kept in columns of that table, or in a child table of
-(step, field). Names of columns:
+The state of a step is one table. A field is kept in columns of this table, or in a child table of its own.
+Names of columns:
 
     kind of field              columns of the step's table
     -------------------------  --------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Python hints of records and states, and the names for hints: ``ps.int8``, ``ps.Ring[ps.int8, 5]``.
 
-A name here stands for a Python type in the eyes of a type checker. While it runs it is an
-``Annotated`` hint that carries its kind: ``ps.int8`` is ``Annotated[int, Whole(8)]``.
+A type checker reads each of these names as a Python type. At run time the name is an ``Annotated``
+hint that also has the kind: ``ps.int8`` is ``Annotated[int, Whole(8)]``.
 """
 
 import dataclasses
@@ -253,7 +253,7 @@ def _decimal(sizes: object) -> value_kinds.DecimalNumber:
 
 
 class HintError(ConfigError):
-    """A hint that says no type of a column or field. The caller adds the place."""
+    """A hint that is not a type of a column or of a field. The caller adds file and line."""
 
 
 # --- Values -----------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class RecordType:
     place: str = field(compare=False, repr=False)
 
     def field(self, name: str) -> RecordField:
-        """Return the field of that name; it must be there."""
+        """Return the field of that name. It must exist."""
         return next(f for f in self.fields if f.name == name)
 
     @property

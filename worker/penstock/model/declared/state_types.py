@@ -77,7 +77,7 @@ class StateType:
     place: str = field(compare=False, repr=False)
 
     def field(self, name: str) -> KeptField:
-        """Return the field of that name; it must be there."""
+        """Return the field of that name. It must exist."""
         return next(f for f in self.fields if f.name == name)
 
     @property
@@ -87,7 +87,7 @@ class StateType:
 
     @property
     def columns(self) -> tuple[Value, ...]:
-        """List the columns of the step's table, field by field, and BEGUN at the end if it is needed.
+        """List the columns of the step's table in the order of the fields. BEGUN is the last one, if it is needed.
 
         Child tables, the accumulators of aggregates and what a TTL needs are not listed.
         """

@@ -1,7 +1,7 @@
 """The kinds of values: what one column of a record, or one value of a state, may be.
 
-A kind says the Arrow type (``arrow``, as ``str`` of an Arrow type spells it), the type of a
-Python value (``python``), and the numpy type of a state column (``dtype``). ``dtype`` is ``bytes``
+A kind has the Arrow type (``arrow``, spelled as ``str`` of an Arrow type), the type of a Python
+value (``python``), and the numpy type of a state column (``dtype``). ``dtype`` is ``bytes``
 for values of any length and None for a kind that has several columns, or none.
 
 ``Item`` is a kind that may be nullable: an item of a list, a field of a tuple.

@@ -262,7 +262,7 @@ def _trailing_zeros() -> Any:
 def _prefetcher() -> Any:
     """Make ``prefetch(array, index)``, which asks the processor for the cache line of an item.
 
-    Every index is allowed, because no memory is read.
+    Every index is allowed: the processor ignores addresses that it cannot read.
     """
 
     @intrinsic

@@ -1,13 +1,14 @@
-"""The queue of rows that come due: a heap of buckets, each with the rows of one time and group.
+"""The queue of rows that come due: a heap of buckets. A bucket has the rows of one time and one key group.
 
-A queued row has a time, which the caller keeps in a column by row. Rows of one time and key group
-form a bucket: a list through ``links``, so that any row leaves it in a few steps.
-Buckets are found by (time, group) in slots, and the heap has the one that comes first on top.
-Rows come due in the order of time, key group, hash and key bytes, which depends only on the keys. A
-bucket is sorted once, when its time comes, even when it is taken in several slices.
+The caller keeps the time of each queued row in a column. The rows of a bucket form a linked list
+(``links``), so any row can leave it in a few steps. Slots find a bucket by time and group. The bucket
+that comes due first is on top of the heap.
 
-Slots grow one by one (linear hashing, Litwin 1980), so no insertion has to move all of them.
-Costs: queueing O(1), and O(log buckets) where the time and group are new; taking O(rows taken).
+Rows come due in the order of time, key group, hash and key bytes. This order depends only on the keys
+and their times. A bucket is sorted once, when its time comes, even if it is then taken in several slices.
+
+The number of slots grows by one at a time (linear hashing, Litwin 1980), so no insertion moves all buckets.
+To queue a row costs O(1), or O(log buckets) if no row has its time and group yet. To take n rows costs O(n).
 """
 
 from typing import Any
@@ -30,13 +31,15 @@ from penstock.model.kernels.jit import (
     tuple_of,
 )
 
-# Items of the array of counters: buckets ever made, the first free one (plus one), those in use
-# (which is the size of the heap), slots, the power of two at or below them, and the most rows
-# that were put in order at once.
+# Items of the array of counters.
+# MADE: buckets ever made. FREE: the first free bucket, plus one. USED: buckets in use, which are the heap.
+# SLOTS: slots. ROUND: the largest power of two that is not above SLOTS.
+# SORTED: the most rows that were sorted at once.
 MADE, FREE, USED, SLOTS, ROUND, SORTED, COUNTERS = range(7)
 
-# ``head`` is its first row, ``place`` where it is in the heap, ``chain`` the next bucket (plus
-# one) of its slot or of the free list, ``ordered`` whether its rows are in the order of firing.
+# ``head`` is the first row of the bucket, and ``place`` is the bucket's place in the heap.
+# ``chain`` is the next bucket of the same slot or of the free list, plus one.
+# ``ordered`` is 1 if the rows are in the order in which they come due.
 BUCKET = np.dtype(
     [
         ("time", "i8"),
@@ -50,17 +53,17 @@ BUCKET = np.dtype(
 )
 OUT_BUCKETS = from_dtype(BUCKET)[::1]
 
-# links, buckets, slots (a bucket plus one), heap, counters. Of row r ``links[2 * r]`` is the row
-# behind it and ``links[2 * r + 1]`` the one before (of a bucket's first row: the inverse of the
-# bucket): together, for one cache miss.
+# links, buckets, slots (a bucket plus one), heap, counters.
+# ``links[2 * r]`` is the row behind row r, and ``links[2 * r + 1]`` is the row before it. The first row of
+# a bucket has the inverse of the bucket instead. Both stand together, so they cost one cache miss.
 DUE = tuple_of((OUT_I32, OUT_BUCKETS, OUT_I32, OUT_I32, OUT_I64))
-# rows and hashes of a bucket as they are listed, the same in order, and where cells begin
+# rows and hashes of a bucket as they are listed, then the same in order, then where each cell begins
 SCRATCH = tuple_of((OUT_I32, OUT_U64, OUT_I32, OUT_U64, OUT_I32))
 
 _END = -1  # behind the last row of a bucket
-_WAYS = 4  # children of a place in the heap: half the levels of two, and they stand together
+_WAYS = 4  # children of a place in the heap: half as many levels as with two, and in one cache line
 _AHEAD = 12  # how many rows ahead memory is prefetched
-_SHORT = 16  # a cell up to here is sorted by insertion
+_SHORT = 16  # rows up to which a cell is sorted by insertion
 _MIX_TIME, _MIX_GROUP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
@@ -83,7 +86,7 @@ def _slot(time: Any, group: Any, counters: Any) -> Any:
 
 @helper
 def _split(buckets: Any, slots: Any, counters: Any) -> None:
-    """Add a slot, and give it its part of the buckets of the one that had them so far."""
+    """Add a slot. The buckets that belong to it leave the slot in which they were until now."""
     new = counters[SLOTS]
     old = new - counters[ROUND]
     here, slots[old] = slots[old], 0
@@ -123,7 +126,7 @@ def _is_before(one: Any, other: Any, buckets: Any) -> bool:
 
 @helper
 def _rise(at: Any, bucket: Any, buckets: Any, heap: Any) -> None:
-    """Put a bucket at a free place, or as far above it as it belongs."""
+    """Put a bucket at a free place of the heap, or at the place above it where it belongs."""
     while at > 0:
         above = (at - 1) // _WAYS
         if not _is_before(bucket, heap[above], buckets):
@@ -137,7 +140,7 @@ def _rise(at: Any, bucket: Any, buckets: Any, heap: Any) -> None:
 
 @helper
 def _sink(at: Any, bucket: Any, buckets: Any, heap: Any, size: Any) -> None:
-    """Put a bucket at a free place, or as far below it as it belongs."""
+    """Put a bucket at a free place of the heap, or at the place below it where it belongs."""
     while _WAYS * at + 1 < size:
         least = _WAYS * at + 1
         for child in range(least + 1, min(least + _WAYS, size)):
@@ -184,7 +187,7 @@ def _bucket(time: Any, group: Any, buckets: Any, slots: Any, heap: Any, counters
 
 @helper
 def _drop_bucket(bucket: Any, buckets: Any, slots: Any, heap: Any, counters: Any) -> None:
-    """Forget a bucket that has no row left."""
+    """Remove a bucket that has no row left."""
     _unchain(bucket, buckets, slots, counters)
     counters[USED] -= 1
     at, last = np.int64(buckets[bucket].place), np.int64(heap[counters[USED]])
@@ -208,7 +211,7 @@ def _enqueue(row: Any, bucket: Any, links: Any, buckets: Any) -> None:
 
 @helper
 def _leave(row: Any, links: Any, buckets: Any, slots: Any, heap: Any, counters: Any) -> None:
-    """Take a row out of its bucket, and the bucket with it if it was the last one."""
+    """Take a row out of its bucket. Remove the bucket if this was its last row."""
     behind, ahead = links[2 * row], links[2 * row + 1]
     if behind != _END:
         links[2 * behind + 1] = ahead
@@ -222,9 +225,10 @@ def _leave(row: Any, links: Any, buckets: Any, slots: Any, heap: Any, counters: 
 
 @kernel(VOID, TABLE, DUE, OUT_I64, I32, I64)
 def set_due(table: Any, due: Any, column: Any, rows: Any, times: Any) -> None:
-    """Write the times of rows to ``column``, and queue each row for its own.
+    """Write the times of rows to ``column``, and queue each row for its time.
 
-    A row may be listed again: the last time holds. Rows that have theirs already cost a look.
+    A row may be listed more than once: the last time counts. A row that has its time already stays
+    where it is.
     """
     records = table[2]
     links, buckets, slots, heap, counters = due
@@ -247,7 +251,7 @@ def set_due(table: Any, due: Any, column: Any, rows: Any, times: Any) -> None:
 
 @kernel(VOID, TABLE, DUE, I32)
 def clear_due(table: Any, due: Any, rows: Any) -> None:
-    """Take rows out of the queue; rows that are not queued are ignored."""
+    """Take rows out of the queue. Rows that are not queued are ignored."""
     records = table[2]
     links, buckets, slots, heap, counters = due
     for i in range(rows.size):
@@ -259,7 +263,7 @@ def clear_due(table: Any, due: Any, rows: Any) -> None:
 
 @kernel(INT, DUE, INT)
 def first_due(due: Any, none: int) -> Any:
-    """Return the earliest time of all queued rows; ``none`` when there is no row."""
+    """Return the earliest time of all queued rows, or ``none`` if there is no row."""
     buckets, heap, counters = due[1], due[3], due[4]
     return buckets[heap[0]].time if counters[USED] != 0 else none
 
@@ -269,7 +273,7 @@ def first_due(due: Any, none: int) -> Any:
 
 @helper
 def _is_less(row: Any, hashed: Any, other: Any, other_hash: Any, records: Any, arena: Any) -> bool:
-    """Compare by hash, then by the bytes of the key; a shorter key comes before a longer one."""
+    """Return whether ``row`` comes before ``other``: by hash, then by the bytes of the key."""
     if hashed != other_hash:
         return bool(hashed < other_hash)
     return key_is_before(row, other, records, arena)
@@ -287,7 +291,7 @@ def _insert(rows: Any, hashes: Any, first: Any, stop: Any, records: Any, arena: 
 
 @helper
 def _sift(rows: Any, hashes: Any, first: Any, at: Any, size: Any, records: Any, arena: Any) -> None:
-    """Let an item of a heap with the greatest on top sink to its place; places from ``first``."""
+    """Move the item at ``at`` down to its place. The heap begins at ``first`` and has the greatest item on top."""
     row, hashed = rows[first + at], hashes[first + at]
     while 2 * at + 1 < size:
         child = first + 2 * at + 1
@@ -304,7 +308,10 @@ def _sift(rows: Any, hashes: Any, first: Any, at: Any, size: Any, records: Any, 
 
 @helper
 def _sort(rows: Any, hashes: Any, first: Any, stop: Any, records: Any, arena: Any) -> None:
-    """Sort a few rows by insertion, many (whose hashes were made alike) by a heap."""
+    """Sort rows of one cell: a few by insertion, many by a heap.
+
+    A cell has many rows only if somebody chose keys with equal hashes.
+    """
     if stop - first <= _SHORT:
         _insert(rows, hashes, first, stop, records, arena)
         return
@@ -329,10 +336,10 @@ def _put_in_order(
     hashes: Any,
     cells: Any,
 ) -> Any:
-    """Write the rows of the list from ``head`` on to ``rows``, in order; return how many.
+    """Write the rows of the list that begins at ``head`` to ``rows``, in order. Return how many they are.
 
-    Hashes are spread evenly, so the top bits of each say about where its row belongs: rows are
-    dealt out to about as many cells as there are rows, and the few of each cell are sorted.
+    Hashes are spread evenly, so the top bits of a hash say about where its row belongs. The rows are
+    distributed over about as many cells as there are rows. Then the few rows of each cell are sorted.
     """
     count, row = 0, np.int64(head)
     while row != _END:
@@ -354,7 +361,7 @@ def _put_in_order(
         rows[cells[at]], hashes[cells[at]] = listed[i], listed_hashes[i]
         cells[at] += 1
     first: Any = np.int64(0)
-    for cell in range(1 << bits):  # dealing moved the beginning of each cell to its end
+    for cell in range(1 << bits):  # each ``cells[cell]`` is the end of the cell now
         stop = np.int64(cells[cell])
         if stop - first > 1:
             _sort(rows, hashes, first, stop, records, arena)
@@ -364,7 +371,7 @@ def _put_in_order(
 
 @helper
 def _relink(bucket: Any, rows: Any, first: Any, stop: Any, links: Any, buckets: Any) -> None:
-    """Set the rows of a bucket to those from ``first`` to ``stop``, in this order."""
+    """Make ``rows[first:stop]`` the rows of a bucket, in this order."""
     buckets[bucket].head = rows[first]
     buckets[bucket].ordered = 1
     ahead = ~bucket
@@ -376,9 +383,9 @@ def _relink(bucket: Any, rows: Any, first: Any, stop: Any, links: Any, buckets: 
 
 @kernel(INT, TABLE, DUE, SCRATCH, INT, OUT_I32)
 def take_due(table: Any, due: Any, scratch: Any, bound: int, taken: Any) -> Any:
-    """Take rows whose time is at or before ``bound`` off the queue, in order; return how many.
+    """Take rows whose time is at or before ``bound`` off the queue, in order. Return how many.
 
-    At most ``taken.size``: rows that are left stay queued, and their bucket in order.
+    At most ``taken.size`` rows are taken. The others stay queued, and their bucket stays in order.
     """
     records, arena = table[2], table[3]
     links, buckets, slots, heap, counters = due

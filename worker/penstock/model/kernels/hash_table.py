@@ -1,11 +1,15 @@
-"""Open addressing from key to row, in order of the hash, growing a little at a time.
+"""A hash table with open addressing, from a key to the number of its row. It grows a little at a time.
 
-A slot is ``high 32 bits of the hash << 32 | row + 1``; zero is empty. The home of a hash is the
-top bits of those 32, because the key group fixes the low bits of the hash. Probing is linear,
-never wraps (``TAIL`` spare slots follow), and a removal shifts the cluster back. So every entry is at
-or after its home without a hole between, and slots are in the order of their homes. Growing uses that
-order: slots move from table ``a`` to ``b`` from the left. The move can pause after an empty slot,
-because then every hash with a home to the left is in ``b``, and all others are in ``a``.
+A slot is ``high 32 bits of the hash << 32 | row + 1``. An empty slot is zero. The home of a hash is the
+slot that its top bits name. The low bits are not used, because rows of one key group have equal low bits.
+
+Probing is linear and never wraps: ``TAIL`` spare slots follow the last home. A removal shifts the rest
+of the cluster back. So there is no empty slot between an entry and its home, and the entries are in the
+order of their homes.
+
+To grow, slots move from table ``a`` to a larger table ``b``, from the left to the right. The move can
+pause behind an empty slot: then every hash whose home is left of this slot is in ``b``, and every other
+hash is in ``a``.
 """
 
 from typing import Any
@@ -35,18 +39,21 @@ from penstock.model.kernels.jit import (
 
 # Items of the array of counters.
 ROWS, FREE, USED, CHANGED, BITS_A, BITS_B, MOVED, GENERATION, CUT, WHOLE, KEPT, COUNTERS = range(12)
-# Bits of a row's status. LISTED: in the list of changed rows. SEEN: used since the search for cold rows last
-# passed the row (``kernels.clock``).
-# QUEUED: in the queue of rows that come due (``kernels.due``).
+# Bits of a row's status.
+# LISTED: the row is in the list of changed rows.
+# SEEN: the row was used since the search for cold rows last passed it (``kernels.clock``).
+# QUEUED: the row is in the queue of rows that come due (``kernels.due``).
 LIVE, DELETED, LISTED, SEEN, QUEUED = 1, 2, 4, 8, 16
 _IN_USE = LIVE | LISTED | SEEN
 TAIL = 4096
 NO_ROW = -1
 NO_CUT = 0  # the first generation is 1
 
-# One row: 32 bytes together, for one cache miss. ``length`` is -1 for a lone null key; ``start``
-# of a free row is the next free row; ``mark`` is the generation of the last change, ``kept``
-# that of the last cut for which the row was copied.
+# One row has 32 bytes, which are read with one cache miss.
+# ``length`` is the length of the key in bytes. It is -1 if the key is null.
+# ``start`` is where the key begins in the arena. In a free row it is the number of the next free row.
+# ``mark`` is the generation of the last change.
+# ``kept`` is the generation of the last cut for which the row was copied.
 ROW = np.dtype(
     [
         ("hash", "u8"),
@@ -69,14 +76,14 @@ _LOW = np.uint64(0xFFFFFFFF)
 _STRIDE = 8  # rows from one step of reading ahead to the next
 _LINE, _KEY_AHEAD = 64, 1024  # bytes of a cache line; of a long key that are asked for ahead
 
-# Helpers take arrays one by one, and no array is chosen by an expression: inside a tuple, or
-# behind an ``if``, each costs two atomic reference counts, which made a look-up ten times slower.
+# Helpers take arrays one by one, and no expression chooses an array. An array inside a tuple or
+# behind an ``if`` costs two atomic changes of its reference count. That made a look-up ten times slower.
 # ruff: noqa: PLR0917
 
 
 @helper
 def key_is_before(row: Any, other: Any, records: Any, arena: Any) -> bool:
-    """Compare two rows by the bytes of their keys; a shorter key comes before a longer one."""
+    """Return whether the key of ``row`` comes before that of ``other``: by bytes, and a prefix comes first."""
     size, other_size = records[row].length, records[other].length
     at, other_at = records[row].start, records[other].start
     for i in range(min(size, other_size)):
@@ -92,17 +99,17 @@ def _home(slot: Any, bits: Any) -> Any:
 
 @helper
 def _in_b(word: Any, counters: Any) -> bool:
-    """Tell whether a hash (or slot word) belongs to the table that is being filled."""
+    """Return whether the entry of a hash (or of a slot word) is in table ``b``."""
     return bool(_home(word, counters[BITS_A]) < counters[MOVED])
 
 
 @helper
 def _put(slots: Any, bits: Any, word: Any) -> bool:
-    """Put a slot word at its home or the first free slot behind; False when there is none."""
+    """Put a slot word into the first free slot at or after its home. Return false if there is none."""
     at = _home(word, bits)
     while slots[at] != 0:
         at += 1
-    if at == slots.size - 1:  # the last one stays empty: it ends every probe
+    if at == slots.size - 1:  # the last slot stays empty, so that every probe ends
         return False
     slots[at] = word
     return True
@@ -123,7 +130,7 @@ def _find(slots: Any, bits: Any, records: Any, arena: Any, data: Any, start: Any
 
 @helper
 def _mark(row: Any, records: Any, changed: Any, counters: Any) -> None:
-    """Note that a row was changed in this generation; it is listed once until it is committed."""
+    """Note that a row was changed in this generation. A row is listed once until its change is committed."""
     records[row].mark = counters[GENERATION]
     if records[row].status & LISTED == 0:
         records[row].status |= LISTED
@@ -133,7 +140,10 @@ def _mark(row: Any, records: Any, changed: Any, counters: Any) -> None:
 
 @helper
 def _is_kept(row: Any, records: Any, counters: Any) -> bool:
-    """Tell whether a row needs no copy: no cut is under way, has it, or it was copied before."""
+    """Return whether the row needs no copy for the cut under way.
+
+    That is so if there is no cut, if the cut does not have the row, or if the row was copied already.
+    """
     return bool(
         counters[CUT] == NO_CUT
         or (records[row].status & LISTED == 0 and counters[WHOLE] == 0)
@@ -145,7 +155,7 @@ def _is_kept(row: Any, records: Any, counters: Any) -> bool:
 
 @helper
 def _keep(row: Any, records: Any, kept: Any, counters: Any) -> None:
-    """List a row to be copied for the cut: as it is, or, when it is deleted, its inverse."""
+    """List a row that must be copied for the cut. A deleted row is listed as its inverse (``~row``)."""
     records[row].kept = counters[CUT]
     kept[counters[KEPT]] = row if records[row].status & DELETED == 0 else ~row
     counters[KEPT] += 1
@@ -153,7 +163,7 @@ def _keep(row: Any, records: Any, kept: Any, counters: Any) -> None:
 
 @helper
 def _claim_row(a: Any, b: Any, records: Any, counters: Any, hashed: Any) -> Any:
-    """Take a free row and a slot for it. Return NO_ROW when the spare slots at the end are full."""
+    """Take a free row and a slot for it. Return NO_ROW if the spare slots at the end are full."""
     row = counters[FREE]
     fresh = row == NO_ROW
     if fresh:
@@ -206,11 +216,12 @@ def _prefetch_look_ups(slots: Any, bits: Any, records: Any, arena: Any, hashes: 
 
 @kernel(INT, TABLE, TEXT, U64, I32, OUT_I32, OUT_I32)
 def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any, kept: Any) -> Any:
-    """Find or make the row of every key, and mark it changed.
+    """Find or make the row of every key, and mark it as changed.
 
-    Room for ``rows.size`` new rows and all bytes of ``keys`` is there. Returns how many keys were
-    done: fewer than asked when more than ``TAIL`` keys share the high half of their hash. Rows that
-    the cut under way has and nobody has copied are listed in ``kept``, ``KEPT`` of them.
+    The caller has made room for ``rows.size`` new rows and for all bytes of ``keys``. Returns how many
+    keys were done. These are fewer than all if more than ``TAIL`` keys have the same high half of the
+    hash. Rows that must be copied for the cut under way are written to ``kept``. The counter ``KEPT``
+    is their number.
     """
     offsets, data, validity, bit = keys
     a, b, records, arena, heads, changed, counters = table
@@ -233,7 +244,7 @@ def upsert(table: Any, keys: Any, hashes: Any, groups: Any, rows: Any, kept: Any
             records[row].group = groups[i]
         elif not _is_kept(row, records, counters):
             _keep(row, records, kept, counters)
-        # Mostly the row is marked already: reading that is cheaper than writing it again.
+        # Most rows are marked already. To read the mark is cheaper than to write it again.
         status = records[row].status & ~QUEUED
         if records[row].mark != counters[GENERATION] or status != _IN_USE:
             records[row].status = (records[row].status & ~DELETED) | LIVE | SEEN
@@ -253,7 +264,7 @@ def mark_rows(table: Any, rows: Any) -> None:
 
 @kernel(INT, TABLE, TEXT, U64, OUT_I32)
 def look_up(table: Any, keys: Any, hashes: Any, rows: Any) -> Any:
-    """Write the row of every key, deleted or not, or NO_ROW; return how many have none."""
+    """Write the row of every key, also of deleted ones. Write NO_ROW for a key without a row, and count these."""
     offsets, data, validity, bit = keys
     a, b, records, arena, _, _, counters = table
     missing, nullable = 0, validity.size != 0
@@ -272,7 +283,7 @@ def look_up(table: Any, keys: Any, hashes: Any, rows: Any) -> Any:
 
 @kernel(VOID, TABLE, I32)
 def delete(table: Any, rows: Any) -> None:
-    """Turn live rows into tombstones, which stay until their deletion is committed."""
+    """Make live rows tombstones. A tombstone stays until its deletion is committed."""
     _, _, records, _, _, changed, counters = table
     for i in range(rows.size):
         records[rows[i]].status = (records[rows[i]].status & ~LIVE) | DELETED
@@ -297,7 +308,7 @@ def _unslot(slots: Any, bits: Any, hashed: Any, row: Any) -> None:
 
 @helper
 def _release(row: Any, a: Any, b: Any, records: Any, arena: Any, heads: Any, counters: Any) -> None:
-    """Forget a row altogether: its slot, its key's block and its number are free again."""
+    """Remove a row. Its slot, the block of its key and its number are free then."""
     hashed = records[row].hash
     if _in_b(hashed, counters):
         _unslot(b, counters[BITS_B], hashed, row)
@@ -313,7 +324,7 @@ def _release(row: Any, a: Any, b: Any, records: Any, arena: Any, heads: Any, cou
 
 @kernel(VOID, TABLE, I32)
 def release(table: Any, rows: Any) -> None:
-    """Forget rows, each listed once. Their values are the caller's to clear."""
+    """Remove rows, each listed once. The caller clears their values."""
     a, b, records, arena, heads, _, counters = table
     for i in range(rows.size):
         _release(rows[i], a, b, records, arena, heads, counters)
@@ -321,7 +332,7 @@ def release(table: Any, rows: Any) -> None:
 
 @kernel(INT, TABLE, I32, OUT_I32)
 def keep_rows(table: Any, rows: Any, kept: Any) -> Any:
-    """List those of some rows that the cut under way has and nobody has copied; count them."""
+    """Write those of ``rows`` that must be copied for the cut under way to ``kept``. Return their number."""
     records, counters = table[2], table[6]
     counters[KEPT] = 0
     for i in range(rows.size):
@@ -332,7 +343,7 @@ def keep_rows(table: Any, rows: Any, kept: Any) -> Any:
 
 @kernel(VOID, TABLE, INT)
 def settle(table: Any, generation: int) -> None:
-    """Hear that all changes up to a generation are committed: unlist them, drop tombstones."""
+    """Take note that all changes up to a generation are committed: unlist these rows, remove tombstones."""
     a, b, records, arena, heads, changed, counters = table
     kept = 0
     for i in range(counters[CHANGED]):
@@ -349,7 +360,7 @@ def settle(table: Any, generation: int) -> None:
 
 @kernel(INT, TABLE, U8, OUT_I32)
 def rows_of_groups(table: Any, wanted: Any, rows: Any) -> Any:
-    """Write every row, tombstones too, whose key group is flagged in ``wanted``; count them."""
+    """Write every row, also tombstones, whose key group is flagged in ``wanted``. Return their number."""
     records, counters = table[2], table[6]
     found = 0
     for row in range(counters[ROWS]):
@@ -361,7 +372,10 @@ def rows_of_groups(table: Any, wanted: Any, rows: Any) -> Any:
 
 @kernel(INT, TABLE, INT)
 def move_slots(table: Any, least: int) -> Any:
-    """Move at least so many slots from ``a`` to ``b``; return how many are left, -1 on failure."""
+    """Move at least ``least`` slots from ``a`` to ``b``. Return how many are left.
+
+    Returns -1 if ``b`` has no room at the end.
+    """
     a, b, counters = table[0], table[1], table[6]
     at = counters[MOVED]
     stop = min(at + least, a.size)
@@ -370,6 +384,6 @@ def move_slots(table: Any, least: int) -> Any:
             return -1
         at += 1
     if at < a.size:
-        at += 1  # the empty slot itself: a home there has no entry in a
+        at += 1  # passes the empty slot: no entry in ``a`` has its home there
     counters[MOVED] = at
     return a.size - at

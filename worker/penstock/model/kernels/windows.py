@@ -1,4 +1,4 @@
-"""Event-time windows of one size: the end of each row's window, and which rows come late."""
+"""Tumbling windows of event time: the end of the window of each row, and which rows are late."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ EMITTED = tuple_of((I32, I64))
 
 @kernel(INT, SHAPE, TIMES, EMITTED, OUT_I64, OUT_U8)
 def assign(shape: Any, times: Any, emitted: Any, ends: Any, verdicts: Any) -> Any:
-    """Write the end of every row's window and whether the row is late; count the late ones.
+    """Write the end of the window of every row, and whether the row is late. Return how many rows are late.
 
-    ``emitted`` is each row's key group and, by group, how far windows have fired.
+    ``emitted`` is the key group of each row and, by group, the time up to which windows have fired.
     """
     size, offset, lateness = shape
     event_times, bounds = times

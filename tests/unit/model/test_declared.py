@@ -107,6 +107,25 @@ def test_a_record_is_a_frozen_dataclass_with_slots() -> None:
     assert not hasattr(place, "__dict__")
 
 
+def test_two_classes_with_equal_fields_are_two_types() -> None:
+    def made() -> tuple[type, type]:
+        @ps.record
+        class Twin:
+            n: int
+
+        @ps.state
+        class Kept:
+            n: int = 0
+
+        return Twin, Kept
+
+    (one, kept), (other, also) = made(), made()
+    assert of_record(one) != of_record(other)
+    assert of_state(kept) != of_state(also)
+    assert of_record(one) == of_record(one)
+    assert len({of_record(one), of_record(other), of_record(one)}) == 2
+
+
 @ps.state(ttl="7d", time="clock")
 class Kept:
     total: int = 0

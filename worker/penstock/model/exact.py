@@ -55,8 +55,8 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, what: str) -> pa.Array
         raise ValueError(f"{what} ({kind}): {error}") from None
 
 
-def taken(take: Take, value: Any, kind: pa.DataType, what: str) -> Any:
-    """Convert one value by a rule of :func:`taker`. An error names ``what``, value and type."""
+def taken(take: Take, value: Any, kind: object, what: str) -> Any:
+    """Convert one value by a rule. An error names ``what``, the value and ``kind``, the spelled type."""
     try:
         return take(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -42,11 +42,14 @@ class RecordField:
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """A class of records: its name, its fields in order, the class itself, and where it is written."""
+    """A class of records: its name, its fields in order, the class itself, and where it is written.
+
+    Two classes are two types, also if their names and fields are equal: a function takes one of them.
+    """
 
     name: str
     fields: tuple[RecordField, ...]
-    python: type = field(compare=False, repr=False)
+    python: type = field(repr=False)
     place: str = field(compare=False, repr=False)
 
     def field(self, name: str) -> RecordField:

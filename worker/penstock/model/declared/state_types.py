@@ -67,13 +67,13 @@ class KeptField:
 
 @dataclass(frozen=True, slots=True)
 class StateType:
-    """A class of states. ``ttl_us`` None: keys do not expire. ``begins``: see BEGUN."""
+    """A class of states. ``ttl_us`` None: keys do not expire. ``begins``: see BEGUN. Two classes are two types."""
 
     name: str
     fields: tuple[KeptField, ...]
     ttl_us: int | None
     time: TimeKind
-    python: type = field(compare=False, repr=False)
+    python: type = field(repr=False)
     place: str = field(compare=False, repr=False)
 
     def field(self, name: str) -> KeptField:

@@ -1,0 +1,85 @@
+"""The state of a function: an object that shows one row of a state table at a time.
+
+    StateRows(type, log)
+    bind(table) ──> at(row) ──> the function reads and writes ``proxy`` ──> at(row) ... ──> store()
+
+``proxy`` has a property for each field, ``clear()``, and the methods of the user's class. It is one object:
+:meth:`StateRows.at` moves it to another row. Every write goes through the log, so also the first
+values of a new key are undone with the record that has met the key first.
+"""
+
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from penstock.model.declared.field_kinds import BEGUN
+from penstock.model.declared.state_types import StateType
+from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.field_cells import field_cell
+from penstock.steps.typed.undo_log import UndoLog
+from penstock.steps.typed.value_cells import Cursor
+
+_SHARED = (FunctionType, property, classmethod, staticmethod)
+
+
+class StateRows:
+    """The rows of one state table, one at a time."""
+
+    def __init__(self, state: StateType, log: UndoLog) -> None:
+        """Show rows of ``state``. Each kind of its fields must have a cell."""
+        self._cursor = Cursor(log)
+        self._fields = {each.name: field_cell(state, each, self._cursor) for each in state.fields}
+        self._begins = state.begins
+        self._begun: Any = memoryview(b"")
+        self._cleared: dict[int, bool] = {}
+        self.proxy = _proxy(state, {name: cell.shown() for name, cell in self._fields.items()}, self._clear)
+
+    def bind(self, table: BoundTable) -> None:
+        """Show the rows of a table from now on. Called for each batch."""
+        self._table = table
+        self._cleared = {}
+        if self._begins:
+            self._begun = table.fixed(BEGUN)
+        for cell in self._fields.values():
+            cell.bind(table)
+
+    def at(self, row: int) -> None:
+        """Move to a row, and give a new key its first values."""
+        self._cursor.row = row
+        if self._begins and not self._begun[row]:
+            self._first_values(row)
+
+    def _first_values(self, row: int) -> None:
+        for cell in self._fields.values():
+            cell.reset()
+        if self._begins:
+            self._cursor.log.write(self._begun, row, 1)
+
+    def _clear(self) -> None:
+        row = self._cursor.row
+        self._first_values(row)
+        self._cleared.setdefault(row, False)
+        self._cursor.log.write(self._cleared, row, True)
+
+    def store(self) -> None:
+        """Store texts, and delete the keys that a function has cleared and not written since."""
+        self._table.store()
+        deleted = [row for row, cleared in self._cleared.items() if cleared and self._is_first(row)]
+        if deleted:
+            self._table.state.delete(np.array(deleted, np.int32))
+
+    def _is_first(self, row: int) -> bool:
+        self._cursor.row = row
+        return all(cell.is_first() for cell in self._fields.values())
+
+
+def _proxy(state: StateType, shown: dict[str, property], clear: Any) -> Any:
+    """Make the object that functions get. It has no attribute but those of the user's class."""
+    shared = {n: v for n, v in vars(state.python).items() if isinstance(v, _SHARED) and not n.startswith("__")}
+
+    def spelled(proxy: Any) -> str:
+        return f"{state.name}({', '.join(f'{name}={getattr(proxy, name)!r}' for name in shown)})"
+
+    own = {"__slots__": (), "__repr__": spelled, "clear": lambda _: clear()}
+    return type(state.name, (), {**shared, **shown, **own})()

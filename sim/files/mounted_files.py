@@ -179,7 +179,7 @@ class MountedFiles:
             if isinstance(folder, int):
                 node = self._folder_of(folder)
             else:
-                node = self.disk.folder_at(PurePosixPath(folder))
+                node = self._walk(PurePosixPath(folder), None)
             found, uses = self._cache.listings.get(node.number, ([], 0))
             if not self._cache.stale(uses):
                 found, uses = [FolderEntry(n, _kind(inner)) for n, inner in node.entries.items()], CACHE_USES_MAX + 1
@@ -268,13 +268,13 @@ class MountedFiles:
         """Return the folder and the last name of a path."""
         whole = PurePosixPath(path)
         base = self._base(within) if not whole.is_absolute() else None
-        return self.disk.folder_at(whole.parent, base), whole.name
+        return self._walk(whole.parent, base), whole.name
 
     # --- Files
 
     def _find(self, path: str | Path, flags: int, mode: int, within: int | None, whole: str) -> OpenNode:
         if flags & os.O_DIRECTORY or not parts_of(PurePosixPath(path)):
-            found = self.disk.folder_at(PurePosixPath(path), self._base(within))
+            found = self._walk(PurePosixPath(path), self._base(within))
             self._forget_names(found)
             return OpenNode(found, whole)
         folder, name = self._place(path, within)
@@ -333,6 +333,16 @@ class MountedFiles:
             self._forget_attributes(node)
 
     # --- What a network client remembers
+
+    def _walk(self, path: PurePosixPath, within: VirtualFolder | None) -> VirtualFolder:
+        """Find a folder. A client that has walked through a folder no longer remembers that it was missing."""
+        above = self.disk.root if within is None else within
+        for name in parts_of(path):
+            found = self.disk.folder_at(name, above)
+            if self._cache.attributes.get((above.number, name), (found, 0))[0] is None:
+                del self._cache.attributes[above.number, name]
+            above = found
+        return above
 
     def _remembers_missing(self, folder: VirtualFolder, name: str) -> bool:
         known = self._cache.attributes.get((folder.number, name))

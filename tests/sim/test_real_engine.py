@@ -14,6 +14,7 @@ from sim.running import add_up
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 25  # seeds
 SEEDS = (range(20), range(20, 40), range(40, 60))
+BROKEN_ONCE = (126, 193)  # two workers made the output folder at once: one took it for a file
 
 # States that every twenty seeds must have met.
 SOMETIMES = (
@@ -35,6 +36,13 @@ def test_no_seed_breaks_a_promise(seeds: range) -> None:
     met = add_up(result.sometimes for result in results)
     assert [state for state in SOMETIMES if not met.get(state)] == []
     assert len({result.trace for result in results}) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", BROKEN_ONCE)
+def test_a_seed_that_once_broke_a_promise_keeps_it(seed: int) -> None:
+    (result,) = run_all([EngineCase("chaos", seed)], processes=1)
+    assert not result.rule, result
+    assert not result.stuck, result
 
 
 @pytest.mark.parametrize("scenario", ["quiet", "around"])

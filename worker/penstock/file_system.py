@@ -176,7 +176,12 @@ def make_folders(files: FileSystem, folder: Path) -> None:
         make_folders(files, folder)
     except OSError:
         if not is_folder(files, folder):
-            raise
+            # Another client of a network file system may just have made it, and this one remembers
+            # that nothing was there.
+            with suppress(PermissionError):
+                refresh_names(files, folder.parent)
+            if not is_folder(files, folder):
+                raise
 
 
 def make_durable(files: FileSystem, folder: Path) -> None:

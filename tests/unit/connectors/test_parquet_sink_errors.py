@@ -74,3 +74,27 @@ def test_rows_of_a_cut_that_failed_are_in_the_next_cut(
         if Path(p).parent == Path("/o")
     ]
     assert [word for table in found for word in table["word"].to_pylist()] == ["a", "b"]
+
+
+class Quicker:
+    """Takes the output folder for another worker of the job, just before this one makes it."""
+
+    def __init__(self, disk: VirtualDisk) -> None:
+        self._files = MountedFiles(disk, Mount("quicker", network=True))
+
+    def before(self, call: FileCall) -> None:
+        if (call.name, call.path) == ("mkdir", "/o"):
+            take(self._files)
+
+    def after(self, call: FileCall) -> None:
+        pass
+
+
+def test_two_workers_make_the_folder_on_a_network_volume_at_once(disk: VirtualDisk) -> None:
+    take(MountedFiles(disk, Mount("slower", network=True, staleness=1.0), Quicker(disk)))
+
+
+def take(files: MountedFiles) -> None:
+    sink = ParquetSink("out", "/o", SCHEMA, files)
+    sink.claim("job-1", fresh=True)
+    sink.close()

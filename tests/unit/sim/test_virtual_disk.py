@@ -12,6 +12,7 @@ from penstock.file_system import (
     REPLACED_FILE,
     closing,
     exists,
+    is_folder,
     make_durable,
     read_plain,
     refresh_names,
@@ -211,3 +212,27 @@ def test_a_client_asks_again_when_it_opens_the_folder(disk: VirtualDisk) -> None
     write(one, A, b"x")
     refresh_names(two, VOLUME)
     assert exists(two, A)
+
+
+def test_a_folder_that_another_client_has_just_made_is_no_file(disk: VirtualDisk) -> None:
+    one, two = remote(disk), remote(disk, "two", staleness=1.0)
+    assert not exists(two, A)
+    make_durable(one, A)
+    make_durable(two, A)
+    assert is_folder(two, A)
+
+
+def test_a_client_knows_of_a_folder_that_it_has_walked_through(disk: VirtualDisk) -> None:
+    one, two = remote(disk), remote(disk, "two", staleness=1.0)
+    assert not exists(two, A)
+    make_durable(one, A)
+    two.mkdir(A / "inside")
+    assert is_folder(two, A)
+
+
+def test_a_file_where_a_folder_has_to_be_is_refused_by_every_client(disk: VirtualDisk) -> None:
+    one, two = remote(disk), remote(disk, "two", staleness=1.0)
+    assert not exists(two, A)
+    write(one, A, b"x")
+    with pytest.raises(FileExistsError):
+        make_durable(two, A)

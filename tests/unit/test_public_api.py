@@ -103,6 +103,8 @@ RUN_METHODS = {
     "state",
 }
 STREAM_METHODS = {
+    "join",
+    "late_right",
     "broadcast",
     "dead_letter",
     "filter",

@@ -212,6 +212,8 @@ CHECKPOINT_LATE_INTERVALS = 3
 CHECKPOINT_LATE_S = 20.0
 STATE_FILES_PER_TASK_MAX = 16  # more files are merged; this bounds what a restore reads
 FIRED_ROWS_MAX = 65_536  # windows that are emitted as one batch; the next slice waits until they have left
+JOIN_WINDOWS_MAX = 8_192  # windows of a join that are looked at for one slice of FIRED_ROWS_MAX pairs
+JOIN_SIDE_ROWS_MAX = 1_000_000  # rows of one side that a join keeps for one key and window
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # size of files that are merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 

@@ -30,6 +30,7 @@ from penstock.contract.schema import DurationUs, Field, FieldRow, Fields, Kind, 
 GRAPH_FORMAT = 1
 MAIN = "main"
 LATE = "late"
+LATE_RIGHT = "late-right"  # late rows of the right input of a join: its columns are its own
 DEAD_LETTER = "dead-letter"
 ONLY, LEFT, RIGHT = "", "left", "right"  # sides: the input of a step that has one, and of a step that has two
 PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
@@ -63,6 +64,15 @@ class TimeKind(StrEnum):
 
     EVENT = "event"
     CLOCK = "clock"
+
+
+class How(StrEnum):
+    """Which rows without a partner a join emits: none, those of one side, or those of both."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
 
 
 class Function(StrEnum):
@@ -203,6 +213,15 @@ class Window(Message, tag="Window"):
     allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
 
 
+class Join(Message, tag="Join"):
+    """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness."""
+
+    within_us: Annotated[DurationUs, Field("within", "length of the windows in which rows are joined", minimum="1us")]
+    how: Annotated[How, Field("how", "which rows without a partner are emitted")] = How.INNER
+    offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
+    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
+
+
 class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
@@ -216,8 +235,8 @@ class Sink(Message, tag="Sink"):
     connector: Connector
 
 
-Parameters = Source | Map | FlatMap | Filter | Split | Aggregate | Window | Process | Sink
-STATEFUL = (Aggregate, Window, Process)
+Parameters = Source | Map | FlatMap | Filter | Split | Aggregate | Window | Join | Process | Sink
+STATEFUL = (Aggregate, Window, Join, Process)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -226,6 +245,7 @@ KINDS: dict[type, str] = {
     Split: "split",
     Aggregate: "aggregate",
     Window: "window",
+    Join: "join",
     Process: "process",
     Sink: "sink",
 }
@@ -270,6 +290,10 @@ class Step(Message, tag="Step"):
         """Return the key columns of the first side, empty when the inputs are not keyed."""
         return self.inputs[0].keys if self.inputs else ()
 
+    def keys_of(self, side: str) -> tuple[str, ...]:
+        """Return the key columns of a side."""
+        return next(i.keys for i in self.inputs if i.side == side)
+
     @property
     def sides(self) -> tuple[str, ...]:
         """List the sides of the inputs, in order: ``("",)`` for a step that has one."""
@@ -304,6 +328,8 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return ()
         case Window():
             return (MAIN, LATE)
+        case Join():
+            return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             return (MAIN, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN,)
         case Source() | Split() | Aggregate():
@@ -379,6 +405,33 @@ SINK = _connected(Role.SINK, "writes to an output", Sink, _sink)
 MAP = _calling(Map, "map", "one row out for each row in")
 FLAT_MAP = _calling(FlatMap, "flatMap", "any number of rows for each row in")
 FILTER = _calling(Filter, "filter", "keeps rows for which the function says true")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJoin(Fields):
+    """A join as a file declares it: the entry's ``inputs`` and ``keyBy`` are those of the left side."""
+
+    right: Annotated[tuple[str, ...], Field("right", "outputs that are the right side, as step or step.output")]
+    right_key_by: Annotated[
+        tuple[str, ...],
+        Field("rightKeyBy", "key columns of the right side, in the order of keyBy; those of keyBy when left out"),
+    ] = ()
+    parameters: Join
+
+
+def _join() -> FieldRow:
+    """Return the field row of a join. It has the fields of both classes."""
+    own = tuple(row for row in rows_of(DeclaredJoin))
+
+    def make(**values: object) -> DeclaredJoin:
+        sides = {row.target: values.pop(row.target) for row in own}
+        return DeclaredJoin(parameters=Join(**values), **sides)  # type: ignore[arg-type]
+
+    meaning = "pairs of rows of two inputs with equal keys in the same window of event time"
+    return FieldRow("join", Kind.OBJECT, meaning, fields=(*own, *rows_of(Join)), make=make)
+
+
+JOIN = _join()
 PROCESS = _calling(Process, "process", "a user function over the rows of keys, with state")
 
 
@@ -394,6 +447,7 @@ class DeclaredStep(Fields):
         "split",
         "aggregate",
         "window",
+        "join",
         "process",
         "sink",
     )
@@ -410,7 +464,7 @@ class DeclaredStep(Fields):
         ),
         Rule(
             "has(self.keyBy) && size(self.keyBy) > 0"
-            " || !has(self.aggregate) && !has(self.window) && !has(self.process)",
+            " || !has(self.aggregate) && !has(self.window) && !has(self.join) && !has(self.process)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -448,6 +502,7 @@ class DeclaredStep(Fields):
         Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
     ] = None
     window: Annotated[Window | None, Field("window", "tumbling windows of event time")] = None
+    join: Annotated[DeclaredJoin | None, JOIN] = None
     process: Annotated[Process | None, PROCESS] = None
     sink: Annotated[Sink | None, SINK] = None
 
@@ -456,12 +511,14 @@ class DeclaredStep(Fields):
         both, function, _ = self.RULES
         both.refuse(bool(self.key_by) and self.partition is not None)
         function.refuse((self.partition is Strategy.CUSTOM) != (self.partition_function is not None))
-        if isinstance(self.parameters, Aggregate | Window | Process) and not self.key_by:
+        if isinstance(self.parameters, STATEFUL) and not self.key_by:
             raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
 
     @property
     def parameters(self) -> Parameters:
         """Return the one kind of step that is given."""
+        if self.join is not None:
+            return self.join.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
         others = (self.source, self.split, self.aggregate, self.window, self.sink)
         return next(each for each in (*calls, *others) if each is not None)

@@ -7,10 +7,14 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.contract.graph import (
+    LEFT,
     MAIN,
+    RIGHT,
     Aggregate,
     Filter,
     FlatMap,
+    How,
+    Join,
     Map,
     Process,
     Sink,
@@ -23,6 +27,8 @@ from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
+from penstock.steps.joins.sides import JoinSide, join_side
+from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.window import WindowShape, window
 
@@ -114,7 +120,7 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
-        case Aggregate() | Window() | Process():
+        case Aggregate() | Window() | Join() | Process():
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, input_schema, states)
         case _:
@@ -128,6 +134,8 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         raise ConfigError(f"step {node.name!r}: {error}") from error
     schemas = (input_schema, node.output_schema(MAIN))
     match node.parameters:
+        case Join():
+            return _window_join(node, node.parameters, states)
         case Aggregate(compute):
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
         case Window(size, compute, offset, lateness):
@@ -143,6 +151,25 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return process
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
+
+
+def _window_join(node: CompiledStep, join: Join, states: States) -> Step:
+    sides = tuple(
+        _join_side(node, number, states.max_key_groups, alone=join.how in alone)
+        for number, alone in enumerate(((How.LEFT, How.FULL), (How.RIGHT, How.FULL)))
+    )
+    shape = JoinWindows(join.within_us, join.offset_us, join.allowed_lateness_us)
+    step = WindowJoinStep(node.name, shape, sides, node.output_schema(MAIN))
+    step.open(states.open)
+    return step
+
+
+def _join_side(node: CompiledStep, number: int, max_key_groups: int, *, alone: bool) -> JoinSide:
+    side = node.side((LEFT, RIGHT)[number])
+    assert side.time is not None, f"step {node.name!r} was checked to have event time"
+    schema = side.schema()
+    keys = keyed.KeyColumns(schema, side.keys, max_key_groups)
+    return join_side(number, keys, schema, side.time, alone)
 
 
 def _function(node: CompiledStep) -> "Callable[[Any], Any]":

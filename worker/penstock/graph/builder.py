@@ -26,8 +26,11 @@ from penstock.contract.connectors import Role
 from penstock.contract.graph import (
     DEAD_LETTER,
     LATE,
+    LATE_RIGHT,
+    LEFT,
     MAIN,
     PYTHON_CONNECTOR,
+    RIGHT,
     Aggregate,
     Call,
     Compute,
@@ -35,7 +38,9 @@ from penstock.contract.graph import (
     EventTime,
     Filter,
     FlatMap,
+    How,
     Input,
+    Join,
     Map,
     OnError,
     Parameters,
@@ -60,6 +65,8 @@ UserFunction = Callable[..., Any]
 ColumnsLike = Mapping[str, object] | Iterable[Any] | None
 PerLike = Literal["batch", "record"]
 OnErrorLike = Literal["fail", "dead-letter"]
+HowLike = Literal["inner", "left", "right", "full"]
+OnLike = str | Iterable[str] | Mapping[str, str]
 Duration = str
 
 
@@ -191,8 +198,13 @@ class Stream:
 
     @property
     def late(self) -> "Stream":
-        """The rows that arrived too late for their window."""
+        """The rows that arrived too late for their window; of a join, those of its left side."""
         return self.output(LATE)
+
+    @property
+    def late_right(self) -> "Stream":
+        """The rows of the right side of a join that arrived too late for their window."""
+        return self.output(LATE_RIGHT)
 
     @property
     def dead_letter(self) -> "Stream":
@@ -261,6 +273,42 @@ class Stream:
         One empty word at the end is dropped. A null gives no word. ``into`` names the new column.
         """
         return self._step(name, Split(column, into))
+
+    def join(
+        self,
+        name: str,
+        other: "Stream",
+        /,
+        *,
+        on: OnLike,
+        within: Duration,
+        how: HowLike = "inner",
+        offset: Duration = "0s",
+        allowed_lateness: Duration = "0s",
+    ) -> "Stream":
+        """Emit one row for each pair of rows that have equal keys and lie in the same tumbling window of event time.
+
+        ``on`` names the key columns, which both streams have: ``"id"`` or ``["id", "day"]``. A mapping names those of
+        this stream and of the other one: ``{"id": "order"}``. ``within`` is the length of the windows. Key columns
+        have equal types in both streams. A null key matches no row.
+
+        A window emits when the watermark of both streams reaches its end plus ``allowed_lateness``. The columns are
+        those of this stream, then those of the other one without its keys. ``how="left"``, ``"right"`` and
+        ``"full"`` also emit rows without a partner; the columns of the other side are then null. Rows that arrive
+        later go to the outputs ``late`` and ``late-right``. Raises ConfigError.
+        """
+        place = caller_place()
+        pairs = _on(place, name, on)
+        if how not in set(How):
+            raise ConfigError(f"{place}: step {name!r}: how={how!r} is not one of {', '.join(How)}")
+        if not isinstance(other, Stream) or other.job is not self.job:
+            raise ConfigError(f"{place}: step {name!r}: the second argument must be another stream of the same job")
+        size = _microseconds("within", within)
+        if size <= 0:
+            raise ConfigError(f"{place}: step {name!r}: within={within!r}: a window cannot be empty")
+        late, shift = _microseconds("allowed_lateness", allowed_lateness), _microseconds("offset", offset)
+        inputs = (*_side(self, LEFT, tuple(pairs)), *_side(other, RIGHT, tuple(pairs.values())))
+        return self.job._add(Step(name, Join(size, How(how), shift, late), inputs, self.parallelism), place)
 
     def sink(self, name: str, connector: object) -> None:
         """Write the rows. ``connector`` is ``ps.parquet(folder)`` or an object of your own.
@@ -345,6 +393,18 @@ class KeyedStream(Stream):
         """
         call = _call(function, per, batch_rows, columns, on_error)
         return self._step(name, Process(call, columns_of(state)), function)
+
+
+def _on(place: str, step: str, on: OnLike) -> dict[str, str]:
+    """Return the key columns of the left side, each with that of the right side."""
+    pairs = [(on, on)] if isinstance(on, str) else list(on.items() if isinstance(on, Mapping) else ((n, n) for n in on))
+    if not pairs or not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise ConfigError(f'{place}: step {step!r}: on={on!r}: write on="id", on=["id", "day"] or on={{"id": "order"}}')
+    return {str(left): str(right) for left, right in pairs}
+
+
+def _side(stream: Stream, side: str, keys: tuple[str, ...]) -> tuple[Input, ...]:
+    return tuple(replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None) for i in stream.inputs)
 
 
 def columns_of(columns: ColumnsLike) -> Columns:

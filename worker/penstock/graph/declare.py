@@ -4,8 +4,11 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.contract.graph import (
+    LEFT,
     MAIN,
+    RIGHT,
     DeclaredGraph,
+    DeclaredJoin,
     DeclaredStep,
     Filter,
     FlatMap,
@@ -63,6 +66,8 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
     references = entry.inputs or ((previous.name,) if previous is not None else ())
     if not references:
         raise ConfigError(f"{place}: step {entry.name!r} reads nothing: the first step must be a source")
+    if entry.join is not None:
+        return _joined(entry, entry.join, references, (names, place))
     partitioning = Partitioning.KEY if entry.key_by else None
     if entry.partition is not None:
         partitioning = _PARTITIONING[entry.partition]
@@ -73,6 +78,24 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
             keys=entry.key_by,
             function=entry.partition_function,
         )
+        for r in references
+    )
+
+
+def _joined(
+    entry: DeclaredStep, join: DeclaredJoin, left: tuple[str, ...], known: tuple[list[str], str]
+) -> tuple[Input, ...]:
+    """Return the inputs of a join. ``known`` has the names of all steps, and the place of the entry."""
+    right_keys = join.right_key_by or entry.key_by
+    if len(right_keys) != len(entry.key_by):
+        raise ConfigError(
+            f"{known[1]}: step {entry.name!r}: keyBy has {len(entry.key_by)} columns and rightKeyBy "
+            f"{len(right_keys)}: each key column of the left side needs one of the right side"
+        )
+    sides = ((LEFT, left, entry.key_by), (RIGHT, join.right, right_keys))
+    return tuple(
+        replace(_reference(r, entry.name, *known), partitioning=Partitioning.KEY, keys=keys, side=side)
+        for side, references, keys in sides
         for r in references
     )
 

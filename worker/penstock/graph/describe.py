@@ -6,6 +6,7 @@ from penstock.contract.graph import (
     Compute,
     Filter,
     FlatMap,
+    Join,
     Map,
     Parameters,
     Process,
@@ -41,6 +42,9 @@ def describe(parameters: Parameters) -> str:
         case Window(size_us, compute, allowed_lateness_us=late):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"{duration_text(size_us)}{lateness}: {_compute_text(compute)}"
+        case Join(within_us, how, allowed_lateness_us=late):
+            lateness = f" + {duration_text(late)}" if late else ""
+            return f"{how} within {duration_text(within_us)}{lateness}"
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:

@@ -24,13 +24,17 @@ from penstock.contract.columns import (
 from penstock.contract.graph import (
     DEAD_LETTER,
     LATE,
+    LATE_RIGHT,
+    LEFT,
     MAIN,
+    RIGHT,
     Aggregate,
     Call,
     Compute,
     Filter,
     FlatMap,
     Function,
+    Join,
     LogicalGraph,
     Map,
     OnError,
@@ -52,6 +56,7 @@ ERROR_COLUMNS = (
     Column("error_partition", "string"),
     Column("error_offset", "int64"),
 )
+_NAME_TIME = "name the column at the source (event_time, eventTime) and keep it in all steps up to here"
 _TEXT_TYPES = ("string", "large_string", "string_view")
 
 
@@ -91,7 +96,8 @@ def trace(graph: LogicalGraph, column_finder: ColumnFinder, problems: Problems) 
     for step in graph.steps:
         tracer = _Tracer(step, column_finder, problems)
         flow = tracer.source() if isinstance(step.parameters, Source) else tracer.merged(flows)
-        for output, emitted in tracer.outputs(flow).items():
+        emits = tracer.joined(flows) if isinstance(step.parameters, Join) else tracer.outputs(flow)
+        for output, emitted in emits.items():
             flows[step.name, output] = emitted
     return flows
 
@@ -168,6 +174,8 @@ class _Tracer:
                 return {MAIN: self._computed(compute, flow, ())}
             case Window(compute=compute):
                 return self._window(compute, flow)
+            case Join():
+                raise AssertionError("a join has two flows")
 
     def _called(self, call: Call, before: Flow, after: Flow) -> dict[str, Flow]:
         if call.on_error is not OnError.DEAD_LETTER:
@@ -197,14 +205,36 @@ class _Tracer:
 
     def _window(self, compute: tuple[Compute, ...], flow: Flow) -> dict[str, Flow]:
         if flow.time is None:
-            self._report(
-                "a window needs event time, and its rows have none: name the column at "
-                "the source (event_time, eventTime) and keep it in all steps up to the window"
-            )
+            self._report(f"a window needs event time, and its rows have none: {_NAME_TIME}")
         time = find(flow.columns or (), flow.time or "")
         kind = TIME_TYPE if time is None else value_type(time.type)  # keeps a time zone
         bounds = Column("window_start", kind), Column("window_end", kind)
         return {MAIN: self._computed(compute, flow, bounds), LATE: flow}
+
+    def joined(self, flows: Flows) -> dict[str, Flow]:
+        """Return the flows of a join: all columns of both sides, the keys once, by their names on the left side."""
+        left, right = (input_flow(self.step, flows, side) for side in (LEFT, RIGHT))
+        for side, flow in ((LEFT, left), (RIGHT, right)):
+            if flow.time is None:
+                self._report(f"a join needs event time, and the rows of its {side} side have none: {_NAME_TIME}")
+        lates = {LATE: left, LATE_RIGHT: right}
+        if left.columns is None or right.columns is None:
+            return {MAIN: Flow(None), **lates}
+        keys = dict(zip(self.step.keys_of(LEFT), self.step.keys_of(RIGHT), strict=True))
+        for key, other in keys.items():
+            self._check_same_type(key, other, left.columns, right.columns)
+        rest = tuple(c for c in right.columns if c.name not in keys.values())
+        for name in (c.name for c in rest if find(left.columns, c.name) is not None):
+            self._report(f"both sides have a column {name!r}: rename one of them in a map step before the join")
+        return {MAIN: Flow((*left.columns, *rest)), **lates}
+
+    def _check_same_type(self, key: str, other: str, left: Columns, right: Columns) -> None:
+        one, two = find(left, key), find(right, other)
+        if one is not None and two is not None and value_type(one.type) != value_type(two.type):
+            self._report(
+                f"key column {key!r} has type {one.type} on the left side, and {other!r} has type {two.type} on the "
+                "right side: equal values would not meet. Cast one of them in a map step before the join"
+            )
 
     def _computed(self, compute: tuple[Compute, ...], flow: Flow, window: Columns) -> Flow:
         """Return the flow of computed columns. ``window`` are the columns of a window, or none."""

@@ -229,8 +229,7 @@ class _Wiring:
     def _side(self, step: Step, side: str) -> CompiledSide:
         flow = input_flow(step, self.flows, side)
         edges = (e for e in self.layout.edges if e.receiver is step and e.input.side == side)
-        keys = next(i.keys for i in step.inputs if i.side == side)
-        return CompiledSide(side, flow.columns or (), flow.time, keys, tuple(e.plan.index for e in edges))
+        return CompiledSide(side, flow.columns or (), flow.time, step.keys_of(side), tuple(e.plan.index for e in edges))
 
     def edge(self, edge: Edge) -> CompiledEdge:
         flow = self.flows[edge.input.step, edge.input.output]

@@ -17,6 +17,7 @@ from penstock.contract.graph import (
     Aggregate,
     Filter,
     Input,
+    Join,
     LogicalGraph,
     Process,
     Sink,
@@ -214,6 +215,8 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             times = [size_us, offset_us]
             computed = codec.to_plain(compute)
             return [*_keyed(step, flows), computed, _output_types(step, flows), times]
+        case Join():
+            return [*_keyed(step, flows), codec.to_plain(step.parameters)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
         case _:

@@ -5,6 +5,7 @@ from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Compute,
+    Join,
     LogicalGraph,
     Process,
     Sink,
@@ -38,6 +39,8 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _computed(step, compute, flows))
         case Window(size_us, compute, offset_us):
             return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us))
+        case Join(within_us, offset_us=offset_us):
+            return _keyed(step, flows, _joined(step, flows), (within_us, offset_us))
         case Process(state=state):
             return _keyed(step, flows, tuple(StateColumn(c.name, c.type) for c in state))
         case _:
@@ -52,6 +55,16 @@ def _keyed(step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tu
 def _computed(step: Step, compute: tuple[Compute, ...], flows: Flows) -> tuple[StateColumn, ...]:
     outputs, inputs = flows[step.name, MAIN].columns or (), input_flow(step, flows).columns or ()
     return tuple(StateColumn(c.name, _type(outputs, c.name), _text(c, inputs)) for c in compute)
+
+
+def _joined(step: Step, flows: Flows) -> tuple[StateColumn, ...]:
+    """List the columns of both sides that are kept: those that are no key columns."""
+    return tuple(
+        StateColumn(c.name, c.type, side)
+        for side in step.sides
+        for c in input_flow(step, flows, side).columns or ()
+        if c.name not in step.keys_of(side)
+    )
 
 
 def _text(compute: Compute, inputs: Columns) -> str:

@@ -18,6 +18,7 @@ def compile_all() -> int:
         due,
         hash_table,
         jit,
+        joins,
         key_bytes,
         routing,
         strings,
@@ -25,7 +26,7 @@ def compile_all() -> int:
         windows,
     )
 
-    modules = (aggregate, arena, clock, due, hash_table, key_bytes, routing, strings, timers, windows)
+    modules = (aggregate, arena, clock, due, hash_table, joins, key_bytes, routing, strings, timers, windows)
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

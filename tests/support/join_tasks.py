@@ -1,0 +1,158 @@
+"""Tasks that run one window join over key groups, with checkpoints and restores to any number of tasks."""
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.values import replace
+from penstock.contract.graph import LEFT, RIGHT, How
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.keygroups import Share, intersect, to_share
+from penstock.contract.manifest import StateFile
+from penstock.contract.settings import StateSettings
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.steps.base import BOUND_COLUMN, NO_BOUND
+from penstock.steps.joins.sides import join_side
+from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
+from penstock.steps.keyed import KeyColumns
+from penstock.storage.blobs import DirectoryBlobStore
+
+GROUPS = 8
+TIME = pa.timestamp("us")
+LEFT_ROWS = pa.schema([("at", TIME), ("id", pa.int64()), ("x", pa.int64())])
+RIGHT_ROWS = pa.schema([("order", pa.int64()), ("note", pa.string()), ("paid", TIME)])
+JOINED = pa.schema([*LEFT_ROWS, ("note", pa.string()), ("paid", TIME)])
+END = 2**63 - 1
+Row = tuple[int | None, int, Any]  # key, time, value
+
+
+def left(rows: Sequence[Row], bounds: Sequence[int] | None = None) -> pa.RecordBatch:
+    """Make left rows: their value is ``x``."""
+    return _batch(
+        LEFT_ROWS, {"at": [r[1] for r in rows], "id": [r[0] for r in rows], "x": [r[2] for r in rows]}, bounds
+    )
+
+
+def right(rows: Sequence[Row], bounds: Sequence[int] | None = None) -> pa.RecordBatch:
+    """Make right rows: their value is ``note``."""
+    named = {"order": [r[0] for r in rows], "note": [r[2] for r in rows], "paid": [r[1] for r in rows]}
+    return _batch(RIGHT_ROWS, named, bounds)
+
+
+def _batch(schema: pa.Schema, columns: dict[str, list[Any]], bounds: Sequence[int] | None) -> pa.RecordBatch:
+    rows = len(next(iter(columns.values())))
+    arrays = [
+        pa.array(columns[f.name], pa.int64()).cast(TIME) if f.type == TIME else pa.array(columns[f.name], f.type)
+        for f in schema
+    ]
+    given = pa.array([NO_BOUND] * rows if bounds is None else bounds, pa.int64())
+    return pa.RecordBatch.from_arrays([*arrays, given], schema=schema.append(pa.field(BOUND_COLUMN, pa.int64())))
+
+
+def plain(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """Return rows as tuples without the hidden column; times as whole microseconds."""
+    shown = [c.cast(pa.int64()) if c.type == TIME else c for c in batch.columns[:-1]]
+    return list(zip(*(c.to_pylist() for c in shown), strict=True))
+
+
+class JoinTask:
+    """One task with its state. ``out``, ``late`` and ``late_right`` are batches."""
+
+    def __init__(self, folder: Path, share: Share, how: How, windows: JoinWindows) -> None:
+        self.share = share
+        self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
+        sides = (
+            join_side(0, KeyColumns(LEFT_ROWS, ["id"], GROUPS), LEFT_ROWS, "at", how in (How.LEFT, How.FULL)),
+            join_side(1, KeyColumns(RIGHT_ROWS, ["order"], GROUPS), RIGHT_ROWS, "paid", how in (How.RIGHT, How.FULL)),
+        )
+        self.step = WindowJoinStep("j", windows, sides, JOINED)
+        self.step.open(self.state.open)
+        self.out: list[pa.RecordBatch] = []
+        self.late: list[pa.RecordBatch] = []
+        self.late_right: list[pa.RecordBatch] = []
+        self.step.bind({"main": self.out.append, "late": self.late.append, "late-right": self.late_right.append})
+        self._take = {LEFT: self.step.side(LEFT), RIGHT: self.step.side(RIGHT)}
+
+    def take(self, side: str, batch: pa.RecordBatch) -> None:
+        """Take the rows of a side whose key groups are here."""
+        groups = self.step._sides[side == RIGHT].keys.codec.hashed([batch.column("id" if side == LEFT else "order")])[1]
+        here = [any(r.start <= g < r.stop for r in self.share) for g in groups.tolist()]
+        if any(here):
+            self._take[side](batch.filter(pa.array(here)))
+
+    def advance(self, time: int) -> None:
+        """Reach a time, slice by slice."""
+        while self.step.on_watermark(time):
+            pass
+
+
+class JoinTasks:
+    """All tasks of the join. ``rows`` and ``late`` have what was emitted since the first one was made."""
+
+    def __init__(self, folder: Path, how: How, windows: JoinWindows) -> None:
+        self.folder, self.how, self.windows = folder, how, windows
+        self.blobs = DirectoryBlobStore(folder / "blobs")
+        self.numbers, self.epochs = count(), count(1)
+        self.emitted: list[tuple[Any, ...]] = []
+        self.lates: list[tuple[Any, ...]] = []
+        self.reached: int | None = None
+        self.tasks: list[JoinTask] = []
+        self.start(1)
+
+    def start(self, tasks: int, files: Sequence[StateFile] = ()) -> None:
+        """Begin with so many tasks from the files of a checkpoint."""
+        parts = [to_share(range(GROUPS)[i::tasks]) for i in range(tasks)]
+        self.tasks = [JoinTask(self.folder, share, self.how, self.windows) for share in parts]
+        for task in self.tasks:
+            narrowed = [(f, intersect(f.groups, task.share)) for f in files]
+            task.state.load([_with(f, groups) for f, groups in narrowed if groups], self.blobs)
+            task.step.on_groups_gained(task.share, self.reached)
+
+    def take(self, side: str, batch: pa.RecordBatch) -> None:
+        """Deal rows out to their tasks."""
+        for task in self.tasks:
+            task.take(side, batch)
+
+    def advance(self, time: int) -> None:
+        """Reach a time in all tasks."""
+        self.reached = time
+        for task in self.tasks:
+            task.advance(time)
+
+    def rescale(self, tasks: int) -> None:
+        """Take a checkpoint, and go on from it with another number of tasks."""
+        files = [file for task in self.tasks for file in self._stored(task)]
+        self._collect()
+        for task in self.tasks:
+            task.state.close()
+        self.start(tasks, files)
+
+    def _stored(self, task: JoinTask) -> tuple[StateFile, ...]:
+        cut = task.state.flip(Epoch(next(self.epochs)))
+        while not task.state.copy_on():
+            pass
+        return cut.write(lambda end: BlobName(f"{next(self.numbers)}{end}"), self.blobs)
+
+    def _collect(self) -> None:
+        for task in self.tasks:
+            self.emitted += [row for batch in task.out for row in plain(batch)]
+            self.lates += [row for batch in (*task.late, *task.late_right) for row in plain(batch)]
+            for batches in (task.out, task.late, task.late_right):
+                batches.clear()
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return all joined rows so far, in the order in which they came."""
+        self._collect()
+        return self.emitted
+
+    def close(self) -> None:
+        """Release the state."""
+        for task in self.tasks:
+            task.state.close()
+
+
+def _with(file: StateFile, groups: Share) -> StateFile:
+    return replace(file, groups=groups)

@@ -1,0 +1,186 @@
+"""Joins as they are written: in Python and in a file the same graph, and what is wrong is refused by file and line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.base.errors import ConfigError
+from penstock.contract.columns import Column
+from penstock.contract.graph import LEFT, RIGHT, How, Input, Join, Step, decode_graph, encode_graph
+from penstock.contract.plan import Partitioning
+from penstock.contract.streamjob import Job, Spec, StreamJob
+from penstock.graph import CompiledJob, JobFile, load_job
+from penstock.graph.load import compile_draft
+
+ORDERS = {"id": "int64", "at": "timestamp[us]", "price": "double"}
+PAYMENTS = {"order": "int64", "paid": "timestamp[us]", "by": "string"}
+HERE = Path(__file__).name
+
+FILE = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {name: j}
+spec:
+  job:
+    graph:
+      steps:
+        - name: orders
+          source:
+            generator: {rows: 5}
+            eventTime: {column: at}
+            columns: [{name: id, type: int64}, {name: at, type: timestamp}, {name: price, type: double}]
+        - name: payments
+          source:
+            generator: {rows: 5}
+            eventTime: {column: paid}
+            columns: [{name: order, type: int64}, {name: paid, type: timestamp}, {name: by, type: string}]
+        - name: both
+          inputs: [orders]
+          keyBy: [id]
+          join: {right: [payments], rightKeyBy: [order], within: 1m, how: left, allowedLateness: 30s}
+        - name: out
+          sink: {discard: {}}
+"""
+
+
+def streams(left: dict[str, str] = ORDERS, right: dict[str, str] = PAYMENTS) -> tuple[ps.Job, ps.Stream, ps.Stream]:
+    job = ps.Job()
+    orders = job.source("orders", ps.generator(rows=5), columns=left, event_time="at")
+    payments = job.source("payments", ps.generator(rows=5), columns=right, event_time="paid")
+    return job, orders, payments
+
+
+def compiled(job: ps.Job) -> CompiledJob:
+    return compile_draft(JobFile(StreamJob("j", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, None)
+
+
+def joined(**options: Any) -> CompiledJob:
+    job, orders, payments = streams()
+    given: dict[str, Any] = {"on": {"id": "order"}, "within": "1m", **options}
+    orders.join("both", payments, **given).sink("out", ps.discard())
+    return compiled(job)
+
+
+def test_a_join_has_the_columns_of_both_and_the_key_once() -> None:
+    both = joined().stages[2].nodes[0]
+    names = ["id", "at", "price", "paid", "by"]
+    assert [c.name for c in both.outputs["main"]] == names
+    assert [c.name for c in both.outputs["late"]] == list(ORDERS)
+    assert [c.name for c in both.outputs["late-right"]] == list(PAYMENTS)
+    assert [(side.name, side.keys, side.time) for side in both.sides] == [
+        (LEFT, ("id",), "at"),
+        (RIGHT, ("order",), "paid"),
+    ]
+
+
+def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE)
+    of_file = load_job(path, None)
+    of_python = joined(how="left", allowed_lateness="30s")
+    inputs = (
+        Input("orders", "main", Partitioning.KEY, ("id",), side=LEFT),
+        Input("payments", "main", Partitioning.KEY, ("order",), side=RIGHT),
+    )
+    step = Step("both", Join(60_000_000, How.LEFT, 0, 30_000_000), inputs)
+    assert of_file.graph.step("both") == of_python.graph.step("both") == step
+    assert decode_graph(encode_graph(of_file.graph)) == of_file.graph
+    assert of_file.plan.states[2] == of_python.plan.states[2]
+    assert [(c.name, c.of) for c in of_file.plan.states[2].columns] == [
+        ("at", LEFT),
+        ("price", LEFT),
+        ("paid", RIGHT),
+        ("by", RIGHT),
+    ]
+
+
+def test_several_keys_and_keys_of_equal_names() -> None:
+    columns = {"id": "int64", "day": "string", "paid": "timestamp[us]"}
+    job, orders, payments = streams({**ORDERS, "day": "string"}, columns)
+    both = orders.join("both", payments, on=["id", "day"], within="1m", how="full")
+    both.late_right.sink("late", ps.discard())
+    both.sink("out", ps.discard())
+    assert [c.name for c in compiled(job).stages[2].nodes[0].outputs["main"]] == ["id", "at", "price", "day", "paid"]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"on": {"id": "by"}}, "'id' has type int64 on the left side, and 'by' has type string on the right side"),
+    ({"on": {"prize": "order"}}, "key column 'prize' does not exist: unknown column 'prize': did you mean 'price'?"),
+    ({"on": {"id": "oder"}}, "key column 'oder' does not exist: unknown column 'oder': did you mean 'order'?"),
+    ({"on": []}, 'write on="id"'),
+    ({"within": "0s"}, "within='0s': a window cannot be empty"),
+    ({"within": "soon"}, "within: "),
+    ({"how": "outer"}, "how='outer' is not one of inner, left, right, full"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG)
+def test_a_wrong_join_is_refused_with_file_and_line(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        joined(**options)
+    assert text in str(caught.value)
+    assert HERE in str(caught.value)
+    assert "step 'both'" in str(caught.value) or "within: " in str(caught.value)
+
+
+def refused(build: Callable[[ps.Stream, ps.Stream], ps.Stream], *columns: dict[str, str]) -> str:
+    job, orders, payments = streams(*columns)
+
+    def load() -> CompiledJob:
+        build(orders, payments).sink("out", ps.discard())
+        return compiled(job)
+
+    with pytest.raises(ConfigError) as caught:
+        load()
+    assert HERE in str(caught.value)
+    return str(caught.value)
+
+
+def test_equal_column_names_are_refused() -> None:
+    found = refused(
+        lambda a, b: a.join("both", b, on={"id": "order"}, within="1m"), ORDERS, {**PAYMENTS, "price": "double"}
+    )
+    assert "both sides have a column 'price': rename one of them in a map step before the join" in found
+
+
+def test_two_steps_of_one_name_are_refused() -> None:
+    assert "a step named 'orders' exists already" in refused(
+        lambda a, b: a.join("orders", b, on={"id": "order"}, within="1m")
+    )
+
+
+def test_rows_without_event_time_are_refused() -> None:
+    def build(a: ps.Stream, b: ps.Stream) -> ps.Stream:
+        words = b.split("words", "by", into="order")
+        return a.map("text", len, columns={"id": "string", "at": "timestamp[us]"}).join(
+            "both", words, on={"id": "order"}, within="1m"
+        )
+
+    assert "a join needs event time, and the rows of its right side have none: name the column" in refused(build)
+
+
+def test_a_stream_of_another_job_is_refused() -> None:
+    other = streams()[2]
+    found = refused(lambda a, _: a.join("both", other, on={"id": "order"}, within="1m"))
+    assert "must be another stream of the same job" in found
+
+
+def test_a_file_with_another_number_of_keys_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.replace("[order]", "[order, paid]"))
+    with pytest.raises(ConfigError, match=r"job\.yaml:18: step 'both': keyBy has 1 columns and rightKeyBy 2"):
+        load_job(path, None)
+
+
+def test_a_file_with_an_empty_window_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.replace("within: 1m", "within: 0s"))
+    with pytest.raises(ConfigError, match=r"job\.yaml:21: .*join\.within"):
+        load_job(path, None)
+
+
+def test_columns_that_only_the_side_has_are_known() -> None:
+    assert Column("by", "string") in joined().edges[1].columns

@@ -1,0 +1,86 @@
+"""Windows with very many pairs are emitted slice by slice, and go on behind the last pair after a restore."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.base.errors import StateError
+from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX
+from penstock.contract.graph import LEFT, RIGHT, How
+from penstock.steps.base import NO_BOUND
+from penstock.steps.joins.window_join import JoinWindows
+from tests.support.join_tasks import END, JoinTasks, left, right
+
+WINDOWS = JoinWindows(size_us=1000, offset_us=0, lateness_us=0)
+ROWS = 300  # 90,000 pairs: more than a slice
+
+
+def filled(folder: Path, how: How = How.INNER) -> JoinTasks:
+    tasks = JoinTasks(folder, how, WINDOWS)
+    tasks.take(LEFT, left([(1, i, i) for i in range(ROWS)]))
+    tasks.take(RIGHT, right([(1, i, str(i)) for i in range(ROWS)]))
+    tasks.take(RIGHT, right([(2, 5, "alone"), (None, 5, "null")]))
+    return tasks
+
+
+def every_pair(*more: tuple[Any, ...]) -> set[tuple[Any, ...]]:
+    return {(i, 1, i, str(j), j) for i in range(ROWS) for j in range(ROWS)} | set(more)
+
+
+def test_a_call_emits_at_most_one_slice(tmp_path: Path) -> None:
+    tasks = filled(tmp_path)
+    step, out = tasks.tasks[0].step, tasks.tasks[0].out
+    assert step.on_watermark(1000)
+    assert sum(b.num_rows for b in out) <= FIRED_ROWS_MAX
+    while step.on_watermark(1000):
+        pass
+    assert all(b.num_rows <= FIRED_ROWS_MAX for b in out)
+    assert sum(b.num_rows for b in out) == ROWS * ROWS
+    assert set(tasks.rows()) == every_pair()
+    tasks.close()
+
+
+def test_a_restore_between_two_slices_goes_on_behind_the_last_pair(tmp_path: Path) -> None:
+    tasks = filled(tmp_path, How.FULL)
+    while not any(b.num_rows == FIRED_ROWS_MAX for b in tasks.tasks[0].out):
+        assert tasks.tasks[0].step.on_watermark(1000)
+    tasks.reached = None  # the time reached was stored before the slice
+    tasks.rescale(3)
+    tasks.take(LEFT, left([(1, 7, 7)], [NO_BOUND]))
+    assert sum(len(t.late) for t in tasks.tasks) == 1, "no row enters a window that has emitted a part"
+    tasks.advance(END)
+    rows = tasks.rows()
+    assert len(rows) == ROWS * ROWS + 2
+    assert set(rows) == every_pair((None, 2, None, "alone", 5), (None, None, None, "null", 5))
+    tasks.close()
+
+
+def test_nothing_is_kept_of_a_window_that_has_emitted(tmp_path: Path) -> None:
+    tasks = filled(tmp_path, How.LEFT)
+    tasks.advance(END)
+    assert len(tasks.tasks[0].state.live_rows("j")) == 0
+    tasks.close()
+
+
+def test_a_side_with_too_many_rows_of_a_key_is_named(tmp_path: Path) -> None:
+    tasks = JoinTasks(tmp_path, How.INNER, WINDOWS)
+    many = [(1, 1, 1)] * (JOIN_SIDE_ROWS_MAX // 4)
+    for _ in range(4):
+        tasks.take(LEFT, left(many))
+    with pytest.raises(StateError, match="step 'j': a key has more than 1000000 left rows in one window"):
+        tasks.take(LEFT, left(many[:1]))
+    tasks.close()
+
+
+def test_what_is_kept_of_open_windows_can_be_looked_at(tmp_path: Path) -> None:
+    tasks = filled(tmp_path, How.RIGHT)
+    task = tasks.tasks[0]
+    found = {row["id"]: row for row in task.step.contents(task.state.live_rows("j")).to_pylist()}
+    assert {key: (row["left_rows"], row["right_rows"]) for key, row in found.items()} == {
+        1: (ROWS, ROWS),
+        2: (0, 1),
+        None: (0, 1),
+    }
+    assert found[1]["window_end"].microsecond == 1000
+    tasks.close()

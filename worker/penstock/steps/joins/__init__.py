@@ -1,0 +1,5 @@
+"""Steps that join the rows of two inputs by key.
+
+``window_join`` pairs rows of one window. ``kept_rows`` keeps the rows of both sides until then. ``pairs`` puts kept
+rows in order and makes the output of them.
+"""

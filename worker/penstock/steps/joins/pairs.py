@@ -1,0 +1,92 @@
+"""Puts the kept rows of windows in order, and makes joined rows of them.
+
+The rows of a side come in the order of time and then of their bytes. So the output depends only on which rows there
+are, and not on how inputs have interleaved. Rows that are equal in all columns cannot be told apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.model.arrays import Bytes, Int32s, Int64s, variable_array
+from penstock.model.kernels import joins
+from penstock.steps.joins.sides import JoinSide
+
+_ORDER = [("window", "ascending"), ("time", "ascending"), ("row", "ascending")]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRows:
+    """The rows of one side of n windows, window by window: columns, and the number of the first row of each window."""
+
+    columns: Sequence[pa.Array]
+    first: Int64s
+
+
+def in_order(side: JoinSide, stored: tuple[Bytes, Int64s, Int64s], counts: Int64s) -> OrderedRows:
+    """Return the rows of n windows in order. ``stored`` has bytes, starts and sizes; ``counts`` is by window."""
+    data, starts, _ = stored
+    columns = side.codec.decode(data, starts)
+    if len(counts) and counts.max() > 1:
+        order = _order(side, columns, stored, np.repeat(np.arange(len(counts)), counts))
+        columns = [column.take(order) for column in columns]
+    return OrderedRows(columns, np.cumsum(counts) - counts)
+
+
+def _order(side: JoinSide, columns: list[pa.Array], stored: tuple[Bytes, Int64s, Int64s], windows: Int64s) -> pa.Array:
+    data, starts, sizes = stored
+    # The rows lie one after the other, each behind its length. A length in front of each next row does not matter.
+    ends = np.append(starts, starts[-1] + sizes[-1] if len(starts) else 0)
+    times = pa.nulls(len(starts), pa.int64()) if side.order is None else columns[side.order].cast(pa.int64())
+    rows = variable_array(pa.large_binary(), ends, data)
+    table = pa.RecordBatch.from_arrays([pa.array(windows), times, rows], ["window", "time", "row"])
+    return pc.sort_indices(table, sort_keys=_ORDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What n windows emit: whether their rows match, and how many left and right rows go without a partner."""
+
+    matched: npt.NDArray[np.bool_]
+    alone: tuple[Int64s, Int64s]
+    counts: tuple[Int64s, Int64s]
+
+    @property
+    def pairs(self) -> Int64s:
+        """Return how many rows each window emits in total."""
+        return np.where(self.matched, self.counts[0] * self.counts[1], self.alone[0] + self.alone[1])
+
+
+def matching(sides: Sequence[JoinSide], counts: tuple[Int64s, Int64s], without_key: npt.NDArray[np.bool_]) -> Matching:
+    """Say what windows emit. Rows whose key has a null (``without_key``) match no row."""
+    left, right = counts
+    matched = (left > 0) & (right > 0) & ~without_key
+    alone = (left * sides[0].alone, right * sides[1].alone)
+    return Matching(matched, alone, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """The pairs of some windows: window, left row and right row of each. A null means that there is no row."""
+
+    windows: pa.Array
+    left: pa.Array
+    right: pa.Array
+
+
+def picks(match: Matching, rows: tuple[OrderedRows, OrderedRows], first: Int64s, count: Int64s) -> Picks:
+    """List ``count`` pairs of each window, from pair number ``first`` on."""
+    total = int(count.sum())
+    windows, lefts, rights = (np.empty(total, np.int32) for _ in range(3))
+    sides = (rows[0].first, rows[1].first, *match.counts)
+    joins.pair_up(sides, (match.matched.view(np.uint8), match.alone[0]), (first, count), (windows, lefts, rights))
+    return Picks(pa.array(windows), _nullable(lefts), _nullable(rights))
+
+
+def _nullable(rows: Int32s) -> pa.Array:
+    missing = rows == joins.NO_ROW
+    return pa.array(rows, mask=missing if missing.any() else None)

@@ -4,10 +4,12 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.base.values import replace
-from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
-from penstock.contract.manifest import RootManifest, SplitState, TaskManifest
+from penstock.contract.ids import BlobName, Epoch, Ordinal, SplitId, StageIndex, TaskId
+from penstock.contract.keygroups import Range
+from penstock.contract.manifest import BlobRef, RootManifest, SplitState, StateFile, TaskManifest
 from penstock.contract.plan import PhysicalPlan, StagePlan, StepState
-from penstock.protocol.state_entries import emitted_until, splits_of, watermark_of
+from penstock.protocol.state_entries import emitted_until, entries_of, splits_of, watermark_of
+from penstock.protocol.state_matching import without
 from tests.support.running_jobs import running
 
 LEFT, RIGHT = StageIndex(0), StageIndex(1)
@@ -55,6 +57,15 @@ def test_a_split_that_only_another_source_knows_is_lost() -> None:
     tasks = tuple(t for t in root.tasks if t.task != task(RIGHT, 0))
     with pytest.raises(StateError, match=r"does not know where splits stand: \['b'\]"):
         splits_of(replace(root, tasks=tasks), PLAN, "right", (A, B))
+
+
+def test_files_of_child_tables_follow_the_step_of_their_parent() -> None:
+    ref = BlobRef(BlobName("f"), "0", 1)
+    files = tuple(StateFile(ref, name, (Range(0, 4),), 0, Epoch(1), 1) for name in ("add", "add.seen", "other.add"))
+    root = replace(two_sources(), tasks=(TaskManifest(task(LEFT, 0), files=files),))
+    assert [f.state for f in entries_of(root, ("add",), (Range(1, 2),))] == ["add", "add.seen"]
+    dropped = without(replace(root, states=(StepState("add", "process"),), steps=(("add",),)), PLAN, ["add"])
+    assert [f.state for f in dropped.tasks[0].files] == ["other.add"]
 
 
 def test_a_task_that_joins_begins_at_the_lowest_watermark_of_its_stage() -> None:

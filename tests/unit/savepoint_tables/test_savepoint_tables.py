@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError, StateError
+from penstock.base.values import replace
 from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob
@@ -107,6 +108,17 @@ def test_a_table_that_does_not_fit_makes_no_savepoint(job: CompiledJob, tmp_path
         build_savepoint(job, {"add": table}, tmp_path / "savepoint")
     assert str(table) in str(raised.value)
     assert [p.name for p in tmp_path.iterdir() if "savepoint" in p.name] == []
+
+
+def test_a_state_with_several_entries_for_a_key_is_not_exported(job: CompiledJob, tmp_path: Path) -> None:
+    build_savepoint(job, {"add": write(tmp_path / "table", table_of(20))}, tmp_path / "savepoint")
+    stored = StoredState.of_savepoint(tmp_path / "savepoint")
+    (file, *_) = (f for task in stored.root.tasks for f in task.files)
+    task = replace(stored.root.tasks[0], files=(file, replace(file, state="add.seen")))
+    stored = replace(stored, root=replace(stored.root, tasks=(task,)))
+    with pytest.raises(ConfigError, match=r"step 'add' keeps several entries for a key in 'add\.seen'"):
+        export_state(job, stored, tmp_path / "tables")
+    assert not (tmp_path / "tables").exists()
 
 
 def test_wrong_steps_and_folders_are_refused(job: CompiledJob, tmp_path: Path) -> None:

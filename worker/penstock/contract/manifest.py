@@ -12,6 +12,14 @@ from penstock.contract.plan import Assignment, StepState
 ROOT_FORMAT = 2
 
 
+CHILD = "."  # no name of a step has one
+
+
+def child_state(step: str, child: str) -> str:
+    """Name the state of a child table in files: ``score.seen``."""
+    return f"{step}{CHILD}{child}"
+
+
 class BlobRef(Message, tag="BlobRef"):
     """A stored file: its name in the job's directory, its SHA-256 in hex, and its bytes."""
 
@@ -34,6 +42,11 @@ class StateFile(Message, tag="StateFile"):
     order: int
     epoch: Epoch
     rows: int
+
+    @property
+    def step(self) -> str:
+        """Return the step that the state belongs to; a child table belongs to the step of its parent."""
+        return self.state.partition(CHILD)[0]
 
 
 class SplitState(Message, tag="SplitState"):

@@ -29,6 +29,7 @@ from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.base.values import replace
 from penstock.contract.graph import TimeKind
+from penstock.keyed_state.child_table import ChildLinks
 from penstock.keyed_state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
 from penstock.keyed_state.memory import NEVER, doubled, reserve
 from penstock.keyed_state.timer_queue import TimerQueue
@@ -36,7 +37,7 @@ from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, te
 from penstock.model.kernels import arena, clock, due, hash_table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.model.table_columns import BYTES, Value
-from penstock.steps.base import END, DueTimers, StateSchema
+from penstock.steps.base import END, ChildState, DueTimers, StateSchema
 
 ROWS_RESERVED = 1 << 24
 BYTES_RESERVED = 1 << 30
@@ -129,6 +130,7 @@ class HotTable:
             1,
         )
         self._cut: CutRows | None = None  # while rows of it are not copied
+        self.links: ChildLinks | None = None  # of a child table
         self._columns: dict[str, npt.NDArray[Any]] = {}
         self._spans: dict[str, tuple[Int64s, Int32s]] = {}
         timers = {time: schema.timer_names(time) for time in TimeKind}
@@ -157,6 +159,11 @@ class HotTable:
         self._table = (*slots_and_rows, *self._blocks, self._changed, self._counters)
         slots = 0 if len(self._b) > 1 else 1 << int(self._counters[hash_table.BITS_A])
         self._rows_free = min(int(LOAD_LIMIT * slots), self._capacity)
+
+    @property
+    def kernel_form(self) -> Any:
+        """Return the arrays in the form that kernels take. They are replaced when they grow."""
+        return self._table
 
     # --- The handle that steps use ----------------------------------------------------------
 
@@ -244,6 +251,10 @@ class HotTable:
     def about_keys(self) -> int:
         """Return how many rows there are, tombstones included."""
         return self.used
+
+    def child(self, name: str) -> ChildState:
+        """Raise AssertionError: a table that stands alone has no child tables."""
+        raise AssertionError(f"state {self.schema.name!r}: {name!r} is opened by a KeyedStateBackend only")
 
     # --- Cuts -------------------------------------------------------------------------------
 
@@ -491,7 +502,9 @@ class HotTable:
     # --- Values -----------------------------------------------------------------------------
 
     def _clear(self, rows: Int32s) -> None:
-        """Reset the values of rows to those of a new key, and take the rows off the queue."""
+        """Reset the values of rows to those of a new key, and take the rows off the queue and out of their order."""
+        if self.links is not None:
+            self.links.unlink(self._table, rows)
         if self._due is not None:
             self._due.clear(self._table, rows)
         for column in self._columns.values():

@@ -17,6 +17,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateBackend, StateSettings
+from penstock.keyed_state.child_table import ChildTable
 from penstock.keyed_state.state_files import Fetched, StateSnapshot, flags
 from penstock.keyed_state.tiered import TieredTable
 from penstock.model.arrays import Int32s
@@ -66,17 +67,23 @@ class KeyedStateBackend:
         self._share_out()
 
     def _share_out(self) -> None:
-        tables = list(self._tables.values())
-        for table in tables:
-            table.budget_bytes = self._budget // len(tables)
+        families = [table for table in self._tables.values() if table.above is None]
+        for table in families:
+            table.budget_bytes = self._budget // len(families)
 
     def open(self, schema: StateSchema) -> KeyedState:
-        """Make the empty state of a step. Its name must not be in use."""
+        """Make the empty state of a step, with its child tables. Its name must not be in use."""
+        table = self._open(schema)
+        for child in schema.children:
+            ChildTable(child, table, self._open(schema.of_child(child)), self.max_key_groups)
+        self._share_out()
+        return table
+
+    def _open(self, schema: StateSchema) -> TieredTable:
         assert schema.name not in self._tables, f"state {schema.name!r} is opened twice"
         number = str(len(self._tables))
         table = TieredTable(schema, self._budget, lambda: self._cold_folder() / number)
         self._tables[schema.name] = table
-        self._share_out()
         return table
 
     def _cold_folder(self) -> Path:
@@ -136,7 +143,8 @@ class KeyedStateBackend:
         Raises StateError when a file is damaged or has another schema.
         """
         try:
-            for name in dict.fromkeys(f.state for f in fetched.files):
+            stored = {f.state for f in fetched.files}
+            for name in (n for n in self._tables if n in stored):  # parents before children
                 fetched.load(self._tables[name], name, self.max_key_groups)
         finally:
             fetched.close()
@@ -150,7 +158,7 @@ class KeyedStateBackend:
     def drop_groups(self, share: Share) -> None:
         """Forget key groups that belong to another task now."""
         lost = flags(share, self.max_key_groups)
-        for table in self._tables.values():
+        for table in reversed(self._tables.values()):  # children before parents
             table.drop(lost)
         self._files.lose(share)
         self._share = subtract(self._share, share)
@@ -162,12 +170,13 @@ class KeyedStateBackend:
     @property
     def size_bytes(self) -> int:
         """Return the memory that the tables use."""
-        return sum(table.size_bytes for table in self._tables.values())
+        sizes = (t.size_bytes if t.above is None else t.above.size_bytes for t in self._tables.values())
+        return sum(sizes)
 
     @property
     def keys(self) -> int:
-        """Return how many keys are in memory, tombstones included."""
-        return sum(table.used for table in self._tables.values())
+        """Return how many keys are in memory, tombstones included. Entries of child tables are no keys."""
+        return sum(table.used for table in self._tables.values() if table.above is None)
 
     def close(self) -> None:
         """Release memory and files; idempotent."""

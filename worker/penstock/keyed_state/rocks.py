@@ -147,6 +147,18 @@ class ColdRows:
         values = self._values[keys] if keys else []
         return [ColdRow(k, v) for k, v in zip(keys, values, strict=True) if v is not None]
 
+    def prefixed(self, prefix: bytes, most: int) -> Iterator[list[ColdRow]]:
+        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, ``most`` at a time."""
+        rows: list[ColdRow] = []
+        for key, value in self._values.items(from_key=prefix):
+            if not key.startswith(prefix):
+                break
+            rows.append(ColdRow(key, value))
+            if len(rows) == most:
+                yield rows
+                rows = []
+        yield rows
+
     def delete(self, keys: list[bytes]) -> None:
         """Delete rows and their dirty marks; missing rows are ignored."""
         batch = WriteBatch(raw_mode=True)

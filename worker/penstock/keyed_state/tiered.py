@@ -24,13 +24,14 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.contract.graph import TimeKind
+from penstock.keyed_state.child_table import ChildTable
 from penstock.keyed_state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.memory import NEVER
 from penstock.keyed_state.rocks import DUE_BYTES, ColdRow, ColdRows, ColdTimer, end_of, group_of
 from penstock.model.arrays import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
-from penstock.steps.base import DueTimers, StateSchema
+from penstock.steps.base import ChildState, DueTimers, StateSchema
 
 _PAST = b"\xff" * 9  # greater than any hash and tag
 
@@ -103,6 +104,8 @@ class TieredTable:
     def __init__(self, schema: StateSchema, budget_bytes: int, folder: Callable[[], Path]) -> None:
         """Begin empty; ``folder()`` gives the database's folder when the first row moves out."""
         self.schema = schema
+        self.children: list[ChildTable] = []
+        self.above: ChildTable | None = None  # what joins this table, if it is one of children, to its parent
         self.hot = HotTable(schema)
         self.budget_bytes = budget_bytes
         self._folder = folder
@@ -116,12 +119,14 @@ class TieredTable:
 
     def rows(self, keys: Keys) -> Int32s:
         """Return the row of each of n keys, loaded from disk or made if needed, and mark the rows as changed."""
-        self._evict()
+        self._make_room()
         if self._cold is not None:
-            missing = self.hot.missing(keys)
-            if len(missing):
-                self._warm(self._cold.get(self._cold.keys_at(keys, missing.tolist())))
+            self.bring(keys, self.hot.missing(keys))
         return self.hot.rows(keys)
+
+    def child(self, name: str) -> ChildState:
+        """Return a child table by the name in its schema."""
+        return next(child for child in self.children if child.schema.name == name)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a live view of a fixed-width column by row."""
@@ -140,7 +145,9 @@ class TieredTable:
         return self.hot.keys_of(rows)
 
     def delete(self, rows: Int32s) -> None:
-        """Delete rows and their stale copies on disk, which would otherwise come back."""
+        """Delete rows with their child rows, and their stale copies on disk, which would otherwise come back."""
+        for child in self.children:
+            child.delete_of(rows)
         self._purge(rows)
         self.hot.delete(rows)
 
@@ -244,7 +251,9 @@ class TieredTable:
             self._cold.settle(generation)
 
     def drop(self, groups: Bytes) -> None:
-        """Forget all rows of the flagged groups."""
+        """Forget all rows of the flagged groups. Child tables come first."""
+        for child in self.children:
+            child.forget(self.hot.rows_of_groups(groups))
         self.hot.drop(groups)
         lost = [g for g in sorted(self._groups) if groups[g]]
         for group in lost:
@@ -257,13 +266,15 @@ class TieredTable:
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """See :meth:`HotTable.loading`."""
+        """See :meth:`HotTable.loading`. At the end child rows are linked, so parents are loaded first."""
         with self.hot.loading():
             yield
+        if self.above is not None:
+            self.above.link_loaded()
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
         """Load rows of a file; rows that do not fit in memory move to disk at once."""
-        self._evict()
+        self._make_room()
         if self._cold is not None and deleted.any():
             gone = np.flatnonzero(deleted).tolist()
             self._cold.delete(self._cold.keys_at(keys, gone))
@@ -289,25 +300,56 @@ class TieredTable:
 
     # --- Moving rows ------------------------------------------------------------------------
 
-    def _evict(self) -> None:
-        """Move rows to disk when memory is over the budget."""
+    @property
+    def on_disk(self) -> bool:
+        """Return whether a row has ever moved to disk."""
+        return self._cold is not None
+
+    def bring(self, keys: Keys, places: Int32s) -> int:
+        """Bring the rows of the keys at ``places``, which are not in memory, from disk; return how many were there."""
+        if self._cold is None or not len(places):
+            return 0
+        rows = self._cold.get(self._cold.keys_at(keys, places.tolist()))
+        self._warm(rows)
+        return len(rows)
+
+    def bring_prefixed(self, prefixes: Keys, most: int) -> None:
+        """Bring all rows whose keys begin with one of some keys, ``most`` at a time."""
+        if self._cold is not None:
+            for prefix in self._cold.keys_at(prefixes, range(len(prefixes.hashes))):
+                for rows in self._cold.prefixed(prefix, most):
+                    self._warm(self._not_hot(rows))
+
+    def _make_room(self) -> None:
+        """Move rows of this family of tables to disk when its memory is over the budget."""
+        head = self if self.above is None else self.above.parent
+        size = head.hot.size_bytes + sum(child.size_bytes for child in head.children)
+        if size > head.budget_bytes:
+            for table in (*(child.table for child in head.children), head):
+                table._shrink(head.budget_bytes, size)
+
+    def _shrink(self, budget_bytes: int, size_bytes: int) -> None:
+        """Move rows to disk: the part of them by which ``size_bytes`` is over the budget."""
         hot = self.hot
-        if hot.size_bytes <= self.budget_bytes or hot.used <= ROWS_MIN:
+        if hot.used <= ROWS_MIN:
             return
-        allowed = max(ROWS_MIN, self.budget_bytes * hot.high_row // hot.size_bytes)
+        allowed = max(ROWS_MIN, budget_bytes * hot.high_row // size_bytes)
         if hot.used <= allowed:
             return
         most = min(hot.used - ROWS_MIN // 2, hot.used - allowed + hot.used // EVICT_SHARE)
         rows = hot.victims(most, self._hand, changed_too=False)
         if hot.used - len(rows) > allowed:
-            self._move_out(rows)
+            self.move_out(rows)
             most -= len(rows)
             rows = hot.victims(most, self._hand, changed_too=True)
-        self._move_out(rows)
+        self.move_out(rows)
 
-    def _move_out(self, rows: Int32s) -> None:
+    def move_out(self, rows: Int32s) -> None:
+        """Move rows to disk, their child rows first."""
         if not len(rows):
             return
+        for child in self.children:
+            child.move_out_of(rows)
         if self._cold is None:
             self._cold = ColdRows(self._folder(), self.schema)
             self._cold_due = ColdDue(self._cold) if self.schema.timed else None
@@ -316,7 +358,11 @@ class TieredTable:
         self._groups.update(np.unique(copied.groups).tolist())
         if self._cold_due is not None:
             self._cold_due.add(keys)
+        if self.above is not None:
+            self.above.links.note_on_disk(rows)
         self.hot.release(rows)
+        for child in self.children:
+            child.forget(rows)
         self._only_cold += len(rows)
 
     def _warm(self, rows: list[ColdRow]) -> None:
@@ -326,6 +372,10 @@ class TieredTable:
             self.hot.load(keys, np.zeros(len(rows), np.bool_), values)
             self._cold.take_dirty([r.key for r in rows])
             self._only_cold = max(0, self._only_cold - len(rows))
+            if self.above is not None:
+                self.above.link_by_key(self.hot.found(keys))
+            for child in self.children:
+                child.parents_came(self.hot.found(keys))
 
     def _not_hot(self, rows: list[ColdRow]) -> list[ColdRow]:
         if not rows or self._cold is None:

@@ -33,7 +33,7 @@ def entries_of(root: RootManifest, steps: tuple[str, ...], share: Share) -> tupl
     """
     found: list[StateFile] = []
     for manifest in root.tasks:
-        found += [_narrow(file, share) for file in manifest.files if file.state in steps]
+        found += [_narrow(file, share) for file in manifest.files if file.step in steps]
     return tuple(sorted((f for f in found if f.groups), key=lambda f: f.order))
 
 

@@ -155,7 +155,7 @@ def refusal(root: RootManifest, plan: PhysicalPlan, names: Sequence[str], savepo
 
 def _task_without(task: TaskManifest, steps: tuple[str, ...], drop: set[str]) -> TaskManifest:
     """Remove the files of dropped steps, and the splits when the source is dropped."""
-    files = tuple(f for f in task.files if f.state not in drop)
+    files = tuple(f for f in task.files if f.step not in drop)
     return replace(task, files=files, splits=() if drop.intersection(steps) else task.splits)
 
 

@@ -166,7 +166,7 @@ def _root(job: CompiledJob, steps: tuple[str, ...], files: list[StateFile], name
     table = first_assignment(plan, 1, {})
     tasks = []
     for task in table.tasks():
-        here = [f for f in files if f.state in plan.stages[task.stage].steps]
+        here = [f for f in files if f.step in plan.stages[task.stage].steps]
         narrowed = [replace(f, groups=intersect(f.groups, table.share_of(task))) for f in here]
         tasks.append(TaskManifest(task, tuple(f for f in narrowed if f.groups)))
     return RootManifest(

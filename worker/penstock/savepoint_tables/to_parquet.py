@@ -93,7 +93,14 @@ class StoredState:
 
 
 def _check(job: CompiledJob, stored: StoredState, step: str) -> None:
-    """Refuse stored state that is not that of this step of the job."""
+    """Refuse stored state that is not that of this step of the job, or that one table cannot show."""
+    fields = {f.state for task in stored.root.tasks for f in task.files if f.step == step and f.state != step}
+    if fields:
+        names = ", ".join(repr(name) for name in sorted(fields))
+        raise ConfigError(
+            f"step {step!r} keeps several entries for a key in {names}: a table with one row for each key "
+            "cannot show them; name the other steps"
+        )
     had = next((s for s in stored.root.states if s.step == step), None)
     wanted = next(s for s in job.plan.states if s.step == step)
     groups, remedy = stored.root.max_key_groups, "give the job file as it was then"

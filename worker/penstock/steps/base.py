@@ -20,6 +20,7 @@ from penstock.base.errors import Where
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import TimeKind
 from penstock.contract.keygroups import Share
+from penstock.contract.manifest import child_state
 from penstock.model.table_columns import Value
 
 if TYPE_CHECKING:
@@ -59,12 +60,26 @@ class Ttl:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildSchema:
+    """A table with several rows for each key of a state: lists, maps and sets.
+
+    ``name`` is unique in the state. A row is found by its key and a subkey of the Arrow type ``subkey``, which is
+    never null. The rows of one key are in the order of their subkeys.
+    """
+
+    name: str
+    subkey: pa.DataType
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StateSchema:
     """What a step stores for each key. A restore with other columns is refused.
 
     ``name`` is unique in the job. ``keys`` are the key columns with their types. With ``timed``,
     every key also has the end of a window, and there is a column ``end`` (int64). Each of ``timers``
     is a column. With ``ttl``, the column ``__touched`` (int64) has the time of the last change.
+    ``children`` are tables of their own: adding one leaves the stored state as it is.
     """
 
     name: str
@@ -73,6 +88,11 @@ class StateSchema:
     timed: bool = False
     timers: tuple[TimerColumn, ...] = ()
     ttl: Ttl | None = None
+    children: tuple[ChildSchema, ...] = ()
+
+    def of_child(self, child: ChildSchema) -> "StateSchema":
+        """Return the schema of a child table as a state of its own, which its files have."""
+        return StateSchema(child_state(self.name, child.name), (*self.keys, ("subkey", child.subkey)), child.values)
 
     @property
     def stored(self) -> tuple[Value, ...]:
@@ -168,8 +188,58 @@ class KeyedState(Protocol):
         """Return the time of the timer that fires first, or the largest int64 if there is none."""
         ...
 
+    def child(self, name: str) -> "ChildState":
+        """Return a child table. ``name`` is that in the schema. Deleting rows deletes their child rows."""
+        ...
+
     def about_keys(self) -> int:
         """Return about how many keys there are; deleted ones may be counted. Any thread may call."""
+        ...
+
+
+class ChildState(Protocol):
+    """The rows of a child table. Parent rows are row numbers of the state.
+
+    Row numbers are valid as long as those of the parent rows are.
+    """
+
+    def find(self, parents: "Int32s", subkeys: pa.Array) -> "Int32s":
+        """Return the row of each of n (parent row, subkey), -1 if there is none. Marks nothing as changed."""
+        ...
+
+    def rows(self, parents: "Int32s", subkeys: pa.Array) -> "Int32s":
+        """Return the row of each of n (parent row, subkey), and mark it as changed. One that has no row gets one."""
+        ...
+
+    def entries(self, parents: "Int32s") -> "tuple[Int64s, Int32s]":
+        """Return the rows of n parent rows, parent after parent, and where those of each parent end (n + 1).
+
+        The rows of one parent are in the order of their subkeys.
+        """
+        ...
+
+    def subkeys_of(self, rows: "Int32s") -> pa.Array:
+        """Return the subkeys of rows."""
+        ...
+
+    def mark(self, rows: "Int32s") -> None:
+        """Mark rows as changed: their columns will be written."""
+        ...
+
+    def delete(self, rows: "Int32s") -> None:
+        """Delete rows, each given once."""
+        ...
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a writable view of a column of fixed width, by row. It may be longer than needed."""
+        ...
+
+    def read_bytes(self, name: str, rows: "Int32s") -> pa.Array:
+        """Return a bytes column for the given rows (binary; null if nothing was stored)."""
+        ...
+
+    def write_bytes(self, name: str, rows: "Int32s", values: pa.Array) -> None:
+        """Store binary values in the given rows, in order. A null removes the value."""
         ...
 
 

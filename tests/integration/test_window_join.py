@@ -1,0 +1,126 @@
+"""Two sources and a window join: no pair is lost and none comes twice, through kills and a rescale 2 -> 3 -> 2.
+
+Orders are read faster than payments, so at each barrier one side is ahead of the other.
+"""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.integration.engine_rig import Rig
+
+JOB = """
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {{name: joined}}
+spec:
+  job:
+    graph:
+      steps:
+        - name: orders
+          source:
+            parquet: {{path: {folder}/orders, rate: 500}}
+            columns: [{{name: id, type: int64}}, {{name: at, type: timestamp}}, {{name: item, type: string}}]
+            eventTime: {{column: at, outOfOrderness: 2s}}
+        - name: payments
+          source:
+            parquet: {{path: {folder}/payments, rate: 300}}
+            columns: [{{name: order, type: int64}}, {{name: paid, type: timestamp}}, {{name: cents, type: int32}}]
+            eventTime: {{column: paid, outOfOrderness: 2s}}
+        - name: both
+          inputs: [orders]
+          keyBy: [id]
+          join: {{right: [payments], rightKeyBy: [order], within: 30s, how: full}}
+        - name: output
+          sink: {{parquet: {{path: {folder}/out}}}}
+        - name: late
+          inputs: [both.late]
+          sink: {{parquet: {{path: {folder}/late}}}}
+        - name: late-right
+          inputs: [both.late-right]
+          sink: {{parquet: {{path: {folder}/late-right}}}}
+"""
+FILES, ORDERS, PAYMENTS, KEYS = 2, 2_000, 1_200, 400
+START = datetime(2026, 1, 1)  # noqa: DTZ001  as Arrow gives times without a zone
+SIZE, DISORDER = timedelta(seconds=30), timedelta(seconds=2)
+Row = tuple[int | None, datetime, Any]
+
+
+def made(name: str, folder: Path, values: tuple[str, ...], rows: int) -> tuple[list[Row], list[Row]]:
+    """Write the files of a side; return its rows that are on time and those that are late."""
+    (folder / name).mkdir()
+    kept: list[Row] = []
+    late: list[Row] = []
+    for file in range(FILES):
+        draw = Random(f"{name} {file}")
+        of_file: list[Row] = []
+        for number in range(rows):
+            seconds = 600 * number / rows - draw.choice((0, 0, 1, 2, 50))
+            key = None if draw.random() < 0.02 else draw.randrange(KEYS)
+            of_file.append((key, START + timedelta(seconds=max(0, int(seconds))), draw.randrange(10_000)))
+        largest = START - timedelta(days=1)
+        for row in of_file:
+            (late if end_of(row[1]) <= largest - DISORDER else kept).append(row)
+            largest = max(largest, row[1])
+        key, time, value = values
+        times = pa.array([r[1] for r in of_file], pa.timestamp("us"))
+        third = [f"item {r[2]}" for r in of_file] if value == "item" else pa.array([r[2] for r in of_file], pa.int32())
+        table = pa.table({key: pa.array([r[0] for r in of_file], pa.int64()), time: times, value: third})
+        pq.write_table(table, folder / name / f"part-{file}.parquet")
+    return kept, late
+
+
+def end_of(time: datetime) -> datetime:
+    return time - (time - START) % SIZE + SIZE
+
+
+def full_join(orders: list[Row], payments: list[Row]) -> Counter[tuple[Any, ...]]:
+    """Compare all rows of a window with each other."""
+    windows: dict[tuple[Any, datetime], tuple[list[Row], list[Row]]] = {}
+    for side, rows in enumerate((orders, payments)):
+        for row in rows:
+            windows.setdefault((row[0], end_of(row[1])), ([], []))[side].append(row)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for (key, _), (left, right) in windows.items():
+        if key is not None and left and right:
+            found.update((key, o[1], f"item {o[2]}", p[1], p[2]) for o in left for p in right)
+        else:
+            found.update((key, o[1], f"item {o[2]}", None, None) for o in left)
+            found.update((key, None, None, p[1], p[2]) for p in right)
+    return found
+
+
+def written(folder: Path) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for file in folder.glob("*.parquet") for row in pq.read_table(file).to_pylist())
+
+
+def test_a_full_join_is_exact_through_kills_and_rescales(tmp_path: Path) -> None:
+    orders, late = made("orders", tmp_path, ("id", "at", "item"), ORDERS)
+    payments, late_right = made("payments", tmp_path, ("order", "paid", "cents"), PAYMENTS)
+    expected = full_join(orders, payments)
+    pairs = sum(n for row, n in expected.items() if None not in row[1:])
+    assert min(pairs, expected.total() - pairs, len(late), len(late_right)) > 100, "the input has all kinds of rows"
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB.format(folder=tmp_path))
+    (tmp_path / "storage").mkdir()
+    with Rig(job, tmp_path) as rig:
+        rig.spawn(0, 1)
+        rig.begin()
+        rig.checkpoint()
+        rig.lose(1)
+        rig.checkpoint()
+        rig.spawn(2)
+        rig.rescale(3)
+        rig.checkpoint()
+        rig.lose(2)
+        rig.rescale(2)
+        rig.lose(0)
+        rig.finish()
+    assert written(tmp_path / "out") == expected
+    assert written(tmp_path / "late") == Counter((k, t, f"item {v}") for k, t, v in late)
+    assert written(tmp_path / "late-right") == Counter(late_right)

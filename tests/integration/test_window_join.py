@@ -67,10 +67,10 @@ def made(name: str, folder: Path, values: tuple[str, ...], rows: int) -> tuple[l
         for row in of_file:
             (late if end_of(row[1]) <= largest - DISORDER else kept).append(row)
             largest = max(largest, row[1])
-        key, time, value = values
+        key_name, time, value = values
         times = pa.array([r[1] for r in of_file], pa.timestamp("us"))
         third = [f"item {r[2]}" for r in of_file] if value == "item" else pa.array([r[2] for r in of_file], pa.int32())
-        table = pa.table({key: pa.array([r[0] for r in of_file], pa.int64()), time: times, value: third})
+        table = pa.table({key_name: pa.array([r[0] for r in of_file], pa.int64()), time: times, value: third})
         pq.write_table(table, folder / name / f"part-{file}.parquet")
     return kept, late
 

@@ -18,6 +18,7 @@ import pytest
 
 import penstock as ps
 from penstock.testing import ABORT, EOF, PAUSE, CollectSink, ListSource, Run, run
+from penstock.testing.clock import event_time_us
 
 NINE = datetime(2026, 11, 24, 9, 0, 0)  # noqa: DTZ001  event times have no zone here
 LINES = [{"line": "a b a"}, {"line": "b c"}, {"line": "a"}]
@@ -426,3 +427,84 @@ def test_a_run_is_closed_where_its_start_fails() -> None:
     job.source("rows", ListSource([{"n": 1}])).sink("out", Broken())
     with pytest.raises(ps.ConfigError, match="another job"):
         Run.__enter__(run(job))
+
+
+# --- Rows and event time that a test pushes --------------------------------------------------------
+
+
+@ps.record
+class Reading:
+    sensor: str
+    at: ps.Time
+    value: float | None = None
+
+
+def minutes(params: ps.Parameters) -> ps.Job:
+    job = ps.Job()
+    columns = {"sensor": "string", "at": "timestamp[us]", "value": "double"}
+    source = ps.parquet(params["input"])
+    rows = job.source("readings", source, columns=columns, event_time="at", out_of_orderness="5s")
+    counts = rows.key_by("sensor").window("minutes", "1m", n=ps.count(), values=ps.count("value"))
+    counts.sink("output", ps.parquet(params["output"]))
+    counts.late.sink("late", ps.parquet(params["output"]))
+    return job
+
+
+def at_us(text: str) -> int:
+    return event_time_us(f"2026-11-24T{text}", 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_test_pushes_records_and_says_how_far_event_time_is(workers: int) -> None:
+    with ps.testing.run(minutes, FOLDERS, workers=workers) as t:
+        t.push("readings", [Reading("a", at_us("10:00:10"), 0.5), {"sensor": "b", "at": at_us("10:00:59")}])
+        t.push("readings", [Reading("a", at_us("10:00:20"))])
+        t.watermark("readings", "10:00:59.999999")
+        t.checkpoint()
+        assert t.rows("output") == []
+        t.watermark("readings", "10:01")
+        t.checkpoint()
+        assert sorted((r["sensor"], r["n"], r["values"]) for r in t.rows("output")) == [("a", 2, 1), ("b", 1, 0)]
+        t.watermark("readings", "10:00:30")  # an earlier time changes nothing
+        t.push("readings", [Reading("a", at_us("10:00:40"))])
+        t.checkpoint()
+        assert [r["at"] for r in t.rows("late")] == [datetime(2026, 11, 24, 10, 0, 40)]  # noqa: DTZ001
+
+
+def test_event_time_that_was_said_is_reached_again_after_a_death_and_by_other_workers() -> None:
+    with ps.testing.run(minutes, FOLDERS) as t:
+        t.push("readings", [Reading("a", at_us("10:00:10"))])
+        t.watermark("readings", datetime(2026, 11, 24, 10, 2))  # noqa: DTZ001
+        kept = t.snapshot()
+        t.abort()
+        t.push("readings", [Reading("a", at_us("10:00:20")), Reading("a", at_us("10:02:00"))])
+        assert t.result().late == {"minutes": 1}
+        with t.restore(kept, workers=3) as wider:
+            wider.push("readings", [Reading("a", at_us("10:01:59"))])  # behind the two that are read again
+            assert wider.result().late == {"minutes": 2}
+            wider.watermark("readings", at_us("10:03:00"))
+            wider.checkpoint()
+            windows = sorted((r["window_start"].minute, r["n"]) for r in wider.rows("output"))
+            assert windows == [(0, 1), (2, 1)]
+
+
+def test_rows_behind_a_time_are_late_also_when_they_are_read_in_one_piece() -> None:
+    with ps.testing.run(minutes, FOLDERS) as t:
+        t.push("readings", [Reading("a", at_us("10:00:10"))])
+        t.watermark("readings", "10:02")
+        t.push("readings", [Reading("a", at_us("10:00:20"))])
+        t.abort()  # all rows are read again, as fast as they come
+        t.run()
+        assert t.result().late == {"minutes": 1}
+
+
+def test_what_cannot_be_pushed_or_reached_is_refused() -> None:
+    with ps.testing.run(minutes, FOLDERS) as t:
+        with pytest.raises(ps.ConfigError, match=r"Reading\.value cannot hold 'x' as double"):
+            t.push("readings", [Reading("a", 0, "x")])  # type: ignore[arg-type]
+        with pytest.raises(ps.ConfigError, match="did you mean 'readings'"):
+            t.watermark("reading", "10:00")
+        with pytest.raises(ps.ConfigError, match="'soon' is no event time"):
+            t.watermark("readings", "soon")
+    with ps.testing.run(words, FOLDERS) as t, pytest.raises(ps.ConfigError, match="has no event time"):
+        t.watermark("lines", "10:00")

@@ -233,7 +233,11 @@ class SplitReader(Protocol):
         ...
 
     def state(self) -> "SplitState":
-        """Return where the next read begins; ``finished`` when no row will ever follow."""
+        """Return where the next read begins; ``finished`` when no row will ever follow.
+
+        ``max_ts`` is the event time (us) that the split has reached. It may be later than all rows before,
+        if the source knows that time has gone on: it counts as the time of a row before the next one.
+        """
         ...
 
     def committed(self, epoch: "Epoch", state: "SplitState") -> None:

@@ -117,3 +117,18 @@ def test_a_bounded_split_is_never_idle_and_a_moving_one_is_not_read() -> None:
     assert not source.reads(SplitId("a"))
     source.go_on()
     assert source.reads(SplitId("a"))
+
+
+def test_a_time_that_a_silent_split_reaches_counts_once_and_never_falls() -> None:
+    source = splits(bounded=False)
+    source.rows(SplitId("a"), 5)
+    source.time.idle(SplitId("a"))
+    assert not source.reached(SplitId("a"), None)
+    assert not source.reached(SplitId("a"), 5)
+    assert source.time.all_idle, "no news: the split stays idle"
+    assert source.reached(SplitId("a"), 9)
+    assert source.time.low_us == 9
+    assert not source.reached(SplitId("a"), 7)
+    assert source.time.low_us == 9
+    source.stop([SplitId("a")])
+    assert not source.reached(SplitId("a"), 11), "a split that moves is not read"

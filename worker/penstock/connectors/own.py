@@ -120,12 +120,14 @@ class OwnReader:
         self._stamper = Stamper(time, state.max_ts) if time is not None else None
 
     def read(self, max_rows: int) -> Read | None:
-        """Return the next rows.
+        """Return the next rows. They are stamped by the time that the user's reader says before it reads them.
 
         Raises StateError for a gap, a repeat, other columns, or a result that is no ``Read``.
         Raises ConnectorError when the user's reader raises an error of its own.
         """
         with _naming_errors(f"{self._place}, offset {self._next}"):
+            if self._stamper is not None:
+                self._stamper.reach(self._own.state().max_ts)
             read = self._own.read(max_rows)
         if read is not None and not isinstance(read, Read):
             raise StateError(
@@ -149,7 +151,10 @@ class OwnReader:
             own = self._own.state()
         if own.offset != self._next:
             raise StateError(f"{self._place}: its state says {own.offset}, the next row is {self._next}")
-        max_ts = own.max_ts if self._stamper is None else self._stamper.max_ts
+        max_ts = own.max_ts
+        if self._stamper is not None:
+            self._stamper.reach(max_ts)
+            max_ts = self._stamper.max_ts
         return SplitState(own.split, own.spec, own.offset, own.finished, max_ts)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:

@@ -62,6 +62,11 @@ class Stamper:
         self._disorder_us = event_time.out_of_orderness_us
         self.max_ts = max_ts
 
+    def reach(self, max_ts: int | None) -> None:
+        """Raise the largest event time to one that the source knows (us), which no row needs to have."""
+        if max_ts is not None:
+            self.max_ts = max_ts if self.max_ts is None else max(self.max_ts, max_ts)
+
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Append the hidden column. A null event time is skipped: it does not advance the time."""
         times = batch.column(self._column).cast(pa.timestamp("us")).cast(pa.int64())

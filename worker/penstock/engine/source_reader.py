@@ -365,11 +365,12 @@ class SourceReader:
         bound = Bound(self._pace.slice_rows, bytes_max)
         read = self._reads.next(reader, opened.gathering, bound)
         if read is None:
-            if reader.state().finished:
+            position = reader.state()
+            if position.finished:
                 self._ended.add(split)
                 return SplitEnded(split)
             self._empty += 1
-            return SplitEmpty(split)
+            return SplitEmpty(split, position.max_ts)
         self._empty = 0
         self._reading = (split, read.offset)
         if opened.paced is not None:

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
@@ -15,7 +16,9 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.builder import ColumnsLike, columns_of
+from penstock.model.declared.record_types import RecordType, record_type
 from penstock.ports import Read
+from penstock.steps.typed.record_writer import RecordWriter
 
 
 class Marker(Enum):
@@ -28,14 +31,15 @@ class Marker(Enum):
 
 EOF, ABORT, PAUSE = Marker.EOF, Marker.ABORT, Marker.PAUSE
 
-Item: TypeAlias = "Mapping[str, Any] | pa.RecordBatch | Marker"
+Item: TypeAlias = "Mapping[str, Any] | pa.RecordBatch | Marker | object"
 
 
 class ListSource:
     """Gives the rows of lists, each list a partition; read again from any row, as Kafka is.
 
-    An item is a row (a dict), a ``pyarrow.RecordBatch`` or a marker. The run goes on until each
-    partition stands at a marker or has no more rows; all rows before have then been processed.
+    An item is a row (a dict, or an object of a ``ps.record``), a ``pyarrow.RecordBatch`` or a marker.
+    The run goes on until each partition stands at a marker or has no more rows; all rows before have
+    then been processed.
 
     - ``EOF`` ends the partition: what is behind it is not read. The end of the list ends it, too.
     - ``ABORT`` lets the job die there, once: what is not in a checkpoint is lost, and the job
@@ -59,6 +63,18 @@ class ListSource:
     def push(self, items: Iterable[Item], partition: int = 0) -> None:
         """Add items behind those that are there. Raises ConfigError where the partition has ended."""
         self._lists[partition].add(items, self.schema)
+
+    def reach(self, time_us: int) -> None:
+        """Say that the event time ``time_us`` is reached behind the rows that are there, without a row."""
+        for partition in self._lists:
+            partition.times.append((partition.rows, time_us))
+
+    def latest(self, column: str) -> int | None:
+        """Return the latest event time (us) of all rows and of :meth:`reach`; None if there is none."""
+        pieces = [piece.column(column) for partition in self._lists for piece in partition.pieces]
+        found = [pc.max(piece.cast(pa.timestamp("us")).cast(pa.int64())).as_py() for piece in pieces]
+        times = [time_us for partition in self._lists for _, time_us in partition.times]
+        return max((time_us for time_us in (*found, *times) if time_us is not None), default=None)
 
     def begin(self) -> None:
         """Begin another run: every marker counts again."""
@@ -104,11 +120,15 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Partition:
-    """Rows in pieces, the offset behind each piece, and the markers between them."""
+    """Rows in pieces, the offset behind each piece, and the markers between them.
+
+    ``times`` are event times (us) that are reached at an offset without a row. Each stands between two pieces.
+    """
 
     pieces: list[pa.RecordBatch] = field(default_factory=list)
     stops: list[int] = field(default_factory=list)
     marks: list[_Mark] = field(default_factory=list)
+    times: list[tuple[int, int]] = field(default_factory=list)
     at: int = 0  # where its reader stands
     ended: bool = False
 
@@ -124,6 +144,9 @@ class _Partition:
         for item in given:
             if isinstance(item, Mapping):
                 rows.append(item)
+                continue
+            if (record := record_type(type(item))) is not None:
+                rows.append(_row(record, item))
                 continue
             self._append(_batch(rows, schema))
             rows = []
@@ -152,6 +175,10 @@ class _Partition:
         piece = self.pieces[place]
         first = offset - (self.stops[place] - piece.num_rows)
         return piece.slice(first, min(most, stop - offset))
+
+    def reached(self, offset: int) -> int | None:
+        """Return the latest event time that is reached at an offset without a row."""
+        return max((time_us for at, time_us in self.times if at <= offset), default=None)
 
     def over(self, offset: int, *, ends: bool) -> bool:
         """Return whether nothing follows: there is an EOF, or the end of a list that ends."""
@@ -186,7 +213,8 @@ class ListReader:
         partition = self._partition
         ended = partition.over(partition.at, ends=self._ends)
         partition.ended = ended
-        return SplitState(self._state.split, self._state.spec, partition.at, ended)
+        max_ts = partition.reached(partition.at)
+        return SplitState(self._state.split, self._state.spec, partition.at, ended, max_ts)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Need no word: the list stays."""
@@ -222,9 +250,18 @@ def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBat
         raise ConfigError(f"rows do not fit the columns of the list: {error}") from error
 
 
+def _row(record: RecordType, item: object) -> dict[str, Any]:
+    """Return the fields of a record as Arrow takes them. Raises ConfigError for one that does not fit its hint."""
+    names = [field.name for field in record.fields]
+    try:
+        return dict(zip(names, RecordWriter(record, pa.schema([])).values(item), strict=True))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{item!r}: {error}") from error
+
+
 def _checked(item: Any, schema: pa.Schema) -> pa.RecordBatch:
     if not isinstance(item, pa.RecordBatch):
-        raise ConfigError(f"{item!r} is no row (a dict), no RecordBatch and no marker")
+        raise ConfigError(f"{item!r} is no row (a dict or a ps.record), no RecordBatch and no marker")
     if not item.schema.equals(schema):
         raise ConfigError(f"a batch has the columns {item.schema.names}, the list {schema.names}")
     return item

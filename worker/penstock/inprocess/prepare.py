@@ -47,14 +47,17 @@ def prepare(
     params: Mapping[str, object] | None,
     inputs: Inputs | None,
     collect: Collection[str] | bool,
+    *,
+    pushed: bool = False,
 ) -> Prepared:
     """Build, change and check a job. Raises ConfigError as ``penstock validate`` does.
 
     ``inputs`` are read in the place of the sources of these names. ``collect`` names the sinks whose
-    rows are collected instead of written; True: all.
+    rows are collected instead of written; True: all. With ``pushed``, a list without end is read in the
+    place of every other source, unless this is an object of Python.
     """
     draft = _draft(job, params or {})
-    _replace_sources(draft, inputs or {})
+    _replace_sources(draft, {**(_pushed_lists(draft) if pushed else {}), **(inputs or {})})
     _replace_sinks(draft, collect)
     compiled = compile_draft(JobFile(read_stream_job(_PLAIN), _PLAIN), draft, ConnectorInspector())
     connectors = {name: own for (name, role), own in draft.functions.items() if role == CONNECTOR}
@@ -91,6 +94,16 @@ def _replace_sources(draft: GraphDraft, inputs: Inputs) -> None:
                 f"{draft.place(name)}: step {name!r}: nobody can push rows to a job in one process: "
                 f"give them, inputs={{{name!r}: [...]}}"
             )
+
+
+def _pushed_lists(draft: GraphDraft) -> dict[str, ListSource]:
+    """Return a list without end for each source that is no object of Python and declares its columns."""
+    found = {step.name: step.parameters for step in draft.steps if isinstance(step.parameters, Source)}
+    return {
+        name: ListSource(columns=source.columns, ends=False)
+        for name, source in found.items()
+        if source.connector.kind != PYTHON_CONNECTOR and source.columns
+    }
 
 
 def _as_source(step: Step, given: Any) -> object:

@@ -6,13 +6,14 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.contract.graph import Window
+from penstock.contract.graph import EventTime as EventTimeRule
+from penstock.contract.graph import Source, Window
 from penstock.inprocess.collect import Rows, Shown
 from penstock.inprocess.list_source import Item, Marker
 from penstock.inprocess.prepare import Inputs, JobLike, Prepared, prepare
 from penstock.inprocess.run import Result, positive, result_of, resume, rows_of, stopped_at
 from penstock.inprocess.tasks import InProcessTasks, Stored
-from penstock.testing.clock import StandingClock
+from penstock.testing.clock import EventTime, StandingClock, event_time_us
 
 State = dict[Any, dict[str, Any]]
 
@@ -94,6 +95,29 @@ class Run:
         lists[source].push(items, partition)
         self.run()
 
+    def watermark(self, source: str, time: EventTime) -> None:
+        """Let the event time of a list source reach ``time`` without a row, and do what is due then.
+
+        The effect on time is that of a row with ``time`` plus the source's bound for rows out of order. For
+        ``time`` see :func:`penstock.testing.clock.event_time_us`: ``"10:05"`` is on the day of the
+        latest row or watermark. Event time never falls: an earlier ``time`` changes nothing.
+        Raises ConfigError for a source without event time.
+        """
+        lists = self._prepared.lists
+        if source not in lists:
+            raise ConfigError(f"watermark: {unknown('list source', source, lists)}")
+        rule = self._event_time(source)
+        if rule is None:
+            raise ConfigError(f"watermark: source {source!r} has no event time: declare it with event_time=")
+        reached_us = event_time_us(time, lists[source].latest(rule.column) or 0)
+        lists[source].reach(reached_us + rule.out_of_orderness_us)
+        self.run()
+
+    def _event_time(self, source: str) -> EventTimeRule | None:
+        nodes = [node for stage in self._prepared.job.stages for node in stage.nodes if node.name == source]
+        parameters = nodes[0].parameters
+        return parameters.event_time if isinstance(parameters, Source) else None
+
     def advance(self, duration: str | float) -> None:
         """Let time go on by ``"5m"``, or by seconds: sources that are silent so long are idle."""
         self._tasks.settle()
@@ -172,10 +196,12 @@ def run(
 ) -> Run:
     """Start a job that works when it is told to: ``with run(job) as t: t.run()``.
 
-    The arguments are those of :func:`penstock.run`, but all sinks collect their rows unless
-    ``collect`` names some. Raises ConfigError when the job cannot run.
+    The arguments are those of :func:`penstock.run`, with two differences. All sinks collect their rows
+    unless ``collect`` names some. A source that ``inputs`` does not name is a list without end, to which
+    :meth:`Run.push` adds rows, if it declares its columns and is no object of Python. To read what the
+    job says, name it: ``inputs={"orders": ...}``. Raises ConfigError when the job cannot run.
     """
-    prepared = prepare(job, params, inputs, collect)
+    prepared = prepare(job, params, inputs, collect, pushed=True)
     for source in prepared.lists.values():
         source.begin()
     return Run(prepared, positive(workers))

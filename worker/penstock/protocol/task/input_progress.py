@@ -318,6 +318,13 @@ class SourceSplits:
             self._note_mark(split)
         return was_idle
 
+    def reached(self, split: SplitId, max_ts: int | None) -> bool:
+        """Note that a split has reached an event time without rows. Return whether this is news."""
+        if max_ts is None or not self.reads(split) or max_ts <= self._max_ts.get(split, max_ts - 1):
+            return False
+        self.rows(split, max_ts)
+        return True
+
     def empty(self, split: SplitId, now: float) -> None:
         """Note that a split was asked and had no row. It becomes idle after ``idle_after_s``."""
         if self._idle_after_s is None or not self.reads(split):

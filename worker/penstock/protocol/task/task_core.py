@@ -197,6 +197,8 @@ class TaskCore:
     def _empty(self, event: ev.SplitEmpty, now: float) -> list[ev.Action]:
         state = self.state
         assert state.splits is not None, "only a source task reads splits"
+        if state.splits.reached(event.split, event.max_ts):
+            return state.activate() + state.advance() + state.send_marks()
         state.splits.empty(event.split, now)
         return state.advance() + (state.send_marks() if state.time.all_idle else [])
 

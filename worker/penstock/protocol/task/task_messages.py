@@ -80,9 +80,10 @@ class RowsRead:
 
 @hot_dataclass
 class SplitEmpty:
-    """A split was asked for rows and had none."""
+    """A split was asked for rows and had none. ``max_ts`` is the event time that the split has reached."""
 
     split: SplitId
+    max_ts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

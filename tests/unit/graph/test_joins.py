@@ -97,6 +97,34 @@ def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
     ]
 
 
+def add(left: object, right: object) -> object:
+    return left, right
+
+
+def test_a_function_of_the_file_is_that_of_python(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    function = f"function: '{__name__}:add', per: record, columns: [{{name: sum, type: int64}}]"
+    path.write_text(FILE.replace("within: 1m", f"within: 1m, {function}"))
+    of_file = load_job(path, None).graph.step("both")
+    job, orders, payments = streams()
+    both = orders.join(
+        "both",
+        payments,
+        add,
+        on={"id": "order"},
+        within="1m",
+        how="left",
+        allowed_lateness="30s",
+        columns={"sum": "int64"},
+        per="record",
+    )
+    both.sink("out", ps.discard())
+    found = compiled(job)
+    assert of_file == found.graph.step("both")
+    assert [c.name for c in found.stages[2].nodes[0].outputs["main"]] == ["sum"]
+    assert found.stages[2].nodes[0].function is add
+
+
 def test_several_keys_and_keys_of_equal_names() -> None:
     columns = {"id": "int64", "day": "string", "paid": "timestamp[us]"}
     job, orders, payments = streams({**ORDERS, "day": "string"}, columns)

@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
+from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.codec import Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
@@ -214,12 +215,16 @@ class Window(Message, tag="Window"):
 
 
 class Join(Message, tag="Join"):
-    """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness."""
+    """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness.
+
+    With ``call`` a function of both rows gives the row that is emitted; without it that has the columns of both.
+    """
 
     within_us: Annotated[DurationUs, Field("within", "length of the windows in which rows are joined", minimum="1us")]
     how: Annotated[How, Field("how", "which rows without a partner are emitted")] = How.INNER
     offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
     allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
+    call: Call | None = None
 
 
 class Process(Message, tag="Process"):
@@ -421,14 +426,17 @@ class DeclaredJoin(Fields):
 
 def _join() -> FieldRow:
     """Return the field row of a join. It has the fields of both classes."""
-    own = tuple(row for row in rows_of(DeclaredJoin))
+    own = rows_of(DeclaredJoin)
+    calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target != "on_error")
 
     def make(**values: object) -> DeclaredJoin:
         sides = {row.target: values.pop(row.target) for row in own}
-        return DeclaredJoin(parameters=Join(**values), **sides)  # type: ignore[arg-type]
+        call = {row.target: values.pop(row.target) for row in calls}
+        function = None if call["function"] is None else Call(**call)  # type: ignore[arg-type]
+        return DeclaredJoin(parameters=Join(call=function, **values), **sides)  # type: ignore[arg-type]
 
     meaning = "pairs of rows of two inputs with equal keys in the same window of event time"
-    return FieldRow("join", Kind.OBJECT, meaning, fields=(*own, *rows_of(Join)), make=make)
+    return FieldRow("join", Kind.OBJECT, meaning, fields=(*own, *rows_of(Join), *calls), make=make)
 
 
 JOIN = _join()

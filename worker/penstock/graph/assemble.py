@@ -27,6 +27,7 @@ from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
+from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.sides import JoinSide, join_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
@@ -159,7 +160,11 @@ def _window_join(node: CompiledStep, join: Join, states: States) -> Step:
         for number, alone in enumerate(((How.LEFT, How.FULL), (How.RIGHT, How.FULL)))
     )
     shape = JoinWindows(join.within_us, join.offset_us, join.allowed_lateness_us)
-    step = WindowJoinStep(node.name, shape, sides, node.output_schema(MAIN))
+    function = None
+    if join.call is not None:
+        schemas = (node.side(LEFT).schema(), node.side(RIGHT).schema(), node.output_schema(MAIN))
+        function = PairFunction(node.name, join.call, _function_of_pairs(node), schemas)
+    step = WindowJoinStep(node.name, shape, sides, node.output_schema(MAIN), function)
     step.open(states.open)
     return step
 
@@ -170,6 +175,11 @@ def _join_side(node: CompiledStep, number: int, max_key_groups: int, *, alone: b
     schema = side.schema()
     keys = keyed.KeyColumns(schema, side.keys, max_key_groups)
     return join_side(number, keys, schema, side.time, alone)
+
+
+def _function_of_pairs(node: CompiledStep) -> "Callable[[Any, Any], Any]":
+    assert node.function is not None, f"step {node.name!r} has a user function"
+    return node.function
 
 
 def _function(node: CompiledStep) -> "Callable[[Any], Any]":

@@ -278,6 +278,7 @@ class Stream:
         self,
         name: str,
         other: "Stream",
+        function: UserFunction | None = None,
         /,
         *,
         on: OnLike,
@@ -285,6 +286,9 @@ class Stream:
         how: HowLike = "inner",
         offset: Duration = "0s",
         allowed_lateness: Duration = "0s",
+        columns: ColumnsLike = None,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
     ) -> "Stream":
         """Emit one row for each pair of rows that have equal keys and lie in the same tumbling window of event time.
 
@@ -295,7 +299,12 @@ class Stream:
         A window emits when the watermark of both streams reaches its end plus ``allowed_lateness``. The columns are
         those of this stream, then those of the other one without its keys. ``how="left"``, ``"right"`` and
         ``"full"`` also emit rows without a partner; the columns of the other side are then null. Rows that arrive
-        later go to the outputs ``late`` and ``late-right``. Raises ConfigError.
+        later go to the outputs ``late`` and ``late-right``.
+
+        With ``function`` the result is what ``function(left, right)`` returns, which has ``columns``. It gets two
+        RecordBatches of n rows each and returns one of n rows. Row i of both is a pair; all columns of a missing
+        row are null. With ``per="record"`` it gets two dicts, None for a missing row, and returns a dict. Raises
+        ConfigError.
         """
         place = caller_place()
         pairs = _on(place, name, on)
@@ -308,7 +317,11 @@ class Stream:
             raise ConfigError(f"{place}: step {name!r}: within={within!r}: a window cannot be empty")
         late, shift = _microseconds("allowed_lateness", allowed_lateness), _microseconds("offset", offset)
         inputs = (*_side(self, LEFT, tuple(pairs)), *_side(other, RIGHT, tuple(pairs.values())))
-        return self.job._add(Step(name, Join(size, How(how), shift, late), inputs, self.parallelism), place)
+        call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
+        stream = self.job._add(Step(name, Join(size, How(how), shift, late, call), inputs, self.parallelism), place)
+        if function is not None:
+            self.job.draft.functions[name, CALL] = function
+        return stream
 
     def sink(self, name: str, connector: object) -> None:
         """Write the rows. ``connector`` is ``ps.parquet(folder)`` or an object of your own.

@@ -7,12 +7,14 @@ from penstock.contract.graph import (
     LEFT,
     MAIN,
     RIGHT,
+    Call,
     DeclaredGraph,
     DeclaredJoin,
     DeclaredStep,
     Filter,
     FlatMap,
     Input,
+    Join,
     Map,
     Process,
     Source,
@@ -110,6 +112,8 @@ def _reference(reference: str, reader: str, names: list[str], place: str) -> Inp
 def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> None:
     match entry.parameters:
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
+            draft.functions[entry.name, CALL] = resolve(call.function, place)
+        case Join(call=Call() as call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)
     if entry.partition_function is not None:
         function = resolve(entry.partition_function, place)

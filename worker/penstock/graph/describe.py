@@ -42,9 +42,10 @@ def describe(parameters: Parameters) -> str:
         case Window(size_us, compute, allowed_lateness_us=late):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"{duration_text(size_us)}{lateness}: {_compute_text(compute)}"
-        case Join(within_us, how, allowed_lateness_us=late):
+        case Join(within_us, how, allowed_lateness_us=late, call=call):
             lateness = f" + {duration_text(late)}" if late else ""
-            return f"{how} within {duration_text(within_us)}{lateness}"
+            function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"
+            return f"{how} within {duration_text(within_us)}{lateness}{function}"
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:

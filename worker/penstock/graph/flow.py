@@ -223,10 +223,20 @@ class _Tracer:
         keys = dict(zip(self.step.keys_of(LEFT), self.step.keys_of(RIGHT), strict=True))
         for key, other in keys.items():
             self._check_same_type(key, other, left.columns, right.columns)
+        parameters = self.step.parameters
+        if isinstance(parameters, Join) and parameters.call is not None:
+            return {MAIN: self._pair_function_flow(parameters.call), **lates}
         rest = tuple(c for c in right.columns if c.name not in keys.values())
         for name in (c.name for c in rest if find(left.columns, c.name) is not None):
             self._report(f"both sides have a column {name!r}: rename one of them in a map step before the join")
         return {MAIN: Flow((*left.columns, *rest)), **lates}
+
+    def _pair_function_flow(self, call: Call) -> Flow:
+        if not call.columns:
+            self._report("columns are missing: declare the columns that the function returns")
+            return Flow(None)
+        self._check_names(call.columns)
+        return Flow(call.columns)
 
     def _check_same_type(self, key: str, other: str, left: Columns, right: Columns) -> None:
         one, two = find(left, key), find(right, other)

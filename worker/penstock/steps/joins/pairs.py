@@ -77,6 +77,13 @@ class Picks:
     left: pa.Array
     right: pa.Array
 
+    @property
+    def windows_by_side(self) -> tuple[pa.Array, pa.Array]:
+        """Return the window of each pair, with null where the left row is missing, and where the right one is."""
+        none = pa.scalar(None, self.windows.type)
+        left, right = (pc.if_else(rows.is_valid(), self.windows, none) for rows in (self.left, self.right))
+        return left, right
+
 
 def picks(match: Matching, rows: tuple[OrderedRows, OrderedRows], first: Int64s, count: Int64s) -> Picks:
     """List ``count`` pairs of each window, from pair number ``first`` on."""

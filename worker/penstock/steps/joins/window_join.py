@@ -12,7 +12,7 @@ bound with the row. A row of an idle split may come when its window has emitted.
          ── others ───────────> kept ── the window ends ──> pairs, one slice at a time
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -27,6 +27,7 @@ from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden, with_hidden
 from penstock.steps.joins.kept_rows import LAST_DUE, KeptRows, Windows
+from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.pairs import Matching, OrderedRows, in_order, matching, picks
 from penstock.steps.joins.sides import LATE_OUTPUTS, SIDES, JoinSide, null_keys
 from penstock.steps.keyed import OpenState
@@ -54,17 +55,35 @@ class _HalfEmitted:
 class WindowJoinStep(PlainStep):
     """Emits a row for each pair of a left and a right row: the key columns, then the other columns of both."""
 
-    def __init__(self, name: str, shape: JoinWindows, sides: Sequence[JoinSide], output: pa.Schema) -> None:
-        """Emit rows of ``output``: the columns of the left side, then those that the right side keeps."""
+    def __init__(
+        self,
+        name: str,
+        shape: JoinWindows,
+        sides: Sequence[JoinSide],
+        output: pa.Schema,
+        function: PairFunction | None = None,
+    ) -> None:
+        """Emit rows of ``output``: the columns of the left side, then those that the right side keeps.
+
+        With ``function``: what it returns for each pair.
+        """
         super().__init__(name)
         self._shape = shape
         self._sides = tuple(sides)
-        self._output = output
-        self._picked = _places_of(self._sides)
+        self._output = output if function is None else function.pairs
+        self._function = function
+        self._picked = _places_of(self._sides, each=function is not None)
         self._fired: Int64s = np.full(sides[0].keys.codec.max_key_groups, NO_BOUND, np.int64)
         self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
         self._null_keys = 0
         self._half: _HalfEmitted | None = None
+
+    def bind(self, outputs: Mapping[str, Emit]) -> None:
+        """Store the outputs."""
+        super().bind(outputs)
+        if self._function is not None:
+            self._function.bind(outputs["main"])
+            self._emit = self._function.on_batch
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
@@ -213,6 +232,7 @@ class WindowJoinStep(PlainStep):
         sources = [(column, picked.windows) for column in keys]
         sources += [(column, picked.left) for column in rows[0].columns]
         sources += [(column, picked.right) for column in rows[1].columns]
+        sources += [(column, of_side) for of_side in picked.windows_by_side for column in keys]
         columns = [sources[number][0].take(sources[number][1]) for number in self._picked]
         cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
         batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
@@ -247,10 +267,23 @@ class WindowJoinStep(PlainStep):
         }
 
 
-def _places_of(sides: Sequence[JoinSide]) -> tuple[int, ...]:
-    """Return where each output column is in: key columns, kept left columns, kept right columns."""
+def _places_of(sides: Sequence[JoinSide], *, each: bool) -> tuple[int, ...]:
+    """Return where each output column is in: key columns, kept left columns, kept right columns.
+
+    With ``each`` the output has all columns of each side. The key columns of the left side follow, then those of the
+    right one.
+    """
     left, right = sides
     keys = len(left.keys.places)
+    if each:
+        first, after = keys, keys + len(left.kept) + len(right.kept)
+        places: list[int] = []
+        for side in sides:
+            there = {place: after + number for number, place in enumerate(side.keys.places)}
+            there |= {place: first + number for number, place in enumerate(side.kept)}
+            places += [there[place] for place in range(len(there))]
+            first, after = first + len(side.kept), after + keys
+        return tuple(places)
     of_left = {place: number for number, place in enumerate((*left.keys.places, *left.kept))}
     after = keys + len(left.kept)
     return (*(of_left[place] for place in range(after)), *range(after, after + len(right.kept)))

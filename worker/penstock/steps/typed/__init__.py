@@ -9,6 +9,8 @@ writes the same columns, and gives a record that it cannot do to this code.
     bound_table     the columns of a state table for the rows of one batch
     value_cells     one value of a state row
     field_cells     the fields that are no single value, and which kind of field has which cell
+    entry_tables    the entries of lists, maps, sets and timers for the rows of one batch
+    entry_cells     lists, maps, sets and timers
     state_rows      the object that a function gets as its state
     record_reader   from an Arrow batch to records
     record_writer   from records to an Arrow batch

@@ -5,16 +5,27 @@ batch may need: they are read together when the first one is needed, and stored 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.model.arrays import Int32s
-from penstock.steps.base import KeyedState
+from penstock.steps.base import ChildState, KeyedState
 
 Pack = Callable[[list[Any]], pa.Array]
 Unpack = Callable[[pa.Array], list[Any]]
+
+
+class Pending(Protocol):
+    """What a batch has written, until it is stored."""
+
+    def store(self) -> None:
+        """Store what has changed."""
+        ...
+
+
+Entries = TypeVar("Entries", bound=Pending)
 
 
 class BoundTexts(dict[int, Any]):
@@ -47,11 +58,12 @@ class BoundTexts(dict[int, Any]):
 class BoundTable:
     """One table for the rows of one batch. Valid until the next call of ``state.rows``."""
 
-    def __init__(self, state: KeyedState, rows: Int32s) -> None:
+    def __init__(self, state: KeyedState | ChildState, rows: Int32s) -> None:
         """Show the columns of ``state``. ``rows`` has the row of each key of the batch, also repeatedly."""
         self.state = state
         self.rows: Int32s = np.unique(rows).astype(np.int32)
         self._texts: list[BoundTexts] = []
+        self._later: list[Pending] = []
 
     def fixed(self, name: str) -> memoryview:
         """Return a column of fixed width: ``values[row]``, and ``values[row, i]`` if it is wide."""
@@ -64,6 +76,15 @@ class BoundTable:
         return found
 
     def store(self) -> None:
-        """Store the values of any length that have changed. Called once, when the batch is done."""
-        for each in self._texts:
+        """Store the entries and values of any length that have changed. Called once, when the batch is done."""
+        for each in (*self._texts, *self._later):
             each.store()
+
+    def child(self, name: str) -> ChildState:
+        """Return a child table of the table."""
+        return cast(KeyedState, self.state).child(name)  # child tables have none themselves
+
+    def later(self, entries: Entries) -> Entries:
+        """Have entries of a child table stored by :meth:`store` too; return them."""
+        self._later.append(entries)
+        return entries

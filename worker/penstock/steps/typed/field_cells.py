@@ -8,11 +8,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from penstock.base.errors import ConfigError
-from penstock.model.declared.field_kinds import HEAD, LENGTH, RingField, ScalarField, TimerField, field_text
+from penstock.model.declared.field_kinds import (
+    HEAD,
+    LENGTH,
+    ListField,
+    MapField,
+    RingField,
+    ScalarField,
+    SetField,
+    TimerField,
+    TimersField,
+    field_text,
+)
 from penstock.model.declared.state_types import KeptField, StateType
 from penstock.model.declared.value_kinds import Instant, Item
 from penstock.model.table_columns import NO_TIMER
 from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.entry_cells import ListCell, MapCell, SetCell, TimersCell
 from penstock.steps.typed.value_cells import Cursor, kept_by, shown_by, value_cell
 from penstock.steps.typed.value_rules import checked, rule_of
 
@@ -206,7 +218,15 @@ class TimerCell:
         return bool(self._times[self._cursor.row] == NO_TIMER)
 
 
-CELLS: Mapping[type, CellMaker] = {ScalarField: ScalarCell, RingField: RingCell, TimerField: TimerCell}
+CELLS: Mapping[type, CellMaker] = {
+    ScalarField: ScalarCell,
+    RingField: RingCell,
+    TimerField: TimerCell,
+    ListField: ListCell,
+    MapField: MapCell,
+    SetField: SetCell,
+    TimersField: TimersCell,
+}
 
 
 def check_cells(state: StateType) -> None:

@@ -25,6 +25,7 @@ NAMES = {
     "Refusing",
     "Result",
     "Ring",
+    "SeqNode",
     "Set",
     "Sink",
     "SinkHandle",

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         SplitReader,
     )
     from penstock.steps.refusals import Refusing
+    from penstock.steps.seq_node import SeqNode
 
 __version__ = "0.1.0"
 
@@ -120,6 +121,7 @@ _HOMES = {
         "SplitReader",
     ),
     "penstock.steps.refusals": ("Refusing",),
+    "penstock.steps.seq_node": ("SeqNode",),
 }
 _SPELLED = {"field": "field_", "max": "max_", "min": "min_", "sum": "sum_"}  # not to hide the built-ins at home
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -146,6 +148,7 @@ __all__ = [
     "Refusing",
     "Result",
     "Ring",
+    "SeqNode",
     "Set",
     "Sink",
     "SinkHandle",

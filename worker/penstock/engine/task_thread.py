@@ -232,6 +232,7 @@ class TaskLoop:
                     self._host.clear(action.handles, discard=True)
         self._effects.close_fetched()
         parts = self._parts
+        parts.chain.stop()
         if parts.source is not None:
             parts.source.close()
         for sink in parts.sinks.values():

@@ -31,6 +31,7 @@ from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.sides import JoinSide, join_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
+from penstock.steps.seq_node import SeqNode, SeqNodeStep
 from penstock.steps.window import WindowShape, window
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.SplitStep(node.name, column, node.output_schema(MAIN))
         case Map(call):
             return stateless.MapStep(node.name, call, _function(node), node.output_schema(MAIN))
+        case FlatMap(call) if isinstance(node.function, SeqNode):
+            return SeqNodeStep(node.name, call, node.function, node.output_schema(MAIN))
         case FlatMap(call):
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):

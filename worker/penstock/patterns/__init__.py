@@ -1,1 +1,1 @@
-"""Parallel patterns, pipeline and farm. They only add steps to a graph."""
+"""Parallel patterns, pipeline and farm. They nest, and only add steps to a graph."""

@@ -313,6 +313,15 @@ class Step(Protocol):
 
 
 @runtime_checkable
+class StoppingStep(Protocol):
+    """A step that holds something that must be released."""
+
+    def stop(self) -> None:
+        """Release it: the task is over, and no other method is called any more. Raises nothing."""
+        ...
+
+
+@runtime_checkable
 class SidedStep(Protocol):
     """A step that reads several inputs, and treats the rows of each in its own way."""
 

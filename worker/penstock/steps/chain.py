@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
-from penstock.steps.base import Emit, SidedStep, Step
+from penstock.steps.base import Emit, SidedStep, Step, StoppingStep
 
 Reading = Callable[[], tuple[str, str, int] | None]
 
@@ -134,6 +134,12 @@ class Chain:
         """Tell all steps that the task has loaded state of these key groups."""
         for step in self.steps:
             step.on_groups_gained(share, watermark_us)
+
+    def stop(self) -> None:
+        """Let the steps release what they hold, in order. Nothing else may be called any more."""
+        for step in self.steps:
+            if isinstance(step, StoppingStep):
+                step.stop()
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return the counters of each step, with ``rows_in`` and ``rows_out`` (main output only)."""

@@ -40,6 +40,7 @@ from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import END, ChildState, DueTimers, StateSchema
 
 ROWS_RESERVED = 1 << 24
+COLUMN_BYTES_RESERVED = 1 << 34  # of one column: systems refuse to reserve 16 M rows of a wide one
 BYTES_RESERVED = 1 << 30
 
 _NOT_REACHED = np.full(KEY_GROUPS_MAX, np.iinfo(np.int64).min, np.int64)  # no timer counts as one of the past
@@ -116,13 +117,13 @@ class HotTable:
     def __init__(self, schema: StateSchema) -> None:
         """Make an empty table: reserves address space, but no memory."""
         self.schema = schema
-        self._capacity = ROWS_RESERVED
+        self._capacity = _rows_reserved(schema)
         self._a = np.zeros((1 << FIRST_BITS) + hash_table.TAIL, np.uint64)
         self._b = self._a[:1]
-        self._records = reserve(hash_table.ROW, ROWS_RESERVED)
+        self._records = reserve(hash_table.ROW, self._capacity)
         self._bytes = reserve("uint8", BYTES_RESERVED)
         self._heads = np.zeros(arena.HEADS, np.int64)
-        self._changed = reserve("int32", ROWS_RESERVED)
+        self._changed = reserve("int32", self._capacity)
         self._counters = np.zeros(hash_table.COUNTERS, np.int64)
         self._counters[[hash_table.FREE, hash_table.BITS_A, hash_table.GENERATION]] = (
             -1,
@@ -522,3 +523,9 @@ class HotTable:
         """Copy variable-width values. Returns ends (n + 1), bytes, and which are null (size -1)."""
         found = gathered(self._bytes, np.ascontiguousarray(starts), np.maximum(sizes, 0))
         return (*found, sizes < 0)
+
+
+def _rows_reserved(schema: StateSchema) -> int:
+    """Return for how many rows space is reserved: fewer if a column is wide. The table may grow beyond."""
+    widest = max((v.width * np.dtype(v.dtype).itemsize for v in schema.stored if v.dtype != BYTES), default=1)
+    return min(ROWS_RESERVED, COLUMN_BYTES_RESERVED // widest)

@@ -1,13 +1,14 @@
-"""Tumbling windows of one task: rate and longest pause against how many windows are open.
+"""Windows of one task: rate and longest pause of tumbling ones by how many are open, and of sliding ones.
 
-    python -m bench.windows [OPEN/ENDS ...] [--out FOLDER]
+    python -m bench.windows [OPEN/ENDS | sliding/SLICES ...] [--out FOLDER]
 
 One thread runs the step and its table, without sources, channels and sinks. There are 1 M keys, and
 every row has another key than the row before. So every row opens a window and one other window fires,
 which is the most that firing can cost. OPEN windows are open at a time, and they end at ENDS different
-times. A watermark follows every batch. A pause is one call of the step: a batch of rows, or one slice
-of fired windows. ``pause_watermark_ms`` is the time of all slices of a watermark. Deletions are
-committed every half a million rows, as by checkpoints. Copying and writing of state is not in the
+times. With ``sliding/10`` a window has ten slices, and each key has a row in every slice: every row lets a window
+of ten slices fire. Its tumbling twin is ``1000000/1``. A watermark follows every batch. A pause is one call of the
+step: a batch of rows, or one slice of fired windows. ``pause_watermark_ms`` is the time of all slices of a watermark.
+Deletions are committed every half a million rows, as by checkpoints. Copying and writing of state is not in the
 figures; see ``micro/state.py``. CPU is that of the thread, which says more on a shared machine.
 """
 
@@ -27,9 +28,10 @@ from penstock.contract.graph import Compute, Function
 from penstock.keyed_state.tiered import TieredTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import WindowShape, WindowStep, window
+from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.late_rows import WindowShape
 
-TITLE = "tumbling windows of one task, 1 M keys, against how many are open"
+TITLE = "windows of one task, 1 M keys: tumbling against how many are open, and sliding"
 GROUPS = 256
 KEYS = 1_000_000
 BATCH_ROWS = 8192
@@ -39,7 +41,7 @@ MEMORY_BYTES = 1 << 34
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("key", pa.int64()), ("ts", TIME)])
 OUTPUT = pa.schema([("key", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())])
-SWEEP = ("10_000/10", "100_000/10", "1_000_000/10", "10_000_000/10", "10_000_000/10_000")
+SWEEP = ("10_000/10", "100_000/10", "1_000_000/10", "10_000_000/10", "10_000_000/10_000", "sliding/10")
 FIGURES = (
     "rows_per_s",
     "cpu_ns_per_row",
@@ -51,14 +53,14 @@ FIGURES = (
 
 
 class Task:
-    """A window step of ``size`` us over a table, and the windows it has fired."""
+    """A window step over a table, with windows of ``slices`` times ``size`` us, and the windows it has fired."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, slices: int = 1) -> None:
         """Open the step."""
         keys = KeyColumns(INPUT, ["key"], GROUPS)
         compute = (Compute("count", Function.COUNT),)
-        shape = WindowShape(size, 0, 0, "ts")
-        self.step: WindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
+        shape = WindowShape(size * slices, 0, 0, "ts", size)
+        self.step: AnyWindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
         self.step.open(self._open)
         self.step.bind({"main": self._count, "late": self._count})
         self.fired = 0
@@ -123,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
     options = parser.parse_args(arguments)
     made_on = machine.describe()
-    runs = [measure(*map(int, cell.split("/"))) for cell in options.cell]
+    runs = [_measured(cell) for cell in options.cell]
     record: Record = {
         "kind": "scenario",
         "scenario": "windows",
@@ -138,12 +140,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all(run["exact"] for run in runs) else 1
 
 
-def measure(open_windows: int, ends: int) -> Record:
+def _measured(cell: str) -> Record:
+    shape, number = cell.split("/")
+    return measure(KEYS, 1, int(number)) if shape == "sliding" else measure(int(shape), int(number))
+
+
+def measure(open_windows: int, ends: int, slices: int = 1) -> Record:
     """Fill the state, then measure until windows of several ends have fired."""
     size = open_windows // ends
-    task, clocks, behind = Task(size), Clocks(), open_windows - size
+    task, clocks, behind = Task(size, slices), Clocks(), open_windows - size
     for batch, now in batches(np.random.default_rng(1).permutation(KEYS)):
-        clocks.turn(task, batch, now - behind, counts=now > open_windows + size + BATCH_ROWS)
+        clocks.turn(task, batch, now - behind, counts=now > open_windows + slices * size + BATCH_ROWS)
         if now % COMMIT_ROWS < BATCH_ROWS:
             task.commit()
         if clocks.rows >= max(MEASURED_ROWS, 2 * size):
@@ -152,10 +159,10 @@ def measure(open_windows: int, ends: int) -> Record:
     wrong = [] if task.fired == wanted else [f"{task.fired} windows fired, not {wanted}"]
     found = {**clocks.figures(), "state_mib": task.table.size_bytes >> 20}
     task.table.close()
-    name = f"windows open={open_windows},ends={ends}"
+    name = f"windows open={open_windows},ends={ends},slices={slices}"
     shown = ", ".join(f"{table.title(k)} {table.number(found[k])}" for k in FIGURES)
     print(f"   {name}: {shown}{''.join(wrong)}", flush=True)
-    told = {"open": open_windows, "ends": ends, "keys": KEYS}
+    told = {"open": open_windows, "ends": ends, "slices": slices, "keys": KEYS}
     return {
         "name": name, "exact": not wrong, "wrong": wrong, "results": found, "scenario": told,
         "hdr": None,

@@ -11,7 +11,8 @@ from penstock.contract.graph import Compute, Function
 from penstock.keyed_state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import WindowShape, WindowStep, window
+from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.late_rows import WindowShape
 
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("mote", pa.int64()), ("ts", TIME), ("value", pa.float64())])
@@ -40,7 +41,7 @@ ROW = st.tuples(st.none() | st.integers(0, 3), st.integers(-50, 200), st.none() 
 BATCHES = st.lists(st.tuples(st.lists(ROW, max_size=12), st.integers(0, 30)), min_size=1, max_size=8)
 
 
-def made(shape: WindowShape) -> tuple[WindowStep, list[pa.RecordBatch], list[pa.RecordBatch]]:
+def made(shape: WindowShape) -> tuple[AnyWindowStep, list[pa.RecordBatch], list[pa.RecordBatch]]:
     step = window("minutes", shape, KeyColumns(INPUT, ["mote"], 16), COMPUTE, (INPUT, OUTPUT))
     step.open(HotTable)
     main: list[pa.RecordBatch] = []
@@ -99,7 +100,7 @@ def test_windows_agree_with_a_naive_model(batches: Any, size: int, lateness: int
             bound = largest - disorder
             bounds.append(bound)
             end = ts - (ts - offset) % size + size
-            if end + lateness <= max(bound, step._fired[0]):
+            if end + lateness <= max(bound, step._late.emitted[0]):
                 dropped += 1
             else:
                 windows[end, mote].append((ts, value))
@@ -107,9 +108,9 @@ def test_windows_agree_with_a_naive_model(batches: Any, size: int, lateness: int
         step.on_batch(batch(rows, bounds))
         emitted_before = plain(main)
         watermark = largest - disorder - 10
-        step.on_watermark(max(watermark, int(step._fired[0])))
+        step.on_watermark(max(watermark, int(step._late.emitted[0])))
         assert all(r in plain(main) for r in emitted_before)
-        assert all(r[2] + lateness <= step._fired[0] for r in plain(main))
+        assert all(r[2] + lateness <= step._late.emitted[0] for r in plain(main))
     step.on_watermark(2**63 - 1)
     assert plain(main) == expected(windows, size)
     assert sum(b.num_rows for b in late) == dropped

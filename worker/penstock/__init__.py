@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import discard, generator, ingest, parquet
     from penstock.graph.parameters import Parameters
+    from penstock.graph.window_shapes import sliding, tumbling
     from penstock.inprocess.run import Result, run
     from penstock.model.declared.hints import (
         Aggregate,
@@ -107,6 +108,7 @@ _HOMES = {
         "uint32",
         "uint64",
     ),
+    "penstock.graph.window_shapes": ("sliding", "tumbling"),
     "penstock.model.declared.record_types": ("record",),
     "penstock.model.declared.spans": ("days", "hours", "milliseconds", "minutes", "seconds"),
     "penstock.model.declared.state_types": ("field", "renamed", "state"),
@@ -191,9 +193,11 @@ __all__ = [
     "renamed",
     "run",
     "seconds",
+    "sliding",
     "state",
     "sum",
     "testing",
+    "tumbling",
     "uint8",
     "uint16",
     "uint32",

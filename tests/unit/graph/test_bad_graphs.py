@@ -76,8 +76,18 @@ WRONG_STEPS = [
         for kind in ("min", "max", "last")
     ),
     (
-        f"{{name: a, keyBy: ['n'], {WINDOW.replace('size: 1m', 'size: 1m, slide: 10s')}}}",
-        "unknown field 'slide': windows are tumbling here; for sliding or session windows keep",
+        f"{{name: a, keyBy: ['n'], {WINDOW.replace('size: 1m', 'size: 1m, gap: 10s')}}}",
+        "unknown field 'gap': windows are tumbling or sliding here; for session windows keep",
+    ),
+    *(
+        (f"{{name: a, keyBy: ['n'], {WINDOW.replace('size: 1m', times)}}}", problem)
+        for times, problem in (
+            ("size: 0s", "must be at least 1us"),
+            ("size: 1m, slide: 0s", "must be at least 1us"),
+            ("size: 1m, slide: 7s", "slide 7s does not divide size 1m: of size 1m it leaves 4s"),
+            ("size: 1m, slide: 2m", "slide 2m is above size 1m"),
+            ("size: 3d, slide: 1s", "size 72h has 259,200 slides of 1s; at most 4,096 are allowed"),
+        )
     ),
     (
         "{name: a, keyBy: ['n'], aggregate: {compute: [{name: 'n', function: count}]}}",

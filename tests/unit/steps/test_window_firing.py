@@ -11,7 +11,8 @@ from penstock.contract.graph import Compute, Function
 from penstock.keyed_state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import WindowShape, WindowStep, window
+from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.late_rows import WindowShape
 
 GROUPS = 8
 SIZE = 10
@@ -26,7 +27,7 @@ class Windows:
     def __init__(self) -> None:
         keys = KeyColumns(INPUT, ["mote"], GROUPS)
         compute = (Compute("count", Function.COUNT),)
-        self.step: WindowStep = window("w", WindowShape(SIZE, 0, 0, "ts"), keys, compute, (INPUT, OUTPUT))
+        self.step: AnyWindowStep = window("w", WindowShape(SIZE, 0, 0, "ts"), keys, compute, (INPUT, OUTPUT))
         self.step.open(self._open)
         self.emitted: list[pa.RecordBatch] = []
         self.step.bind({"main": self.emitted.append, "late": self.emitted.append})

@@ -13,7 +13,8 @@ from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.window import WindowShape, WindowStep, window
+from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.late_rows import WindowShape
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16
@@ -32,7 +33,7 @@ class Task:
         keys = KeyColumns(INPUT, ["mote"], GROUPS)
         shape = WindowShape(10, 0, 5, "ts")
         compute = (Compute("count", Function.COUNT),)
-        self.step: WindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
+        self.step: AnyWindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
         self.step.open(self.state.open)
         self.out: list[Any] = []
         self.late: list[Any] = []

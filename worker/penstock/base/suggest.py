@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_TUMBLING = "windows are tumbling here; for sliding or session windows keep a state in a process step"
-NOT_BUILT = dict.fromkeys(("slide", "hop", "every", "session", "gap"), _TUMBLING)
+_SESSIONS = "windows are tumbling or sliding here; for session windows keep a state in a process step"
+_SLIDE = "the time between windows is the second part of the shape: ps.sliding('10m', '1m'); in a job file slide: 1m"
+NOT_BUILT = {
+    **dict.fromkeys(("slide", "hop", "every"), _SLIDE),
+    **dict.fromkeys(("session", "gap"), _SESSIONS),
+}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
+from penstock.base.units import span_text
 from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.codec import Message
@@ -206,12 +207,53 @@ class Aggregate(Message, tag="Aggregate"):
 
 
 class Window(Message, tag="Window"):
-    """Tumbling windows of event time; one row per key and window, at its end + lateness."""
+    """Windows of event time; one row per key and window, at its end + lateness. Without a slide they are tumbling."""
 
     size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
     compute: Computes
     offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
     allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
+    slide_us: Annotated[
+        DurationUs | None,
+        Field(
+            "slide",
+            "the time from the begin of a window to the begin of the next one, which divides size; size when left out",
+            minimum="1us",
+        ),
+    ] = None
+
+    @property
+    def step_us(self) -> int:
+        """Return the time from one window to the next."""
+        return self.size_us if self.slide_us is None else self.slide_us
+
+
+def check_windows(size_us: int, slide_us: int | None) -> None:
+    """Raise ConfigError when windows of this size cannot begin in steps of this slide."""
+    if size_us <= 0:
+        raise ConfigError("size of a window: 0s; it must be longer")
+    if slide_us is None:
+        return
+    size, slide = span_text(size_us / 1_000_000), span_text(slide_us / 1_000_000)
+    if slide_us <= 0:
+        raise ConfigError("slide of a window: 0s; it must be longer")
+    if slide_us > size_us:
+        raise ConfigError(f"slide {slide} is above size {size}: rows between two windows would be in none")
+    if size_us % slide_us:
+        raise ConfigError(
+            f"slide {slide} does not divide size {size}: "
+            f"of size {size} it leaves {span_text(size_us % slide_us / 1_000_000)}"
+        )
+    count, most = size_us // slide_us, limits.WINDOW_SLICES_MAX
+    if count > most:
+        raise ConfigError(f"size {size} has {count:,} slides of {slide}; at most {most:,} are allowed")
+
+
+def declared_window(**values: object) -> Window:
+    """Build windows as a file declares them. Raises ConfigError for a slide that does not fit."""
+    window = Window(**values)  # type: ignore[arg-type]
+    check_windows(window.size_us, window.slide_us)
+    return window
 
 
 class Join(Message, tag="Join"):
@@ -509,7 +551,9 @@ class DeclaredStep(Fields):
     aggregate: Annotated[
         Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
     ] = None
-    window: Annotated[Window | None, Field("window", "tumbling windows of event time")] = None
+    window: Annotated[
+        Window | None, Field("window", "tumbling or sliding windows of event time", make=declared_window)
+    ] = None
     join: Annotated[DeclaredJoin | None, JOIN] = None
     process: Annotated[Process | None, PROCESS] = None
     sink: Annotated[Sink | None, SINK] = None

@@ -32,7 +32,8 @@ from penstock.steps.joins.sides import JoinSide, join_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
-from penstock.steps.window import WindowShape, window
+from penstock.steps.windows.by_shape import window
+from penstock.steps.windows.late_rows import WindowShape
 
 if TYPE_CHECKING:
     from typing import Any
@@ -142,9 +143,9 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return _window_join(node, node.parameters, states)
         case Aggregate(compute):
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
-        case Window(size, compute, offset, lateness):
+        case Window(size, compute, offset, lateness) as declared:
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
-            shape = WindowShape(size, offset, lateness, node.time)
+            shape = WindowShape(size, offset, lateness, node.time, declared.step_us)
             window_step = window(node.name, shape, keys, compute, schemas)
             window_step.open(states.open)
             return window_step

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
-from penstock.base.units import duration_us
 from penstock.base.user_code import caller_place
 from penstock.base.values import replace
 from penstock.contract.columns import Column, Columns, normal_type
@@ -56,6 +55,7 @@ from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
+from penstock.graph.window_shapes import Duration, WindowForm, microseconds, tumbling
 
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs
@@ -67,7 +67,6 @@ PerLike = Literal["batch", "record"]
 OnErrorLike = Literal["fail", "dead-letter"]
 HowLike = Literal["inner", "left", "right", "full"]
 OnLike = str | Iterable[str] | Mapping[str, str]
-Duration = str
 
 
 class Job:
@@ -99,8 +98,8 @@ class Job:
         """
         time = None
         if event_time is not None:
-            bound = _microseconds("out_of_orderness", out_of_orderness)
-            idle = None if idle_after is None else _microseconds("idle_after", idle_after)
+            bound = microseconds("out_of_orderness", out_of_orderness)
+            idle = None if idle_after is None else microseconds("idle_after", idle_after)
             time = EventTime(event_time, bound, idle)
         place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(_as_connector(connector), columns_of(columns), time, batch_rows)
@@ -312,10 +311,10 @@ class Stream:
             raise ConfigError(f"{place}: step {name!r}: how={how!r} is not one of {', '.join(How)}")
         if not isinstance(other, Stream) or other.job is not self.job:
             raise ConfigError(f"{place}: step {name!r}: the second argument must be another stream of the same job")
-        size = _microseconds("within", within)
+        size = microseconds("within", within)
         if size <= 0:
             raise ConfigError(f"{place}: step {name!r}: within={within!r}: a window cannot be empty")
-        late, shift = _microseconds("allowed_lateness", allowed_lateness), _microseconds("offset", offset)
+        late, shift = microseconds("allowed_lateness", allowed_lateness), microseconds("offset", offset)
         inputs = (*_side(self, LEFT, tuple(pairs)), *_side(other, RIGHT, tuple(pairs.values())))
         call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
         stream = self.job._add(Step(name, Join(size, How(how), shift, late, call), inputs, self.parallelism), place)
@@ -366,27 +365,28 @@ class KeyedStream(Stream):
     def window(
         self,
         name: str,
-        size: Duration,
+        shape: WindowForm | Duration,
         /,
         *,
-        offset: Duration = "0s",
+        offset: Duration | None = None,
         allowed_lateness: Duration = "0s",
         **compute: Aggregation,
     ) -> Stream:
-        """Emit one row for each key and tumbling window of event time.
+        """Emit one row for each key and window of event time.
 
-        A window emits when the watermark reaches its end plus ``allowed_lateness``. The columns
-        are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows
-        that arrive later go to the output ``late``. If nothing reads this output, late rows are
-        counted and dropped.
+        ``shape`` is ``ps.tumbling("1m")`` or ``ps.sliding("10m", "1m")``. A text is the length of tumbling windows;
+        ``offset`` shifts them. A window emits when the watermark reaches its end plus ``allowed_lateness``.
+        The columns are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows that
+        arrive later go to the output ``late``. If nothing reads this output, late rows are counted and dropped.
         """
-        window = Window(
-            _microseconds("size", size),
-            _computed(name, compute),
-            _microseconds("offset", offset),
-            _microseconds("allowed_lateness", allowed_lateness),
-        )
-        return self._step(name, window)
+        if isinstance(shape, WindowForm) and offset is not None:
+            raise ConfigError(
+                f"{caller_place()}: step {name!r}: say the offset in the shape, as tumbling(..., offset=)"
+            )
+        form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
+        lateness = microseconds("allowed_lateness", allowed_lateness)
+        computed = _computed(name, compute)
+        return self._step(name, Window(form.size_us, computed, form.offset_us, lateness, form.slide_us))
 
     def process(
         self,
@@ -464,13 +464,6 @@ def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, .
     if not compute:
         raise ConfigError(f"{caller_place()}: step {step!r} computes nothing; write count=ps.count()")
     return tuple(Compute(n, a.function, a.column) for n, a in compute.items())
-
-
-def _microseconds(what: str, text: str) -> int:
-    try:
-        return duration_us(text)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{caller_place()}: {what}: {error}") from None
 
 
 __all__ = ["MAIN", "Job", "KeyedStream", "Stream", "columns_of"]

@@ -39,9 +39,10 @@ def describe(parameters: Parameters) -> str:
             return f"{call.function.replace('<locals>.', '')} per {call.per}"
         case Aggregate(compute):
             return _compute_text(compute)
-        case Window(size_us, compute, allowed_lateness_us=late):
+        case Window(size_us, compute, allowed_lateness_us=late) as window:
+            slide = "" if window.step_us == size_us else f" every {duration_text(window.step_us)}"
             lateness = f" + {duration_text(late)}" if late else ""
-            return f"{duration_text(size_us)}{lateness}: {_compute_text(compute)}"
+            return f"{duration_text(size_us)}{slide}{lateness}: {_compute_text(compute)}"
         case Join(within_us, how, allowed_lateness_us=late, call=call):
             lateness = f" + {duration_text(late)}" if late else ""
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"

@@ -211,8 +211,8 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             return [step.kind, step.name, connector.kind]
         case Aggregate(compute):
             return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows)]
-        case Window(size_us, compute, offset_us):
-            times = [size_us, offset_us]
+        case Window(size_us, compute, offset_us) as window:
+            times = [size_us, offset_us, *([] if window.step_us == size_us else [window.step_us])]
             computed = codec.to_plain(compute)
             return [*_keyed(step, flows), computed, _output_types(step, flows), times]
         case Join():

@@ -37,8 +37,9 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return StepState(step.name, step.kind, connector.kind)
         case Aggregate(compute):
             return _keyed(step, flows, _computed(step, compute, flows))
-        case Window(size_us, compute, offset_us):
-            return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us))
+        case Window(size_us, compute, offset_us) as window:
+            slide = () if window.step_us == size_us else (window.step_us,)
+            return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us, *slide))
         case Join(within_us, offset_us=offset_us):
             return _keyed(step, flows, _joined(step, flows), (within_us, offset_us))
         case Process(state=state):

@@ -186,6 +186,12 @@ class HotTable:
             queue.fill(self.high_row)
         return rows
 
+    def found(self, keys: Keys) -> Int32s:
+        """Return the row of each of n keys, -1 where there is none; marks no row as changed."""
+        rows = np.empty(len(keys.hashes), np.int32)
+        hash_table.look_up(self._table, keys.text, keys.hashes, rows)
+        return rows
+
     def mark(self, rows: Int32s) -> None:
         """Mark live rows as changed."""
         self._keep(rows)
@@ -380,12 +386,6 @@ class HotTable:
         hash_table.settle(self._table, COMMITTED)
 
     # --- What a tiered table needs of its hot table ------------------------------------------
-
-    def found(self, keys: Keys) -> Int32s:
-        """Return the row of each of n keys, -1 where there is none; marks no row as changed."""
-        rows = np.empty(len(keys.hashes), np.int32)
-        hash_table.look_up(self._table, keys.text, keys.hashes, rows)
-        return rows
 
     def missing(self, keys: Keys) -> Int32s:
         """Return the positions, in rising order, of the keys that have no row."""

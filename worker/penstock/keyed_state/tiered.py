@@ -120,9 +120,18 @@ class TieredTable:
     def rows(self, keys: Keys) -> Int32s:
         """Return the row of each of n keys, loaded from disk or made if needed, and mark the rows as changed."""
         self._make_room()
+        self._fetch(keys)
+        return self.hot.rows(keys)
+
+    def found(self, keys: Keys) -> Int32s:
+        """Return the row of each of n keys, loaded from disk if needed; -1 where there is none."""
+        self._fetch(keys)
+        return self.hot.found(keys)
+
+    def _fetch(self, keys: Keys) -> None:
+        """Bring those of some keys into memory whose rows are on disk only."""
         if self._cold is not None:
             self.bring(keys, self.hot.missing(keys))
-        return self.hot.rows(keys)
 
     def child(self, name: str) -> ChildState:
         """Return a child table by the name in its schema."""

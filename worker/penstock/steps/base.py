@@ -127,6 +127,14 @@ class KeyedState(Protocol):
         """
         ...
 
+    def found(self, keys: "Keys") -> "Int32s":
+        """Return the row of each of n keys (int32, length n), -1 where there is none.
+
+        Rows that other methods returned stay valid. The rows are not marked as changed. A deleted key may
+        still have its row, with the values of a new key.
+        """
+        ...
+
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a writable view of a column of fixed width, by row. It may be longer than needed."""
         ...

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, UserCodeError, Where
-from penstock.base.values import hot_dataclass
+from penstock.base.values import hot_dataclass, replace
 from penstock.contract.graph import Compute, Function
 from penstock.model.arrays import (
     NO_BYTES,
@@ -33,7 +33,7 @@ from penstock.model.arrays import (
     pack_validity,
     validity,
 )
-from penstock.model.kernels import aggregate
+from penstock.model.kernels import aggregate, slices
 from penstock.model.keys import KeyCodec, check_key_columns
 from penstock.model.table_columns import Value
 from penstock.steps.base import KeyedState, PlainStep, StateSchema, split_hidden, with_hidden
@@ -50,6 +50,9 @@ _OPERATIONS = {
 _SIGN = np.uint64(1 << 63)
 _COUNTS = pa.int64()
 _ALL = (NO_BYTES, 0)  # validity: no row is null
+
+Pages = tuple[Int32s, int, int, int, int]
+"""The state rows of the pages of sliding windows, and which of their places are covered: ``kernels.slices``."""
 
 OpenState = Callable[[StateSchema], KeyedState]
 
@@ -96,21 +99,34 @@ class Folded:
 
 
 class Aggregates:
-    """The computed columns of one step. A fold that several columns need is done once."""
+    """The computed columns of one step. A fold that several columns need is done once.
 
-    def __init__(self, step: str, compute: Sequence[Compute], schema: pa.Schema) -> None:
+    With ``places`` above 1 a state row has this many accumulators of each fold side by side. Place p of
+    state row r is then named by ``r * places + p`` wherever a method takes state rows.
+    """
+
+    def __init__(self, step: str, compute: Sequence[Compute], schema: pa.Schema, places: int = 1) -> None:
         """Plan the folds over input columns of ``schema``. Raises ConfigError for a wrong type."""
         self._step = step
+        self._places = places
         kinds = [_kind(step, c, schema) for c in compute]
         folds = [_fold(c, kind) for c, kind in zip(compute, kinds, strict=True)]
         self._folds = tuple(dict.fromkeys(folds))
-        places = [self._folds.index(fold) for fold in folds]
-        self._columns = tuple(zip((c.function for c in compute), kinds, places, strict=True))
+        numbers = [self._folds.index(fold) for fold in folds]
+        self._columns = tuple(zip((c.function for c in compute), kinds, numbers, strict=True))
 
     def values(self) -> tuple[Value, ...]:
         """List the state columns that are stored for each key."""
-        stored = [v for fold in self._folds for v in _values(fold)]
-        return tuple(dict.fromkeys(stored))
+        stored = dict.fromkeys(v for fold in self._folds for v in _values(fold))
+        return tuple(replace(v, width=v.width * self._places) for v in stored)
+
+    def _column(self, state: KeyedState, name: str) -> npt.NDArray[Any]:
+        """Return a writable view of a state column by place: by row, where a row has one place."""
+        column = state.column(name)
+        if self._places == 1:
+            return column
+        words = column.shape[1] // self._places
+        return column.reshape(-1) if words == 1 else column.reshape(-1, words)
 
     def fold(self, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
         """Fold n input rows into their state rows, given by ``rows`` (length n).
@@ -121,7 +137,7 @@ class Aggregates:
         return [self._run(fold, state, rows, batch) for fold in self._folds]
 
     def _run(self, fold: Fold, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> Folded:
-        kept = state.column(fold.accumulator.name)
+        kept = self._column(state, fold.accumulator.name)
         if fold.column is None or fold.method is FoldMethod.COUNT:
             seen = np.empty(len(rows), np.int64)
             valid = _ALL if fold.column is None else validity(flat(batch.column(fold.column)))
@@ -134,7 +150,7 @@ class Aggregates:
         floating = fold.method is FoldMethod.FLOAT
         after: npt.NDArray[Any] = np.empty(len(rows), np.float64 if floating else np.int64)
         seen = np.empty(len(rows), np.int64)
-        places = (kept, state.column(fold.seen)), (after, seen)
+        places = (kept, self._column(state, fold.seen)), (after, seen)
         if floating:
             done = aggregate.fold_floats(fold.operation, rows, numbers, *places)
         elif fold.method is FoldMethod.WHOLE:
@@ -159,7 +175,45 @@ class Aggregates:
 
     def results(self, state: KeyedState, rows: Int32s) -> list[pa.Array]:
         """Return the computed columns of state rows."""
-        return self.running([_read(fold, state, rows) for fold in self._folds])
+        return self.running([self._read(fold, state, rows) for fold in self._folds])
+
+    def _read(self, fold: Fold, state: KeyedState, rows: Int32s) -> Folded:
+        kept = self._column(state, fold.accumulator.name)[rows]
+        if fold.method in _MEANS:
+            low, high, seen = (np.ascontiguousarray(part) for part in kept.T)
+            return Folded(_rounded(low, high), seen)
+        return Folded(kept, kept if fold.method is FoldMethod.COUNT else self._column(state, fold.seen)[rows])
+
+    def combined(self, state: KeyedState, pages: Pages, windows: int) -> list[pa.Array]:
+        """Return the computed columns of n sliding windows, each from the slices that it covers.
+
+        Raises UserCodeError if a sum of whole numbers does not fit into 64 bits.
+        """
+        return self.running([self._combine(fold, state, pages, windows) for fold in self._folds])
+
+    def _combine(self, fold: Fold, state: KeyedState, pages: Pages, windows: int) -> Folded:
+        kept = self._column(state, fold.accumulator.name)
+        seen = np.empty(windows, np.int64)
+        if fold.method is FoldMethod.COUNT:
+            slices.combine_counts(pages, kept, seen)
+            return Folded(seen, seen)
+        if fold.method in _MEANS:
+            low, high = np.empty(windows, np.int64), np.empty(windows, np.int64)
+            wide = slices.combine_wide(pages, kept, (low, high, seen))
+            return Folded(_rounded(low, high) if wide else low, seen)
+        stored = kept, self._column(state, fold.seen)
+        floating = fold.method is FoldMethod.FLOAT
+        values: npt.NDArray[Any] = np.empty(windows, np.float64 if floating else np.int64)
+        if floating:
+            done = slices.combine_floats(fold.operation, pages, stored, (values, seen))
+        elif fold.method is FoldMethod.WHOLE:
+            done = slices.combine_integers(fold.operation, pages, stored, (values, seen))
+        else:
+            done = slices.combine_unsigned(pages, stored, (values, seen))
+        if done < windows:
+            problem = OverflowError(f"the sum of column {fold.column!r} over the slices of a window leaves 64 bits")
+            raise UserCodeError(Where(self._step), problem)
+        return Folded(values, seen)
 
 
 def _result(function: Function, kind: pa.DataType, folded: Folded) -> pa.Array:
@@ -238,14 +292,6 @@ def _sum_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_floating(kind):
         return pa.float64()
     return pa.uint64() if pa.types.is_uint64(kind) else pa.int64()
-
-
-def _read(fold: Fold, state: KeyedState, rows: Int32s) -> Folded:
-    kept = state.column(fold.accumulator.name)[rows]
-    if fold.method in _MEANS:
-        low, high, seen = (np.ascontiguousarray(part) for part in kept.T)
-        return Folded(_rounded(low, high), seen)
-    return Folded(kept, kept if fold.method is FoldMethod.COUNT else state.column(fold.seen)[rows])
 
 
 def _numbers(column: pa.Array, method: FoldMethod) -> npt.NDArray[Any]:

@@ -53,24 +53,26 @@ def count_rows(rows: Any, mask: Any, counts: Any, after: Any) -> None:
 
 
 @helper
-def _less(left: Any, right: Any) -> bool:
+def is_less(left: Any, right: Any) -> bool:
     """Compare as Spark does: NaN is the largest value and equal to itself."""
     return bool(left < right or (np.isnan(right) and not np.isnan(left)))
 
 
 @helper
-def _folded(operation: Any, old: Any, value: Any) -> Any:
+def folded(operation: Any, old: Any, value: Any) -> Any:
+    """Fold a value into an accumulated one."""
     if operation == SUM:
         return old + value
     if operation == LAST:
         return value
     if operation == MIN:
-        return value if _less(value, old) else old
-    return value if _less(old, value) else old
+        return value if is_less(value, old) else old
+    return value if is_less(old, value) else old
 
 
 @helper
-def _overflows(old: Any, value: Any) -> bool:
+def overflows(old: Any, value: Any) -> bool:
+    """Return whether a sum leaves an int64."""
     total = old + value
     return bool(((old ^ total) & (value ^ total)) < 0)
 
@@ -86,10 +88,10 @@ def fold_integers(operation: int, rows: Any, column: Any, state: Any, result: An
         if is_valid(validity, bit + i):
             if counts[row] == 0:
                 accumulated[row] = values[i]
-            elif operation == SUM and _overflows(accumulated[row], values[i]):
+            elif operation == SUM and overflows(accumulated[row], values[i]):
                 return i
             else:
-                accumulated[row] = _folded(operation, accumulated[row], values[i])
+                accumulated[row] = folded(operation, accumulated[row], values[i])
             counts[row] += 1
         after[i] = accumulated[row]
         seen[i] = counts[row]
@@ -108,7 +110,7 @@ def fold_floats(operation: int, rows: Any, column: Any, state: Any, result: Any)
             if counts[row] == 0:
                 accumulated[row] = values[i]
             else:
-                accumulated[row] = _folded(operation, accumulated[row], values[i])
+                accumulated[row] = folded(operation, accumulated[row], values[i])
             counts[row] += 1
         after[i] = accumulated[row]
         seen[i] = counts[row]

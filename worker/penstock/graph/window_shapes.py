@@ -1,0 +1,57 @@
+"""The shapes of windows in the Python API: ``tumbling("1m")`` and ``sliding("10m", "1m")``."""
+
+from dataclasses import dataclass
+
+from penstock.base.errors import ConfigError
+from penstock.base.units import duration_us
+from penstock.base.user_code import caller_place
+from penstock.contract.graph import check_windows
+
+Duration = str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowForm:
+    """The length of windows, the time from one to the next, and their shift from 1970-01-01, in microseconds.
+
+    ``slide_us`` is None for tumbling windows.
+    """
+
+    size_us: int
+    slide_us: int | None
+    offset_us: int
+
+
+def tumbling(size: Duration, *, offset: Duration = "0s") -> WindowForm:
+    """Describe windows of length ``size`` that follow each other, so that each row is in one.
+
+    Windows begin at 1970-01-01 plus ``offset`` plus a multiple of ``size``. Raises ConfigError.
+    """
+    return _checked(WindowForm(microseconds("size", size), None, microseconds("offset", offset)))
+
+
+def sliding(size: Duration, slide: Duration, *, offset: Duration = "0s") -> WindowForm:
+    """Describe windows of length ``size``, one of which begins every ``slide``: each row is in ``size / slide``.
+
+    Windows end at 1970-01-01 plus ``offset`` plus a multiple of ``slide``. Raises ConfigError when ``slide``
+    does not divide ``size``, is above it, or is less than a 4,096th of it.
+    """
+    return _checked(
+        WindowForm(microseconds("size", size), microseconds("slide", slide), microseconds("offset", offset))
+    )
+
+
+def _checked(shape: WindowForm) -> WindowForm:
+    try:
+        check_windows(shape.size_us, shape.slide_us)
+    except ConfigError as error:
+        raise ConfigError(f"{caller_place()}: {error}") from None
+    return shape
+
+
+def microseconds(what: str, text: Duration) -> int:
+    """Read a duration. Raises ConfigError that names the parameter and the caller's file and line."""
+    try:
+        return duration_us(text)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{caller_place()}: {what}: {error}") from None

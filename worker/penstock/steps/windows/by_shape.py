@@ -1,0 +1,30 @@
+"""Makes the step for a shape of windows."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.contract.graph import Compute
+from penstock.steps.keyed import Aggregates, KeyColumns
+from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.sliding import SlidingStep, places_of
+from penstock.steps.windows.tumbling import WindowStep
+
+AnyWindowStep = WindowStep | SlidingStep
+
+
+def window(
+    name: str,
+    shape: WindowShape,
+    keys: KeyColumns,
+    compute: Sequence[Compute],
+    schemas: tuple[pa.Schema, pa.Schema],
+) -> AnyWindowStep:
+    """Make a window step that takes rows of ``schemas[0]`` and emits rows of ``schemas[1]``.
+
+    The caller must open its state before the first batch.
+    """
+    if shape.step_us == shape.size_us:
+        return WindowStep(name, shape, Aggregates(name, compute, schemas[0]), keys, schemas[1])
+    aggregates = Aggregates(name, compute, schemas[0], places_of(shape))
+    return SlidingStep(name, shape, aggregates, keys, schemas[1])

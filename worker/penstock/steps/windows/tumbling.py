@@ -1,0 +1,85 @@
+"""Tumbling windows of event time for each key. Each window emits once.
+
+A window emits when the watermark reaches ``end + lateness``. Windows emit in the order of end, key group, hash and
+key. The key of the state is (end, key). An open window belongs to the key group of its key, and moves and is
+restored with it. Which rows are late: see :mod:`penstock.steps.windows.late_rows`.
+"""
+
+import pyarrow as pa
+
+from penstock.base.limits import FIRED_ROWS_MAX
+from penstock.contract.keygroups import Share
+from penstock.model.arrays import Int32s
+from penstock.steps.base import PlainStep, StateSchema, split_hidden
+from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
+from penstock.steps.windows.late_rows import LateRows, WindowShape, window_rows
+
+
+class WindowStep(PlainStep):
+    """Emits one row for each key and window: keys, window_start, window_end, computed columns."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: WindowShape,
+        aggregates: Aggregates,
+        keys: KeyColumns,
+        output: pa.Schema,
+    ) -> None:
+        """Compute ``aggregates`` per key and window; emit rows of ``output``."""
+        super().__init__(name)
+        self._shape = shape
+        self._keys = keys
+        self._aggregates = aggregates
+        self._output = output
+        self._late = LateRows(shape, keys)
+
+    def open(self, state: OpenState) -> None:
+        """Open the state. Called once, before all other methods."""
+        schema = StateSchema(self.name, self._keys.fields, self._aggregates.values(), timed=True)
+        self._state = state(schema)
+
+    def on_batch(self, batch: pa.RecordBatch) -> None:
+        """Add rows to their windows. Late rows go to the output ``late`` unchanged."""
+        given, late = self._late.split(batch)
+        if late is not None:
+            self._outputs["late"](late)
+        if len(given.ends):
+            keys = self._keys.codec.window_keys(self._keys.of(given.rows), given.ends, given.hashed)
+            found = self._state.rows(keys)
+            self._state.set_due(found, given.ends)
+            self._aggregates.fold(self._state, found, given.rows)
+
+    def on_watermark(self, time_us: int) -> bool:
+        """Emit windows whose end plus lateness the watermark has reached, at most one slice.
+
+        Returns true if there may be more.
+        """
+        self._late.reach(time_us)
+        bound = time_us - self._shape.lateness_us
+        if self._state.next_due() > bound:
+            return False
+        rows = self._state.take_due(bound, FIRED_ROWS_MAX)
+        if len(rows):
+            self._emit(self._emitted(rows))
+            self._state.delete(rows)
+        return len(rows) == FIRED_ROWS_MAX
+
+    def _emitted(self, rows: Int32s) -> pa.RecordBatch:
+        ends = self._state.column("end")[rows]
+        keys = self._keys.codec.window_columns(self._state.keys_of(rows))
+        computed = self._aggregates.results(self._state, rows)
+        return window_rows(keys, (ends - self._shape.size_us, ends), computed, self._output)
+
+    def contents(self, rows: Int32s) -> pa.RecordBatch:
+        """Return what the open windows of state rows would give now."""
+        return split_hidden(self._emitted(rows))[0]
+
+    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
+        """Take note that all windows of these groups up to the watermark have emitted."""
+        if watermark_us is not None:
+            self._late.reach(watermark_us)
+
+    def counters(self) -> dict[str, int]:
+        """Return the number of open windows, and of late rows by their cause."""
+        return {"keys": self._state.about_keys(), **self._late.counters()}

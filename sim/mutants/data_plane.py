@@ -106,6 +106,17 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "watermark-of-the-first-input",
+        "time",
+        line(
+            "penstock.protocol.task.input_progress",
+            "if low is None or mark < low:",
+            "if low is None:",
+        ),
+        "chaos-window",
+        0,
+    ),
+    Mutant(
         "bounded-splits-idle",
         "idle",
         line(

@@ -251,3 +251,23 @@ def test_a_batch_stores_only_the_entries_that_it_has_changed(tmp_path: Path) -> 
     table.at(row).counts["b"] = 2
     table.rows.store()
     assert table.table.child("counts").table.hot.changed == 1  # type: ignore[attr-defined]
+
+
+def test_containers_are_exported_for_arrow_and_loaded_again(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    (row,) = table.begin(["a"])
+    proxy = table.at(row)
+    proxy.places.append(Place(1, "x"))
+    proxy.prices[2] = (0.5, "y")
+    proxy.prices[-1] = (1.5, "z")
+    proxy.seen.add(3.0)
+    proxy.seen.add(-1.0)
+    proxy.times.add(9)
+    exported = {name: getattr(proxy, name).export() for name in ("places", "prices", "seen", "times")}
+    assert pa.array([exported["places"]]).to_pylist() == [[{"x": 1, "name": "x"}]]
+    assert exported["prices"] == [(-1, {"_1": 1.5, "_2": "z"}), (2, {"_1": 0.5, "_2": "y"})]
+    assert (exported["seen"], exported["times"]) == ([-1.0, 3.0], [9])
+    loaded = {"places": [Place(2)], "prices": {5: (1.0, "w")}, "seen": [7.0], "times": None}
+    for name, value in loaded.items():
+        getattr(proxy, name).load(value)
+    check(proxy, new_model() | {"places": deque([Place(2)]), "prices": {5: (1.0, "w")}, "seen": {7.0}})

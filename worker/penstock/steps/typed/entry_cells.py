@@ -6,7 +6,8 @@ when it begins; a loop over a list goes on until the list ends.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from penstock.model.declared.field_kinds import FIRST, LENGTH, ListField, MapField, SetField, TimersField
@@ -165,6 +166,16 @@ class MapCell(EntriesCell):
             if value is not GONE:
                 yield key, value
 
+    def export(self) -> list[tuple[Any, Any]]:
+        """Return the entries as Arrow takes them for a map, rising by key."""
+        return [(key, _arrow_form(value)) for key, value in self.items()]
+
+    def load(self, value: Mapping[Any, Any] | None) -> None:
+        """Replace all entries."""
+        self.clear()
+        for key, each in (value or {}).items():
+            self[key] = each
+
     def __repr__(self) -> str:
         """Spell the entries."""
         return f"Map({dict(self.items())})"
@@ -188,6 +199,16 @@ class SetCell(EntriesCell):
     def __iter__(self) -> Iterator[Any]:
         """Go through the entries, rising."""
         return iter(self._keys())
+
+    def export(self) -> list[Any]:
+        """Return the entries as Arrow takes them for a list, rising."""
+        return self._keys()
+
+    def load(self, value: Iterable[Any] | None) -> None:
+        """Replace all entries."""
+        self.clear()
+        for key in value or ():
+            self.add(key)
 
     def __repr__(self) -> str:
         """Spell the entries."""
@@ -260,6 +281,16 @@ class ListCell(EntriesCell):
             yield self[index]
             index += 1
 
+    def export(self) -> list[Any]:
+        """Return the items as Arrow takes them for a list."""
+        return [_arrow_form(value) for value in self]
+
+    def load(self, value: Iterable[Any] | None) -> None:
+        """Replace all items."""
+        self.clear()
+        for each in value or ():
+            self.append(each)
+
     def __repr__(self) -> str:
         """Spell the items."""
         return f"List({list(self)})"
@@ -271,3 +302,12 @@ class TimersCell(SetCell):
     def __repr__(self) -> str:
         """Spell the times."""
         return f"Timers({self._keys()})"
+
+
+def _arrow_form(value: Any) -> Any:
+    """Return a value as Arrow takes it: records and tuples as dicts of their parts."""
+    if is_dataclass(value):
+        return {part.name: _arrow_form(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, tuple):
+        return {f"_{place}": _arrow_form(each) for place, each in enumerate(value, 1)}
+    return value

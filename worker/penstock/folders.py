@@ -64,7 +64,8 @@ def _check_private(folder: Path, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
         raise ConfigError(
-            f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}: name a folder of your own"
+            f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}: "
+            f"run this as user {found.st_uid}, or name a folder of your own"
         )
     if mode & 0o077:
         raise ConfigError(

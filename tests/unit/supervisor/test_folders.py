@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import BusyError, ConfigError
+from penstock.contract.codec import encode
 from penstock.contract.ids import Ordinal
-from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint, starting
+from penstock.supervisor.client import connect, last_failure
+from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint, starting, write_private
 
 NOBODY = 65_534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -101,7 +103,7 @@ def a_link(folder: Path) -> None:
     folder.symlink_to("mine")
 
 
-@pytest.mark.parametrize(
+FOREIGN = pytest.mark.parametrize(
     ("prepare", "why"),
     [
         pytest.param(of_another_user, "belongs to user 65534", marks=AS_ROOT),
@@ -110,6 +112,9 @@ def a_link(folder: Path) -> None:
         pytest.param(a_link, "it has to be a folder, no link"),
     ],
 )
+
+
+@FOREIGN
 def test_a_folder_where_others_could_put_what_workers_run_is_refused(
     tmp_path: Path, prepare: Callable[[Path], None], why: str
 ) -> None:
@@ -117,3 +122,20 @@ def test_a_folder_where_others_could_put_what_workers_run_is_refused(
     prepare(tmp_path / "words")
     with pytest.raises(ConfigError, match=f"--dir: .*{why}"):
         JobFolder.make(tmp_path, "words", "default")
+
+
+@FOREIGN
+def test_nothing_is_believed_that_others_could_have_put_there(
+    tmp_path: Path, prepare: Callable[[Path], None], why: str
+) -> None:
+    """Whoever writes there names an address, and a database that this user's process opens."""
+    prepare(tmp_path / "words")
+    write_private(tmp_path / "words" / "endpoint.json", encode(Endpoint(os.getpid(), "127.0.0.1:1", "secret")))
+    (tmp_path / "words" / "metadata.sqlite").write_text("no database")
+    for look in (find_endpoint, connect, last_failure):
+        with pytest.raises(ConfigError, match=f"--dir: .*{why}"):
+            look(tmp_path, "words")
+
+
+def test_a_job_that_never_ran_has_no_failure(tmp_path: Path) -> None:
+    assert last_failure(tmp_path, "words") is None

@@ -110,7 +110,7 @@ def _latest(folder: "JobFolder") -> Latest | None:
 def _folder_of(directory: Path, job: "StreamJob") -> "JobFolder":
     from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
 
-    return JobFolder((directory / job.name).absolute(), job.name, job.namespace)
+    return JobFolder.find(directory, job.name, job.namespace)
 
 
 def newest_state(directory: Path, job: "StreamJob") -> "tuple[Path, RootManifest]":

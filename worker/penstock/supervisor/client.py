@@ -34,7 +34,8 @@ SILENT_CALLS_MAX = 3
 def connect(directory: Path, job: str) -> "JobClient":
     """Find the running job in ``directory``. Raises ConfigError when there is none.
 
-    If the job has failed, the error says why.
+    If the job has failed, the error says why. Raises ConfigError, too, when another user may have put
+    something into the job's folder: nothing in it is read then.
     """
     try:
         endpoint = find_endpoint(directory, job)
@@ -47,9 +48,13 @@ def connect(directory: Path, job: str) -> "JobClient":
 
 
 def last_failure(directory: Path, job: str) -> str | None:
-    """Return why a job that does not run has failed; None when it has not, or is not known."""
+    """Return why a job that does not run has failed; None when it has not, or is not known.
+
+    Raises ConfigError when another user may have put something into the job's folder.
+    """
+    database = JobFolder.find(directory, job).database
     try:
-        kept = peek(JobFolder((directory / job).absolute(), job, "").database, latest_name(job))
+        kept = peek(database, latest_name(job))
         return None if kept is None else decode_latest(kept).failure
     except (StateError, PeerError):  # the next run says so
         return None

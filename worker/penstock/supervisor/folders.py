@@ -57,8 +57,20 @@ class JobFolder:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--dir: {root}: {error.strerror}") from error
+        return cls.find(directory, job, namespace)
+
+    @classmethod
+    def find(cls, directory: Path, job: str, namespace: str = "") -> "JobFolder":
+        """Return the folder of a job, which may be missing, to read what the job has left there.
+
+        Raises ConfigError when another user may have put something into it: a file there says which
+        address gets the token of the job, and which state it has.
+        """
+        root = (directory / job).absolute()
         try:
             check_private(root)
+        except FileNotFoundError:
+            pass  # nothing is there that could be read
         except ConfigError as error:
             raise ConfigError(f"--dir: {error}") from error
         return cls(root, job, namespace)
@@ -111,9 +123,10 @@ class JobFolder:
 def find_endpoint(directory: Path, job: str) -> Endpoint:
     """Find a running job. Raises ConfigError when nothing by this name runs in ``directory``.
 
-    Raises BusyError when a process is starting the job.
+    Raises ConfigError, too, when another user may have put something into the job's folder, and
+    BusyError when a process is starting the job.
     """
-    file = directory / job / "endpoint.json"
+    file = JobFolder.find(directory, job).root / "endpoint.json"
     try:
         endpoint = decode(Endpoint, file.read_bytes())
         os.kill(endpoint.pid, 0)  # a supervisor that was killed leaves its file behind

@@ -104,6 +104,7 @@ RUN_METHODS = {
     "run",
     "snapshot",
     "state",
+    "watermark",
 }
 STREAM_METHODS = {
     "join",

@@ -64,6 +64,9 @@ class Chain:
         self.times.append(time_us)
         return False
 
+    def stop(self) -> None:
+        """Has nothing to stop."""
+
 
 class Outputs:
     """Output channels that keep the control elements they are given."""

@@ -241,7 +241,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
-        "exactly one of source, map, flatMap, filter, split, aggregate, window, process, sink",
+        "exactly one of source, map, flatMap, filter, split, aggregate, window, join, process, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),

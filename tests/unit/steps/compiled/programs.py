@@ -109,6 +109,24 @@ def fragile(r: Any, s: Any, out: Any) -> None:
     out.emit(Count(word=r.word, n=s.most, root=math.sqrt(s.n)))
 
 
+def twice(r: Any, s: Any, out: Any) -> None:
+    s.n += 1
+    out.emit(Count(r.word, s.n))
+    out.emit(Count(r.word, -s.n))
+
+
+@ps.state
+class Last:
+    value: float | None = None
+
+
+def before(r: Any, s: Any, out: Any) -> None:
+    """Gives the value before this one, which may be None."""
+    if s.value is not None:
+        out.emit(Spike(r.mote, s.value, 0.0))
+    s.value = r.value
+
+
 def matching(r: Any, s: Any, out: Any) -> None:
     import re
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.keyed_state.hot import HotTable
-from penstock.model.declared.field_kinds import RingField, ScalarField
+from penstock.model.declared.field_kinds import SET, RingField, ScalarField
 from penstock.model.declared.record_types import RecordType, record_type
 from penstock.model.declared.state_types import StateType, state_type
 from penstock.model.declared.value_kinds import fits
@@ -65,7 +65,9 @@ class Reference:
 
     def _check(self, values: dict[str, Any]) -> None:
         for field in self.shape.state.fields:
-            if isinstance(field.kind, ScalarField) and not fits(values[field.name], field.kind.kind):
+            if not isinstance(field.kind, ScalarField) or (field.kind.nullable and values[field.name] is None):
+                continue
+            if not fits(values[field.name], field.kind.kind):
                 raise ValueError(field.name)
 
 
@@ -114,6 +116,8 @@ class Both:
                     head, length = (int(self.table.column(field.name + end)[row]) for end in (".head", ".length"))
                     column = [column[(head + i) % field.kind.width] for i in range(length)]
                     assert column == list(want)
+                elif want is None:
+                    assert self.table.column(field.name + SET)[row] == 0
                 elif self.table.column("__begun")[row] if self.shape.state.begins else True:
                     assert column == want
                 else:  # its only record failed, so the first values were undone, too
@@ -153,6 +157,20 @@ def test_a_running_count_equals_python_and_makes_room_for_long_words() -> None:
     both = Both(programs.count, shape(programs.Word, programs.Counter, programs.Count), "word", schema)
     words = ["short", "ü" * 400, "", "x" * 9000] * 50
     assert both.run(pa.record_batch([pa.array(words), pa.array([1] * 200)], schema=schema)) == 200
+    assert both.failed == 0
+
+
+def test_an_output_grows_between_two_rows_of_a_record() -> None:
+    schema = pa.schema({"word": pa.string(), "weight": pa.int64()})
+    both = Both(programs.twice, shape(programs.Word, programs.Counter, programs.Count), "word", schema)
+    assert both.run(pa.record_batch([pa.array(["a", "b", "c"] * 33), pa.array([1] * 99)], schema=schema)) == 198
+
+
+def test_a_field_that_is_set_to_none_has_no_value() -> None:
+    schema = pa.schema({"mote": pa.int64(), "value": pa.float64()})
+    both = Both(programs.before, shape(programs.Reading, programs.Last, programs.Spike), "mote", schema)
+    values = pa.array([None, 1.5, None, None, 2.5, 3.5, None])
+    assert both.run(pa.record_batch([pa.array([7] * 7), values], schema=schema)) == 3
     assert both.failed == 0
 
 

@@ -1,6 +1,7 @@
 """Builds the loop of a user's function: syntax tree, LLVM, machine code.
 
-Building takes some ten milliseconds, so nothing is stored: no machine code and no pickle is ever loaded from a file.
+Building takes 0.14 to 0.46 s, once in a process. Nothing is stored: no machine code and no pickle is ever loaded from
+a file.
 """
 
 import ctypes

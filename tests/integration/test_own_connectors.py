@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from penstock.cli.exits import Exit
 from penstock.contract.codec import decode
 from penstock.contract.status import JobState, JobStatus
@@ -21,7 +23,7 @@ WITHIN_S = 120.0
 SLOW = """\
 import time
 from pathlib import Path
-from text_to_json import JsonFolder, JsonWriter, TextFolder, TextReader
+from text_to_json import JsonCut, JsonFolder, JsonPublisher, JsonWriter, TextFolder, TextReader
 import penstock as ps
 
 class SlowReader(TextReader):
@@ -42,7 +44,33 @@ class ShutWriter(JsonWriter):
             raise ValueError("the drain is shut")
         super().write(batch)
 
+    def seal(self, epoch, name):
+        with self._lock:
+            rows, self._rows = self._rows, []
+        return ShutCut(self, (epoch, name), rows)
+
+class ShutCut(JsonCut):
+    def finish(self):
+        if Path("unstaged").exists():
+            raise KeyError("no bucket")
+        return super().finish()
+
+class ShutPublisher(JsonPublisher):
+    def publish(self, handle, epoch):
+        if Path("unseen").exists():
+            raise LookupError("no shelf")
+        super().publish(handle, epoch)
+
+    def forget(self, handle):
+        if Path("kept").exists():
+            raise RuntimeError("nobody may remove it")
+        super().forget(handle)
+
 class ShutFolder(JsonFolder):
+    def __init__(self, step, folder):
+        super().__init__(step, folder)
+        self.publisher = ShutPublisher(self.folder)
+
     def writer(self, task, attempt):
         return ShutWriter((self._step, task), self.folder / "_staging")
 
@@ -182,6 +210,43 @@ def test_a_sink_that_always_raises_fails_the_job_with_the_users_traceback(tmp_pa
     _, _, error = said.partition("3 failures within 10m, and restart.attempts allows 2 restarts")
     assert 'raise ValueError("the drain is shut")' in error, said
     assert "penstock/connectors" not in error, said
+
+
+UNSTAGED = ("unstaged", "sink 'output', finish(): KeyError: 'no bucket'", 'raise KeyError("no bucket")')
+UNSEEN = ("unseen", "sink 'output', publish(): LookupError: no shelf", 'raise LookupError("no shelf")')
+
+
+@pytest.mark.parametrize(("flag", "error", "line"), [UNSTAGED, UNSEEN], ids=["finish", "publish"])
+def test_a_sink_that_never_stages_or_publishes_fails_the_job_with_the_users_traceback(
+    tmp_path: Path, flag: str, error: str, line: str
+) -> None:
+    make_texts(tmp_path)
+    (tmp_path / flag).touch()
+    (tmp_path / "hurry").touch()
+    with running(tmp_path, *FEW) as process:
+        assert process.wait(WITHIN_S) == Exit.FAILED
+    said = (tmp_path / "log").read_text()
+    for number in (1, 2):
+        assert f"{error}: restart {number} of 2 within 10m" in said
+    _, _, end = said.partition(f"{error}: 3 failures within 10m, and restart.attempts allows 2 restarts")
+    assert line in end, said
+    assert "penstock/connectors" not in end, said
+    assert not list((tmp_path / "counts").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize(("flag", "error", "line"), [UNSTAGED, UNSEEN], ids=["finish", "publish"])
+def test_a_job_whose_sink_stages_and_publishes_again_is_exact(tmp_path: Path, flag: str, error: str, line: str) -> None:
+    expected, log = make_texts(tmp_path), tmp_path / "log"
+    (tmp_path / "kept").touch()  # published files that stay staged do no harm
+    (tmp_path / flag).touch()
+    with running(tmp_path) as process:
+        wait_until(lambda: f"tries again: {error}" in log.read_text(), shown=log.read_text)
+        assert line in log.read_text()
+        (tmp_path / flag).unlink()
+        wait_until(lambda: "trouble is over" in log.read_text(), shown=log.read_text)
+        (tmp_path / "hurry").touch()
+        assert process.wait(WITHIN_S) == 0, log.read_text()
+    assert counted_in(tmp_path / "counts") == expected
 
 
 def test_a_source_that_never_lists_its_splits_fails_the_job_with_the_users_traceback(tmp_path: Path) -> None:

@@ -357,6 +357,7 @@ class Pending(Protocol):
         """Make the output durable and return its handle; None when there were no rows. Blocking.
 
         Raises StorageError: then the epoch aborts, and the rows stay in the writer for the next one.
+        Any other error ends the attempt, and the rows are read again.
         """
         ...
 
@@ -397,7 +398,8 @@ class SinkPublisher(Protocol):
     def publish(self, handle: "SinkHandle", epoch: "Epoch") -> None:
         """Make the output visible; idempotent.
 
-        Raises StorageError when a retry may help, StateError when it cannot.
+        Raises StorageError when a retry may help, StateError when it cannot. Any other error ends the
+        attempt, and the next one publishes again.
 
         ``epoch`` is the committed epoch whose manifest lists the handle, and the visible name
         begins with it. It may differ from the epoch that prepared the output: a handle of an

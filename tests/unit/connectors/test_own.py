@@ -7,15 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, StateError, StorageError
 from penstock.base.values import replace
-from penstock.connectors.own import OwnSink, OwnSource, OwnWriter
+from penstock.connectors.own import OwnPending, OwnSink, OwnSource, OwnWriter
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, EventTime, Source
 from penstock.contract.ids import Attempt, Epoch, SplitId
-from penstock.contract.manifest import SplitState
+from penstock.contract.manifest import SinkHandle, SplitState
 from penstock.ports import Read
 from penstock.steps.base import BOUND_COLUMN
+from tests.support.task_harness import handle
 
 TIMED = pa.schema([("ts", pa.timestamp("us"))])
 FIRST = SplitState(SplitId("a"), "{}", 0)
@@ -191,12 +192,71 @@ def test_a_sink_that_raises_is_named_with_its_line() -> None:
             raise ValueError("cannot cut")
 
     own: Any = Writer()
-    writer = OwnWriter("sink 'out'", own)
+    writer = OwnWriter("out", own)
     with pytest.raises(StorageError, match="sink 'out': ValueError: cannot write") as raised:
         writer.write(times(1))
     assert 'raise ValueError("cannot write this")' in str(raised.value)
-    with pytest.raises(StorageError, match="sink 'out': ValueError: cannot cut"):
+    with pytest.raises(StorageError, match=r"sink 'out', seal\(\): ValueError: cannot cut"):
         writer.seal(Epoch(1), "x")
+
+
+class Cut:
+    """A cut whose end is what it was given: a handle, something else, or an error."""
+
+    def __init__(self, end: Any) -> None:
+        self.end = end
+
+    def finish(self) -> SinkHandle | None:
+        if isinstance(self.end, Exception):
+            raise self.end
+        return self.end  # type: ignore[no-any-return]
+
+
+def finish(end: Any) -> SinkHandle | None:
+    return OwnPending("out", Cut(end)).finish()
+
+
+def test_output_that_cannot_be_staged_is_named_with_the_users_line() -> None:
+    with pytest.raises(ConnectorError, match=r"sink 'out', finish\(\): KeyError: 'no bucket'") as raised:
+        finish(KeyError("no bucket"))
+    assert "raise self.end" in str(raised.value)
+    with pytest.raises(StorageError, match=r"^away$") as away:
+        finish(StorageError("away"))
+    assert not isinstance(away.value, ConnectorError), "it is tried again without an end"
+
+
+def test_a_handle_is_one_of_its_sink() -> None:
+    good = handle(1)
+    assert OwnPending(good.sink, Cut(good)).finish() is good
+    assert finish(None) is None
+    with pytest.raises(StateError, match=r"sink 'out', finish\(\) gave str"):
+        finish("file")
+    with pytest.raises(StateError, match="gave a handle of sink 'other', its sink must be 'out'"):
+        finish(replace(good, sink="other"))
+
+
+def test_a_publisher_that_raises_is_named_with_its_call() -> None:
+    class Shut:
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            def call(*_: object) -> None:
+                raise LookupError(f"no {name}")
+
+            return call
+
+    class Folder:
+        guarantee = "none"
+        publisher = Shut()
+
+    folder: Any = Folder()
+    publisher = OwnSink("out", folder).publisher
+    calls: dict[str, Callable[[], None]] = {
+        "publish": lambda: publisher.publish(handle(1), Epoch(1)),
+        "discard": lambda: publisher.discard(handle(1)),
+        "forget": lambda: publisher.forget(handle(1)),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ConnectorError, match=rf"sink 'out', {name}\(\): LookupError: no {name}"):
+            call()
 
 
 @dataclass

@@ -2,8 +2,10 @@
 
 from queue import SimpleQueue
 
-from penstock.base.errors import StateError, StorageError
-from penstock.contract.ids import Epoch, Ordinal, StageIndex, TaskId
+import pytest
+
+from penstock.base.errors import ConnectorError, StateError, StorageError
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
 
@@ -33,34 +35,55 @@ class Shelf:
         self.done.put(("forgotten", handle.data))
 
 
+EPOCH = (Attempt(3), Epoch(7))
+
+
 def test_a_publication_is_tried_until_the_storage_takes_it() -> None:
-    shelf = Shelf(StorageError("disk full"))
-    failed: SimpleQueue[tuple[Epoch, str, bool]] = SimpleQueue()
+    shelf = Shelf(StorageError("disk full"), OSError("stale file handle"))
+    failed: SimpleQueue[str] = SimpleQueue()
     over: SimpleQueue[str] = SimpleQueue()
-    publisher = OutputPublisher({"out": shelf}, lambda *said: failed.put(said))
-    publisher.publish(PublishJob(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible")))
+    publisher = OutputPublisher({"out": shelf}, lambda _, __, reason: failed.put(reason))
+    publisher.publish(PublishJob(*EPOCH, (handle("a"), handle("b")), lambda: over.put("all visible")))
     publisher.clear(Staging((handle("c"),), discard=True))
-    assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': disk full", False)
+    assert failed.get(timeout=DEADLINE_S) == "sink 'out': disk full"
+    assert failed.get(timeout=DEADLINE_S) == "sink 'out': stale file handle"
     assert over.get(timeout=DEADLINE_S) == "all visible"
     found = [shelf.done.get(timeout=DEADLINE_S) for _ in range(3)]
     assert found == [("published for 7", "a"), ("published for 7", "b"), ("discarded", "c")]
     publisher.close()
 
 
-def test_output_that_can_never_be_published_fails_the_job_and_says_why() -> None:
-    failed: SimpleQueue[tuple[Epoch, str, bool]] = SimpleQueue()
-    publisher = OutputPublisher({"out": Shelf(StateError("another file"))}, lambda *s: failed.put(s))
-    publisher.publish(PublishJob(Epoch(7), (handle("a"),), lambda: None))
-    assert failed.get(timeout=DEADLINE_S) == (Epoch(7), "sink 'out': another file", True)
+ERRORS = {
+    "state": (StateError("another file"), "sink 'out': another file"),
+    "own": (ConnectorError("sink 'out', publish(): no"), "sink 'out', publish(): no"),
+    "code": (KeyError("lost"), "sink 'out': 'lost'"),
+}
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_output_that_raises_is_reported_for_its_attempt_and_nothing_counts_as_visible(kind: str) -> None:
+    error, reason = ERRORS[kind]
+    shelf = Shelf(error)
+    failed: SimpleQueue[tuple[object, ...]] = SimpleQueue()
+    over: SimpleQueue[str] = SimpleQueue()
+    publisher = OutputPublisher({"out": shelf}, lambda *said: failed.put(said))
+    job = PublishJob(*EPOCH, (handle("a"), handle("b")), lambda: over.put("all visible"))
+    publisher.publish(job)
+    publisher.clear(Staging((handle("c"),), discard=False))
+    assert failed.get(timeout=DEADLINE_S) == (job, error, reason)
+    assert shelf.done.get(timeout=DEADLINE_S) == ("forgotten", "c"), "what came after it in the queue"
+    assert over.empty()
     publisher.close()
 
 
-def test_nothing_counts_as_visible_when_one_of_its_files_can_never_be() -> None:
-    shelf = Shelf(StateError("another file"))
-    over: SimpleQueue[str] = SimpleQueue()
+def test_a_staged_file_that_cannot_be_removed_delays_no_publication() -> None:
+    class Stuck(Shelf):
+        def forget(self, handle: SinkHandle) -> None:
+            raise ConnectorError("sink 'out', forget(): no")
+
+    shelf = Stuck()
     publisher = OutputPublisher({"out": shelf}, lambda *_: None)
-    publisher.publish(PublishJob(Epoch(7), (handle("a"), handle("b")), lambda: over.put("all visible")))
-    publisher.clear(Staging((handle("c"),), discard=False))
-    assert shelf.done.get(timeout=DEADLINE_S) == ("forgotten", "c"), "what came after it in the queue"
-    assert over.empty()
+    publisher.clear(Staging((handle("a"),), discard=False))
+    publisher.publish(PublishJob(*EPOCH, (handle("b"),), lambda: None))
+    assert shelf.done.get(timeout=DEADLINE_S) == ("published for 7", "b")
     publisher.close()

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, cast
 
-from penstock.base.errors import StorageError
+import pytest
+
+from penstock.base.errors import ConnectorError, StateError, StorageError
 from penstock.contract.ids import Epoch, Incarnation, SplitId, Term
 from penstock.contract.manifest import SinkHandle, SplitState
-from penstock.engine.checkpoint_files import Captured, SnapshotWriter
+from penstock.engine.checkpoint_files import Captured, Outcome, SinkRaised, SnapshotWriter
 from penstock.protocol.task.task_messages import SnapshotParts, SnapshotStored, StoreFailed
 from penstock.storage.memory import MemoryBlobStore
 from tests.support.task_harness import handle
@@ -54,8 +56,8 @@ class Table:
         return ()
 
 
-def stored(*sinks: Cut, state: Any = None, blobs: MemoryBlobStore | None = None) -> SnapshotStored | StoreFailed:
-    told: list[SnapshotStored | StoreFailed] = []
+def stored(*sinks: Cut, state: Any = None, blobs: MemoryBlobStore | None = None) -> Outcome:
+    told: list[Outcome] = []
     writer = SnapshotWriter(cast(Any, blobs), Incarnation("life"), AtOnce())
     for _ in range(1 if state is None else 2):
         writer.store(Captured(Term(1), Epoch(5), state, sinks, SPLITS), told.append)
@@ -75,6 +77,20 @@ def test_output_of_a_snapshot_that_fails_goes_into_a_later_epoch_and_every_cut_e
     assert failed.handles == (handle(5, "a"), handle(5, "c"))
     assert "disk full" in failed.reason
     assert all(cut.ended for cut in cuts), "the next cut of a sink requires that this one has ended"
+
+
+@pytest.mark.parametrize("error", [ConnectorError("no bucket"), KeyError("no bucket"), StateError("no handle")])
+def test_a_sink_that_raises_ends_the_attempt_whatever_failed_before_it(error: Exception) -> None:
+    cuts = (Cut("a"), Cut("b", FULL), Cut("c", error), Cut("d", OSError("gone")))
+    raised = stored(*cuts)
+    assert isinstance(raised, SinkRaised)
+    assert raised.error is error
+    assert raised.failed.handles == (handle(5, "a"),)
+    assert all(cut.ended for cut in cuts)
+
+
+def test_a_sink_whose_storage_is_away_aborts_the_epoch_only() -> None:
+    assert isinstance(stored(Cut("a", OSError("stale file handle"))), StoreFailed)
 
 
 def test_no_file_has_a_name_that_another_had() -> None:

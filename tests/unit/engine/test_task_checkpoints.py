@@ -1,6 +1,7 @@
 """What the hands of a task do for checkpoints, restores and rescales, and while rows wait for credit."""
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from penstock.base.errors import StateError
 from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import SinkHandle
-from penstock.engine.checkpoint_files import Captured
+from penstock.engine.checkpoint_files import Captured, SinkRaised
 from penstock.engine.task_effects import TaskEffects, TaskStopped
 from penstock.engine.task_runtime import FetchedState, OutEdge, Stop, TaskParts, TaskRuntime
 from penstock.model.elements import Data
@@ -177,8 +178,30 @@ def test_what_is_stored_after_the_end_of_the_attempt_is_discarded() -> None:
     hands.effects.over = True
     hands.effects._stored(ev.SnapshotStored(Term(1), Epoch(1), parts))
     hands.effects._stored(ev.StoreFailed(Term(1), Epoch(1), "full", (handle(2),)))
-    assert hands.cleared == [((handle(1),), True), ((handle(2),), True)]
+    raised = SinkRaised(ev.StoreFailed(Term(1), Epoch(1), "no bucket", (handle(3),)), KeyError("no bucket"))
+    hands.effects._stored(raised)
+    assert hands.cleared == [((handle(n),), True) for n in (1, 2, 3)]
     assert hands.effects.inbox.empty
+
+
+@pytest.mark.parametrize(
+    "meet",
+    [
+        lambda effects: effects.take_event(effects.inbox.take()),
+        lambda effects: effects._while_waiting(),  # while it sends
+    ],
+)
+def test_a_sink_that_raised_ends_the_task_and_what_others_prepared_is_discarded(
+    meet: Callable[[TaskEffects], None],
+) -> None:
+    hands = Hands(rig(COUNT))
+    hands.arrive(*aligned(barrier(1)))
+    error = KeyError("no bucket")
+    hands.effects._stored(SinkRaised(ev.StoreFailed(Term(1), Epoch(1), "no bucket", (handle(1),)), error))
+    with pytest.raises(KeyError) as raised:
+        meet(hands.effects)
+    assert raised.value is error
+    assert ev.Discard((handle(1),)) in hands.core.step(ev.ResetTo(Epoch(0)), 0.0)
 
 
 def test_rows_leave_once_and_by_the_table_that_holds_then() -> None:

@@ -54,6 +54,14 @@ class ConnectorError(StorageError):
     """
 
 
+def is_storage_away(error: BaseException) -> bool:
+    """Return whether ``error`` says that storage is away, so that trying again may help for as long as it takes.
+
+    Code that raised anything else probably raises it again. Then the attempt ends, which is counted.
+    """
+    return isinstance(error, StorageError | OSError) and not isinstance(error, ConnectorError)
+
+
 class StateError(PenstockError):
     """Stored state is missing, altered or of another shape; never skipped silently."""
 

@@ -16,7 +16,7 @@ from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.graph import EventTime
 from penstock.contract.graph import Source as SourceParameters
 from penstock.contract.ids import Attempt, Epoch, TaskId
-from penstock.contract.manifest import SplitState
+from penstock.contract.manifest import SinkHandle, SplitState
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import (
     InheritingSink,
@@ -171,14 +171,16 @@ class OwnSink:
     """A user's sink, which never sees hidden columns. Its errors name ``step``."""
 
     def __init__(self, step: str, own: Sink) -> None:
+        self._step = step
         self._place = f"sink {step!r}"
         self._own = own
         self.guarantee = own.guarantee
 
     @property
-    def publisher(self) -> SinkPublisher:
-        """The user's publisher."""
-        return self._own.publisher
+    def publisher(self) -> "OwnPublisher":
+        """The user's publisher. Raises ConnectorError when the user's sink raises."""
+        with _naming_errors(self._place):
+            return OwnPublisher(self._place, self._own.publisher)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Pass on. Raises ConnectorError when the user's sink raises."""
@@ -201,7 +203,7 @@ class OwnSink:
     def writer(self, task: TaskId, attempt: Attempt) -> "OwnWriter":
         """Make the writer of a task. Raises ConnectorError when the user's sink raises."""
         with _naming_errors(self._place):
-            return OwnWriter(self._place, self._own.writer(task, attempt))
+            return OwnWriter(self._step, self._own.writer(task, attempt))
 
     def close(self) -> None:
         """Pass on."""
@@ -211,8 +213,9 @@ class OwnSink:
 class OwnWriter:
     """A user's writer. It removes the hidden columns."""
 
-    def __init__(self, place: str, own: SinkWriter) -> None:
-        self._place = place
+    def __init__(self, step: str, own: SinkWriter) -> None:
+        self._step = step
+        self._place = f"sink {step!r}"
         self._own = own
         self.guarantee = own.guarantee
 
@@ -229,14 +232,59 @@ class OwnWriter:
         with _naming_errors(self._place):
             self._own.write(batch)
 
-    def seal(self, epoch: Epoch, name: str) -> Pending:
+    def seal(self, epoch: Epoch, name: str) -> "OwnPending":
         """Pass on. Raises ConnectorError when the user's writer raises."""
-        with _naming_errors(self._place):
-            return self._own.seal(epoch, name)
+        with _naming_errors(f"{self._place}, seal()"):
+            return OwnPending(self._step, self._own.seal(epoch, name))
 
     def close(self) -> None:
         """Pass on."""
         self._own.close()
+
+
+class OwnPending:
+    """A user's output of one epoch. It checks the handle."""
+
+    def __init__(self, step: str, own: Pending) -> None:
+        self._step = step
+        self._own = own
+
+    def finish(self) -> SinkHandle | None:
+        """Pass on. Raises ConnectorError when the user's code raises.
+
+        Raises StateError when it gives something else than a handle of this step or None.
+        """
+        place = f"sink {self._step!r}, finish()"
+        with _naming_errors(place):
+            handle = self._own.finish()
+        if handle is not None and not isinstance(handle, SinkHandle):
+            raise StateError(f"{place} gave {type(handle).__name__}, finish() gives ps.SinkHandle or None")
+        if handle is not None and handle.sink != self._step:
+            raise StateError(f"{place} gave a handle of sink {handle.sink!r}, its sink must be {self._step!r}")
+        return handle
+
+
+class OwnPublisher:
+    """A user's publisher. Its errors name the sink."""
+
+    def __init__(self, place: str, own: SinkPublisher) -> None:
+        self._place = place
+        self._own = own
+
+    def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
+        """Pass on. Raises ConnectorError when the user's publisher raises."""
+        with _naming_errors(f"{self._place}, publish()"):
+            self._own.publish(handle, epoch)
+
+    def discard(self, handle: SinkHandle) -> None:
+        """Pass on. Raises ConnectorError when the user's publisher raises."""
+        with _naming_errors(f"{self._place}, discard()"):
+            self._own.discard(handle)
+
+    def forget(self, handle: SinkHandle) -> None:
+        """Pass on. Raises ConnectorError when the user's publisher raises."""
+        with _naming_errors(f"{self._place}, forget()"):
+            self._own.forget(handle)
 
 
 def _schema_text(schema: pa.Schema) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.base.errors import PeerError, PenstockError, StateError, StorageError
+from penstock.base.errors import PeerError, PenstockError, StateError, StorageError, is_storage_away
 from penstock.base.limits import PREPARE_TIMEOUT_S
 from penstock.base.threads import Event, Executor, ThreadPoolExecutor
 from penstock.contract.codec import decode
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 2  # how many tasks of one worker load at a time; more would compete for the disk
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRaised:
+    """A sink raised, so the attempt ends with ``error``. ``failed`` has what other sinks have prepared."""
+
+    failed: StoreFailed
+    error: Exception
+
+
+Outcome = SnapshotStored | StoreFailed | SinkRaised
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ class SnapshotWriter:
         self._numbers = itertools.count(1)
         self._pool = pool
 
-    def store(self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]) -> None:
+    def store(self, captured: Captured, tell: Callable[[Outcome], None]) -> None:
         """Store in the background, then tell the outcome."""
         self._pool.submit(self._store, captured, tell)
 
@@ -65,18 +76,22 @@ class SnapshotWriter:
         """Take no more work, and do not wait for running work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _store(self, captured: Captured, tell: Callable[[SnapshotStored | StoreFailed], None]) -> None:
+    def _store(self, captured: Captured, tell: Callable[[Outcome], None]) -> None:
         term, epoch = captured.term, captured.epoch
-        handles: list[SinkHandle] = []
-        try:
-            _finish(captured.sinks, handles)
-            files = self._files(captured)
-        except Exception as error:  # any failure before the swap aborts this epoch, nothing else
-            if not isinstance(error, StorageError):
-                log.exception("event=store_failed epoch=%d", epoch)
-            tell(StoreFailed(term, epoch, f"{type(error).__name__}: {error}", tuple(handles)))
+        handles, failure = _finish(captured.sinks)
+        raised = failure is not None and not is_storage_away(failure)
+        if failure is None:
+            try:
+                files = self._files(captured)
+            except Exception as error:  # aborts this epoch, nothing else
+                if not isinstance(error, StorageError):
+                    log.exception("event=store_failed epoch=%d", epoch)
+                failure = error
+        if failure is None:
+            tell(SnapshotStored(term, epoch, SnapshotParts(files, captured.splits, handles)))
             return
-        tell(SnapshotStored(term, epoch, SnapshotParts(files, captured.splits, tuple(handles))))
+        failed = StoreFailed(term, epoch, f"{type(failure).__name__}: {failure}", handles)
+        tell(SinkRaised(failed, failure) if raised else failed)
 
     def _files(self, captured: Captured) -> tuple[StateFile, ...]:
         if captured.state is None:
@@ -88,19 +103,22 @@ class SnapshotWriter:
         return captured.state.write(naming, self._blobs)
 
 
-def _finish(sinks: "Sequence[Pending]", handles: list[SinkHandle]) -> None:
-    """Prepare every sink, even after one has failed: each cut must end before the next one."""
+def _finish(sinks: "Sequence[Pending]") -> tuple[tuple[SinkHandle, ...], Exception | None]:
+    """Prepare every sink, even after one has failed: each cut must end before the next one.
+
+    Returns the handles, and the failure that matters most: one after which the attempt must end.
+    """
+    handles: list[SinkHandle] = []
     failures: list[Exception] = []
     for pending in sinks:
         try:
             handle = pending.finish()
-        except Exception as error:  # raised below, when all have ended
+        except Exception as error:  # returned below, when all have ended
             failures.append(error)
             continue
         if handle is not None:
             handles.append(handle)
-    if failures:
-        raise failures[0]
+    return tuple(handles), min(failures, key=is_storage_away, default=None)
 
 
 def read_root(blobs: "BlobStore", ref: BlobRef, plan: PhysicalPlan) -> RootManifest:

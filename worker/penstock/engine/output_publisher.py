@@ -1,7 +1,8 @@
 """Makes committed output visible in one thread, one handle after the other.
 
-A failed publication is tried again when the error is a StorageError. Every other error is fatal: the
-job fails. Staged files are removed in the same thread, so in the order of the calls.
+A publication is tried again while storage is away. Every other error ends the work on its epoch, and
+``failed`` decides what follows. The next attempt publishes what is committed and not visible.
+Staged files are removed in the same thread, so in the order of the calls.
 """
 
 import logging
@@ -9,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import ConnectorError, PenstockError, is_storage_away
 from penstock.base.limits import RESTART_BACKOFF_FIRST_S, RESTART_BACKOFF_MAX_S
 from penstock.base.threads import Event, SimpleQueue, Thread
-from penstock.contract.ids import Epoch
+from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.manifest import SinkHandle
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublishJob:
-    """The handles of one committed epoch; ``done`` is called when all of them are visible."""
+    """The handles of one committed epoch, published for an attempt; ``done`` is called when all are visible."""
 
+    attempt: Attempt
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
     done: Callable[[], None]
@@ -42,12 +44,12 @@ class Staging:
 
 
 class OutputPublisher:
-    """The publisher of all sinks of an engine. It calls ``failed`` with (epoch, reason, fatal)."""
+    """The publisher of all sinks of an engine. It calls ``failed`` with each error and its reason in words."""
 
     def __init__(
         self,
         sinks: "Mapping[str, SinkPublisher]",
-        failed: Callable[[Epoch, str, bool], None],
+        failed: Callable[[PublishJob, Exception, str], None],
     ) -> None:
         """Start the thread. ``sinks`` has a publisher for each sink, by the name of the sink's step."""
         self._sinks = sinks
@@ -79,23 +81,23 @@ class OutputPublisher:
 
     def _publish(self, job: PublishJob) -> None:
         for handle in job.handles:
-            if not self._publish_one(handle, job.epoch):
+            if not self._publish_one(handle, job):
                 return
         job.done()
 
-    def _publish_one(self, handle: SinkHandle, epoch: Epoch) -> bool:
+    def _publish_one(self, handle: SinkHandle, job: PublishJob) -> bool:
         pause = RESTART_BACKOFF_FIRST_S
         while not self._stop.is_set():
             try:
-                self._sinks[handle.sink].publish(handle, epoch)
-            except StorageError as error:
-                self._failed(epoch, f"sink {handle.sink!r}: {error}", False)
+                self._sinks[handle.sink].publish(handle, job.epoch)
+            except Exception as error:
+                named = isinstance(error, ConnectorError)  # it names its sink
+                self._failed(job, error, str(error) if named else f"sink {handle.sink!r}: {error}")
+                if not is_storage_away(error):
+                    log.exception("event=publish_failed sink=%s epoch=%d", handle.sink, job.epoch)
+                    return False
                 self._stop.wait(pause)
                 pause = min(2 * pause, RESTART_BACKOFF_MAX_S)
-            except Exception as error:  # not a failure of storage, so another try cannot help: the job fails
-                log.exception("event=publish_failed sink=%s epoch=%d", handle.sink, epoch)
-                self._failed(epoch, f"sink {handle.sink!r}: {error}", True)
-                return False
             else:
                 return True
         return False
@@ -108,5 +110,5 @@ class OutputPublisher:
                     sink.discard(handle)
                 else:
                     sink.forget(handle)
-            except StorageError as error:
+            except (PenstockError, OSError) as error:  # what is left takes space and does no other harm
                 log.warning("event=staging_left sink=%s reason=%s", handle.sink, error)

@@ -11,7 +11,7 @@ from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_JOINED_R
 from penstock.base.threads import monotonic, monotonic_ns
 from penstock.contract.ids import ChannelId
 from penstock.contract.plan import routes
-from penstock.engine.checkpoint_files import Captured
+from penstock.engine.checkpoint_files import Captured, Outcome, SinkRaised
 from penstock.engine.router import EdgeRouter
 from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox, TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
@@ -206,7 +206,7 @@ class TaskEffects:
             event = self.inbox.take_harmless(self.core.state.aligner.begins)
             if event is None:
                 return
-            self.step(event)
+            self.take_event(event)
             self.tell()
 
     def _mark(self, action: ev.SendMark) -> None:
@@ -270,13 +270,21 @@ class TaskEffects:
     def _spread(self, action: ev.RelayBarrier) -> None:
         self._host.spread(action.barrier)
 
-    def _stored(self, outcome: ev.SnapshotStored | ev.StoreFailed) -> None:
+    def _stored(self, outcome: Outcome) -> None:
         """Take the outcome of storing. After the attempt, prepared output is discarded."""
-        if self.over:
-            handles = outcome.handles if isinstance(outcome, ev.StoreFailed) else (outcome.parts.handles)
-            self._host.clear(handles, discard=True)
+        if not self.over:
+            self.inbox.put(outcome)
             return
-        self.inbox.put(outcome)
+        told = outcome.failed if isinstance(outcome, SinkRaised) else outcome
+        handles = told.handles if isinstance(told, ev.StoreFailed) else told.parts.handles
+        self._host.clear(handles, discard=True)
+
+    def take_event(self, event: ev.Event | SinkRaised) -> None:
+        """Perform what an event of the inbox asks for. Raises what a sink has raised in the background."""
+        if isinstance(event, SinkRaised):
+            self.core.step(event.failed, self._now())  # the reset discards what other sinks have prepared
+            raise event.error
+        self.step(event)
 
     def _confirm(self, action: ev.ConfirmCommitted) -> None:
         if self._parts.state is not None:

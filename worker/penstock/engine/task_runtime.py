@@ -16,7 +16,7 @@ from penstock.cluster.in_flight import Slot
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan
-from penstock.engine.checkpoint_files import SnapshotWriter
+from penstock.engine.checkpoint_files import SinkRaised, SnapshotWriter
 from penstock.engine.router import Custom
 from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # Events that do not depend on the order of rows: they are taken even while rows are being sent. A
 # barrier that is already known is harmless too.
-_HARMLESS = (EpochCommitted, Expedited, Injected, Published, SnapshotStored, StoreFailed)
+_HARMLESS = (EpochCommitted, Expedited, Injected, Published, SnapshotStored, StoreFailed, SinkRaised)
 
 log = logging.getLogger(__name__)
 
@@ -239,6 +239,7 @@ _ANSWERS = (
     Published,
     SnapshotStored,
     StoreFailed,
+    SinkRaised,
 )  # answers to requests of the task: their number is bounded by the requests
 
 
@@ -259,11 +260,11 @@ class TaskInbox:
 
     def __init__(self, wakeup: Wakeup) -> None:
         """Wake the task through ``wakeup``, on which its thread sleeps."""
-        self._events: deque[Event | FetchedState | Stop] = deque()
+        self._events: deque[Event | SinkRaised | FetchedState | Stop] = deque()
         self._wakeup = wakeup
         self._reset: ResetTo | Stop | None = None
 
-    def put(self, event: Event | FetchedState | Stop) -> None:
+    def put(self, event: Event | SinkRaised | FetchedState | Stop) -> None:
         """Add an event and wake the task. From any thread; never blocks.
 
         Raises StorageError when too many events wait. Answers to the task's own requests and the
@@ -276,11 +277,11 @@ class TaskInbox:
         self._events.append(event)
         self._wakeup.set()
 
-    def take(self) -> Event | FetchedState | Stop | None:
+    def take(self) -> Event | SinkRaised | FetchedState | Stop | None:
         """Return the oldest event, or None."""
         return self._events.popleft() if self._events else None
 
-    def take_harmless(self, is_news: Callable[[Barrier], bool]) -> Event | None:
+    def take_harmless(self, is_news: Callable[[Barrier], bool]) -> Event | SinkRaised | None:
         """Return the oldest event if it may be handled while rows are being sent; None otherwise.
 
         A barrier that is already known may be handled: events behind it must not wait for it.

@@ -201,7 +201,7 @@ class TaskLoop:
             self._effects.open_up()
         elif isinstance(event, ev.RescaleSettled):
             self.marks.settled = event.version
-        self._effects.step(event)
+        self._effects.take_event(event)
         if isinstance(event, ev.RescaleSettled):
             self._effects.forget_streams()
         self._effects.tell()

@@ -18,6 +18,7 @@ from penstock.base.errors import (
     PenstockError,
     StateError,
     UserCodeError,
+    is_storage_away,
 )
 from penstock.base.limits import RESET_DEADLINE_S
 from penstock.base.threads import Event, Thread, ThreadPoolExecutor, end_process, monotonic
@@ -317,7 +318,7 @@ class Worker:
             self._core.published(order.attempt, order.epoch)
             self.changed()
 
-        self._publisher.publish(PublishJob(order.epoch, order.handles, done))
+        self._publisher.publish(PublishJob(order.attempt, order.epoch, order.handles, done))
 
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:
@@ -371,7 +372,7 @@ class Worker:
 
     def publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]) -> None:
         """Make output visible in the background."""
-        self._publisher.publish(PublishJob(epoch, handles, done))
+        self._publisher.publish(PublishJob(self._core.attempt, epoch, handles, done))
 
     def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
         """Remove staged files in the background."""
@@ -414,5 +415,9 @@ class Worker:
         log.warning("event=stream_broken reason=%s", event)
         self._say(c.Broken(event.attempt, f"{STREAM_BROKE}{event}"))
 
-    def _publish_failed(self, epoch: Epoch, reason: str, fatal: bool) -> None:
-        self._say(c.PublishFailed(self._core.attempt, epoch, reason, fatal))
+    def _publish_failed(self, job: PublishJob, error: Exception, reason: str) -> None:
+        fatal = isinstance(error, _FATAL)
+        if fatal or is_storage_away(error):
+            self._say(c.PublishFailed(self._core.attempt, job.epoch, reason, fatal))
+        else:
+            self._say_failed(job.attempt, reason, error)

@@ -44,6 +44,11 @@ def jobs() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def penstock(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "penstock.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
 @pytest.mark.parametrize("command", [["status"], ["stop"], ["checkpoint"], ["rescale", "2"]], ids=" ".join)
 def test_no_command_dials_an_address_that_another_user_has_put_there(jobs: Path, command: list[str]) -> None:
     stranger = subprocess.Popen(
@@ -53,15 +58,20 @@ def test_no_command_dials_an_address_that_another_user_has_put_there(jobs: Path,
     with stranger:
         assert stranger.stdout.readline() == "ready\n"
         verb, *rest = command
-        done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli", verb, "words", *rest, "--dir", str(jobs)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = penstock(verb, "words", *rest, "--dir", str(jobs))
         said, _ = stranger.communicate()
     assert done.returncode == 3, done
     assert "belongs to user 65534" in done.stderr
     assert "run this as user 65534, or name a folder of your own" in done.stderr
     assert said == "not dialled\n"
+
+
+@pytest.mark.parametrize("name", ["supervisor.log", "workers/0/log"])
+def test_logs_reads_no_file_that_another_user_has_put_there(jobs: Path, name: str) -> None:
+    log = jobs / "words" / name
+    log.parent.mkdir(parents=True)
+    os.mkfifo(log)  # whoever opens it waits until somebody writes
+    os.chown(jobs / "words", 65534, 65534)
+    done = penstock("logs", "words", "--dir", str(jobs))
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert "belongs to user 65534" in done.stderr

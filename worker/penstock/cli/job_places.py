@@ -90,10 +90,15 @@ class LocalPlace:
             client.close()
 
     def logs(self, job: str, worker: int | None, tail: int, *, follow: bool) -> Iterator[str]:
-        """Yield the newest lines of each log file. Raises ConfigError when there is none."""
+        """Yield the newest lines of each log file.
+
+        Raises ConfigError when there is none, or when another user may have put something into the job's folder.
+        """
+        from penstock.supervisor.folders import JobFolder  # noqa: PLC0415  keep --help fast
+
         if follow:
             raise ConfigError("--follow is for a job in a cluster; tail -f follows a local file")
-        folder = self._directory / job
+        folder = JobFolder.find(self._directory, job).root
         files = {f"worker-{p.parent.name}": p for p in sorted(folder.glob("workers/*/log"))}
         if worker is None:
             files = {"supervisor": folder / "supervisor.log", **files}

@@ -1,4 +1,4 @@
-"""Sliding windows and their late rows are exact through a rescale 2 -> 3 and a killed engine."""
+"""The example with sliding windows: they and their late rows are exact through rescales 2 -> 3 -> 2 and a kill."""
 
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
@@ -9,44 +9,11 @@ import pyarrow.parquet as pq
 
 from penstock.graph import keep_job_file, read_job_file
 from tests.integration.engine_rig import Rig
+from tests.integration.local_job import REPOSITORY
 from tests.integration.test_temperature import DISORDER, FILES, LATENESS, START, Reading, readings, written
 
+EXAMPLE = REPOSITORY / "examples" / "sliding.yaml"
 SIZE, SLIDE = timedelta(minutes=10), timedelta(minutes=1)
-JOB = """
-apiVersion: penstock.dev/v1alpha1
-kind: StreamJob
-metadata: {name: sliding}
-spec:
-  replicas: 2
-  checkpoint: {interval: 2s}
-  job:
-    parameters: {folder: .}
-    graph:
-      steps:
-        - name: readings
-          source:
-            parquet: {path: "${folder}/in", rate: 200}
-            columns:
-              - {name: mote, type: int64}
-              - {name: ts, type: "timestamp[us]"}
-              - {name: temperature, type: double}
-            eventTime: {column: ts, outOfOrderness: 30s}
-        - name: recent
-          keyBy: [mote]
-          window:
-            size: 10m
-            slide: 1m
-            allowedLateness: 10s
-            compute:
-              - {name: count, function: count}
-              - {name: sum, function: sum, column: temperature}
-              - {name: max, function: max, column: temperature}
-        - name: output
-          sink: {parquet: {path: "${folder}/out"}}
-        - name: late
-          inputs: [recent.late]
-          sink: {parquet: {path: "${folder}/late"}}
-"""
 
 
 def first_end(row: Reading) -> datetime:
@@ -82,8 +49,9 @@ def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> Non
                 windows[row.mote, first_end(row) + number * SLIDE].append(row.temperature)
     assert len(late) > 100, "the input has what the test is about"
 
-    (tmp_path / "job.yaml").write_text(JOB)
-    job = read_job_file(tmp_path / "job.yaml", [f"job.parameters.folder={tmp_path}"])
+    folders = {"input": "in", "output": "out", "late": "late"}
+    settings = [f"job.parameters.{name}={tmp_path / folder}" for name, folder in folders.items()]
+    job = read_job_file(EXAMPLE, [*settings, "job.parameters.rate=200"])
     keep_job_file(job, tmp_path / "job.json")
     (tmp_path / "storage").mkdir()
     with Rig(tmp_path / "job.json", tmp_path) as rig:
@@ -93,6 +61,7 @@ def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> Non
         rig.spawn(2)
         rig.rescale(3)
         rig.lose(2)
+        rig.rescale(2)
         rig.finish()
 
     expected = Counter((mote, end - SIZE, end, len(v), sum(v), max(v)) for (mote, end), v in windows.items())

@@ -1,0 +1,44 @@
+"""Shapes of windows in a job in Python: what is refused when the job is built, with the line of the caller."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.base.errors import ConfigError
+from penstock.graph.window_shapes import WindowForm
+
+HERE = Path(__file__).name
+
+
+@pytest.mark.parametrize(
+    ("shape", "problem"),
+    [
+        (lambda: ps.sliding("1m", "7s"), "slide 7s does not divide size 1m: of size 1m it leaves 4s"),
+        (lambda: ps.sliding("1m", "0s"), "slide of a window: 0s; it must be longer"),
+        (lambda: ps.sliding("0s", "1s"), "size of a window: 0s; it must be longer"),
+        (lambda: ps.sliding("1m", "2m"), "slide 2m is above size 1m: rows between two windows would be in none"),
+        (lambda: ps.sliding("4097s", "1s"), "4,097 slides of 1s; at most 4,096 are allowed"),
+        (lambda: ps.sliding("1m", "often"), "slide: "),
+        (lambda: ps.sliding("1m", "1s", offset="x"), "offset: "),
+        (lambda: ps.tumbling("0s"), "size of a window: 0s; it must be longer"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(shape: Callable[[], WindowForm], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        shape()
+    line = shape.__code__.co_firstlineno
+    assert f"{HERE}:{line}: " in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_a_window_has_up_to_4096_slides() -> None:
+    assert ps.sliding("4096s", "1s").size_us == 4_096_000_000
+
+
+def test_a_shape_has_its_own_offset() -> None:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
+    with pytest.raises(ConfigError, match="say the offset in the shape"):
+        rows.key_by("k").window("w", ps.sliding("10m", "1m"), offset="5s", n=ps.count())

@@ -187,12 +187,14 @@ class JsonPublisher:
 
     def publish(self, handle: ps.SinkHandle, epoch: int) -> None:
         """Make it visible under a name that sorts by epoch and never changes."""
-        name = f"{epoch:012d}-{handle.task.stage}.{handle.task.worker}.{handle.data}.jsonl"
+        visible = self._folder / f"{epoch:012d}-{handle.task.stage}.{handle.task.worker}.{handle.data}.jsonl"
         try:
-            os.link(self._folder / "_staging" / handle.data, self._folder / name)
-        except FileExistsError:
-            return  # the file was published before: this name is used for no other
+            os.link(self._folder / "_staging" / handle.data, visible)
         except OSError as error:
+            if visible.exists():
+                return  # it was published before, and its staged name may be gone: no other file gets this name
+            if isinstance(error, FileNotFoundError):
+                raise ps.StateError(f"json sink: {visible.name} is committed, and its staged file is gone") from error
             raise ps.StorageError(f"json sink: {error}") from error
 
     def discard(self, handle: ps.SinkHandle) -> None:

@@ -7,9 +7,10 @@ or the engine that ships (see ``sim/real_engine``).
 from dataclasses import dataclass
 
 from penstock.contract.control_messages import Command, EngineReport
-from penstock.contract.ids import Incarnation, JobUid, Ordinal, SwapId, Term
+from penstock.contract.ids import Attempt, Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
 from penstock.protocol import keeper_core_messages as km
+from penstock.protocol.member.member_core import EnginePhase
 from sim.checks.call_recorder import LEASE, CallRecorder
 from sim.cluster.keeper import (
     DESIRED,
@@ -92,6 +93,7 @@ class ControlPlane:
         self.host_of = host_of
         self.workers: dict[Ordinal, SimWorker] = {}
         self.keeper_of: dict[str, str] = {}
+        self._keepers: dict[str, KeeperNode] = {}
         self.control = scenario.control
         self.beat_us = int(scenario.control.heartbeat_interval_s * SECOND)
         self.poll_us = scenario.poll_us
@@ -209,7 +211,8 @@ class ControlPlane:
         worker.keeper = name
         worker.engine = ""
         self.host_of[name] = f"w{ordinal}"
-        self._add(name, KeeperNode(self, ordinal, name))
+        self._keepers[name] = KeeperNode(self, ordinal, name)
+        self._add(name, self._keepers[name])
         self.kernel.at(self.kernel.streams.schedule.randint(1_000, 50_000), name, Booted())
 
     def start_engine(self, ordinal: Ordinal) -> None:
@@ -266,6 +269,17 @@ class ControlPlane:
         stored = self.service.objects[LATEST].data
         assert isinstance(stored, Latest)
         return stored
+
+    def running(self) -> Attempt | None:
+        """Return the committed attempt if the engine of each of its workers runs it, None otherwise.
+
+        A keeper knows this of its engine, so nobody knows it of a worker without a keeper.
+        """
+        at = self.latest()
+        lives = [self.workers[Ordinal(n)].keeper for n in range(at.workers) if Ordinal(n) in self.workers]
+        members = [self._keepers[name].member for name in lives if self.kernel.alive(name)]
+        run = [m for m in members if m.engine is EnginePhase.UP and m.status.running == at.attempt]
+        return at.attempt if len(run) == at.workers and at.attempt else None
 
     def write_desired(self, desired: Desired) -> None:
         """Write what is wanted."""

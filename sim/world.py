@@ -141,10 +141,11 @@ class World(ControlPlane):
         return until_done and self.done()
 
     def done(self) -> bool:
-        """Return whether the job has ended."""
+        """Return whether the job has ended: the run that is wanted, not one before it."""
         latest = self.latest()
         refused = self.scenario.refusal is not None and latest.stalled is not None
-        return latest.closed() or refused
+        wanted = latest.finished or latest.run == self.supervisor.desired.run
+        return refused or (latest.closed() and wanted)
 
     # --- What a user may do
 

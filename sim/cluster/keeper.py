@@ -7,7 +7,7 @@ is a call or a message. Exactly one event answers it, unless the keeper dies fir
 from dataclasses import dataclass
 
 from penstock.contract.control_messages import EngineHello, EngineReport, MembersFile
-from penstock.contract.ids import Epoch, Incarnation, Ordinal
+from penstock.contract.ids import Attempt, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Desired, Latest, Leader
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import keeper_core_messages as km
@@ -92,18 +92,24 @@ class Asked:
 
 @dataclass(slots=True)
 class Leaving:
-    """A keeper that ends. ``epoch`` was committed when it was told to."""
+    """A keeper that ends. ``epoch`` was committed when it was told to, and ``ran`` was the attempt that all ran.
+
+    The last checkpoint is due only if no recovery was under way, neither when the keeper was told nor when
+    it retires: an attempt that has ended keeps no new epoch.
+    """
 
     told: Leave
     epoch: Epoch
+    ran: Attempt | None
     patient: bool = True
     retired: bool = False
 
-    def check(self, name: str, committed: Epoch) -> None:
-        """Check the moment when it retires. Raises Violation."""
+    def check(self, name: str, committed: Epoch, runs: Attempt | None) -> None:
+        """Check the moment when it retires; all run the attempt ``runs``. Raises Violation."""
         if self.told.soon and not self.patient:
             raise Violation("L", f"{name} waited until its grace was over")
-        if self.told.last and committed == self.epoch:
+        undisturbed = self.ran is not None and self.ran == runs
+        if self.told.last and undisturbed and committed == self.epoch:
             raise Violation("L", f"{name} went without its last checkpoint")
 
 
@@ -161,7 +167,7 @@ class KeeperNode:
 
     def _leave(self, event: Leave) -> None:
         if self._leaving is None:
-            self._leaving = Leaving(event, self.host.latest().epoch)
+            self._leaving = Leaving(event, self.host.latest().epoch, self.host.running())
             self.kernel.at(event.grace_us, self.name, GraceOver())
             self._tell("member", km.Drain())
 
@@ -169,7 +175,7 @@ class KeeperNode:
         """Retire when the last checkpoint is over or cannot come; end when nothing is under way."""
         if not leaving.retired and (not leaving.patient or self.member.drained()):
             leaving.retired = True
-            leaving.check(self.name, self.host.latest().epoch)
+            leaving.check(self.name, self.host.latest().epoch, self.host.running())
             self.kernel.happened("keeper retired")
             self._tell("coordinator", km.Retire())
             self._tell("member", km.Retire())

@@ -92,6 +92,10 @@ class Host(Protocol):
         """Return the committed object of the job."""
         ...
 
+    def running(self) -> Attempt | None:
+        """Return the committed attempt if the engine of each of its workers runs it, None otherwise."""
+        ...
+
 
 class Machine(Protocol):
     """The workers of a job as the supervisor uses them."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sim.running import every_crash, run_all
+from sim.kernel.faults import parse_crash
+from sim.running import Case, every_crash, run_all, run_case
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
@@ -13,3 +14,17 @@ def test_a_fault_at_any_effect_breaks_no_promise(scenario: str) -> None:
     assert len(cases) > 300
     bad = "\n".join(str(r) for r in run_all(cases) if r.rule)
     assert not bad, bad
+
+
+@pytest.mark.parametrize(
+    ("scenario", "crash"),
+    [
+        ("drained", "172:after"),  # a worker is told to end while others go back to a checkpoint
+        ("drained", "241:before"),  # an engine has just died, and its keeper still has its last report
+        ("restore-older", "281:after"),  # the next run is wanted while the Lease of a dead leader has not ended
+    ],
+)
+def test_what_a_judge_once_refused_breaks_no_promise(scenario: str, crash: str) -> None:
+    result = run_case(Case(scenario, 0, parse_crash(crash)))
+    assert not result.rule, str(result)
+    assert result.injected

@@ -130,7 +130,8 @@ class TcpProxy:
         link = Link(kind, role, port)
 
         async def serve(theirs: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-            await _serve(link, theirs, back)
+            with suppress(asyncio.CancelledError):  # of close(): streams would log it as an error
+                await _serve(link, theirs, back)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         self._servers.append(server)

@@ -26,7 +26,7 @@ from penstock_operator.app.logs import log_as_json
 from penstock_operator.app.metrics import Metrics
 from penstock_operator.app.settings import Settings, read_settings
 from penstock_operator.cluster.client import Client, access_of, login
-from penstock_operator.cluster.lease import OperatorLease
+from penstock_operator.cluster.lease import CALL_S, OperatorLease
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import ActionRunner, Events
@@ -64,18 +64,16 @@ class Operator:
     reconciler: Reconciler
     stop: asyncio.Event
     watching: asyncio.Event
+    lease: OperatorLease
     port: int = 0
     leads: bool = False
     changed: bool = False
-    lease: OperatorLease = field(init=False)
     definitions: Definitions = field(init=False)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Create the Lease of the operators of this namespace, and the watch of definitions."""
-        s = self.settings
-        self.lease = OperatorLease(self.client, s.namespace, s.identity, s.pod_uid)
+        """Create the watch of definitions."""
         self.definitions = Definitions(self.client)
 
     async def run(self) -> int:
@@ -97,6 +95,7 @@ class Operator:
                 await self.lease.release()
             await runner.cleanup()
             await self.client.close()
+            await self.lease.client.close()
 
     async def _unless_stopped(self, waiting: Coroutine[None, None, T]) -> T | None:
         """Await a result; None when told to stop before it is there."""
@@ -217,7 +216,10 @@ def build(settings: Settings) -> Operator:
     """Build an operator. Raises ConfigError when there is no access to an API server."""
     kopf_settings = kopf.OperatorSettings()
     metrics = Metrics()
-    client = Client(access_of(login(kopf_settings)), metrics.called)
+    access = access_of(login(kopf_settings))
+    client = Client(access, metrics.called)
+    lease_client = Client(access, metrics.called, CALL_S)
+    lease = OperatorLease(lease_client, settings.namespace, settings.identity, settings.pod_uid)
     store, queue = Store(time.monotonic), WorkQueue(time.monotonic)
     foreign = ForeignObjects(time.monotonic)
     observer = Observer(client, store, foreign)
@@ -242,7 +244,7 @@ def build(settings: Settings) -> Operator:
     )
     metrics.watch_jobs(lambda: [store.job(key) for key in store.jobs()])
     stop, watching = asyncio.Event(), asyncio.Event()
-    return Operator(settings, kopf_settings, client, metrics, reconciler, stop, watching)
+    return Operator(settings, kopf_settings, client, metrics, reconciler, stop, watching, lease)
 
 
 async def _main(settings: Settings) -> int:

@@ -105,10 +105,11 @@ NO_VERSION = "1"  # etcd's version before the first write: no object has it
 class Client:
     """The operator's client for all but Kopf's watches. ``count`` gets (verb, plural, code)."""
 
-    def __init__(self, access: Access, count: Callable[[str, str, int], None]) -> None:
-        """Connect later, with the first call."""
+    def __init__(self, access: Access, count: Callable[[str, str, int], None], timeout_s: float = TIMEOUT_S) -> None:
+        """Connect later, with the first call. A call other than a watch ends after ``timeout_s``."""
         self._access = access
         self._count = count
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -120,8 +121,7 @@ class Client:
         """Return the session of the running loop. The first call creates it."""
         if self._session is None:
             connector = aiohttp.TCPConnector(ssl=self._access.tls, limit=CONNECTIONS_MAX)
-            timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         return self._session
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:

@@ -21,13 +21,16 @@ NAME = "penstock-operator"
 DURATION_S = 15
 RENEW_S = 10.0
 RETRY_S = 2.0
+CALL_S = 2.5  # the deadline of a call: another connection must be tried before the renewal is due
 
 
 @dataclass(slots=True)
 class OperatorLease:
     """Measures the age of renewals by its own clock: two machines' clocks are never compared.
 
-    ``identity`` is the name of the pod. ``pod_uid`` is its UID, empty outside a cluster.
+    ``client`` is for the Lease only, with deadlines of ``CALL_S``. So one connection on which nothing
+    arrives any more costs one attempt: the next one uses another connection. ``identity`` is the name
+    of the pod. ``pod_uid`` is its UID, empty outside a cluster.
     """
 
     client: Client

@@ -99,12 +99,16 @@ def put_trust(folder: Path, shown: Trust) -> None:
 
 
 class Job:
-    """One job in one namespace; ``plain`` is the StreamJob as its user wrote it."""
+    """One job in one namespace; ``plain`` is the StreamJob as its user wrote it.
 
-    def __init__(self, server: ApiServer, kubectl: Kubectl, root: Path, plain: Any) -> None:
+    ``port`` is where its pods find the API server.
+    """
+
+    def __init__(self, server: ApiServer, kubectl: Kubectl, root: Path, plain: Any, port: int) -> None:
         self.name: str = plain["metadata"]["name"]
         self.uid = str(uuid.uuid4())
         self._server = server
+        self._port = port
         self.kubectl = kubectl
         self._root = root
         metadata = {"name": self.name, "namespace": kubectl.namespace, "uid": self.uid}
@@ -186,7 +190,7 @@ class Job:
         environment = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": str(self._server.port),
+            "KUBERNETES_SERVICE_PORT": str(self._port),
             pod.ENV_ROOT: str(made.root),
             pod.ENV_POD_NAME: f"{self.name}-worker-{ordinal}",
             pod.ENV_POD_UID: uid,

@@ -26,6 +26,7 @@ from tests.integration.local_job import (
     wait_until,
 )
 from tests.support.certificates import also_believing, authority, trust
+from tests.support.tcp_proxy import Link, TcpProxy
 
 WITHIN_S = 120.0
 Start = Callable[..., Job]
@@ -42,8 +43,8 @@ def start(api_server: ApiServer, kubectl: Kubectl) -> Iterator[Start]:
     jobs: list[Job] = []
     with tempfile.TemporaryDirectory(prefix="pods-") as root:
 
-        def make(folders: Folders, rate: int, workers: int = 2) -> Job:
-            job = Job(api_server, kubectl, Path(root), word_count(folders, rate))
+        def make(folders: Folders, rate: int, workers: int = 2, port: int = api_server.port) -> Job:
+            job = Job(api_server, kubectl, Path(root), word_count(folders, rate), port)
             jobs.append(job)
             job.want(Desired(workers, run="run-1"))
             for ordinal in range(workers):
@@ -104,6 +105,29 @@ def test_a_job_in_pods_is_exact_through_a_lost_node_and_a_drained_pod(start: Sta
     until(job, lambda: job.latest().finished)
     check_exact(folders)
     assert said(job)["state"] == JobState.FINISHED
+
+
+def test_a_job_whose_connections_to_the_api_server_fail_is_exact(
+    start: Start, folders: Folders, api_server: ApiServer, tmp_path: Path
+) -> None:
+    def everything(_: Link) -> bool:
+        return True
+
+    proxy = TcpProxy(tmp_path / "proxy")
+    faults: list[Callable[[], int]] = [
+        lambda: proxy.cut(everything),
+        lambda: proxy.cut(everything, reset=True),
+        lambda: proxy.hold(everything),
+    ]
+    job = start(folders, rate=200, port=proxy.front(api_server.port))
+    until(job, lambda: job.latest().epoch >= 2)
+    for fault in faults:
+        assert fault() > 0
+        epoch = job.latest().epoch
+        until(job, lambda epoch=epoch: job.latest().epoch >= epoch + 2)  # type: ignore[misc]
+    until(job, lambda: job.latest().finished)
+    check_exact(folders)
+    proxy.close()
 
 
 def test_a_changed_job_in_pods_goes_on_and_its_output_is_exact(start: Start, folders: Folders) -> None:

@@ -271,8 +271,8 @@ DIRECTED = (
         pace_us=150_000,
         events=_at(1.5, RequestWish("stop", "s")) + _at(4.5, KillEngine(0)) + _at(6.0, RequestWish("stop", "t")),
         moments=(
-            Moment("savepoint complete", 1, BeginElsewhere("s"), SECOND),
-            Moment("savepoint complete", 2, BeginElsewhere("t"), SECOND),
+            Moment("savepoint complete", 1, BeginElsewhere(), SECOND),
+            Moment("savepoint complete", 2, BeginElsewhere(), SECOND),
         ),
         rates={"publish": Rates(failed=0.1, unknown=0.1)},
         safety_us=11 * SECOND,
@@ -283,7 +283,7 @@ DIRECTED = (
         size=LONG,
         pace_us=150_000,
         events=_at(1.5, RequestWish("savepoint", "s")),
-        moments=(Moment("savepoint complete", 1, BeginElsewhere("s"), 3 * SECOND),),
+        moments=(Moment("savepoint complete", 1, BeginElsewhere(), 3 * SECOND),),
         refusal="above the savepoint",
     ),
     # Leaders lose the Lease while they copy, and go on copying beside their successors.

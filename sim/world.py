@@ -12,7 +12,6 @@ from sim.cluster.fault_injector import FaultInjector
 from sim.cluster.keeper import LATEST
 from sim.cluster.services import Service
 from sim.control_plane import ClusterParts, ControlPlane
-from sim.kernel.calls import SAVEPOINTS
 from sim.kernel.faults import Faults
 from sim.kernel.kernel import SECOND, SimKernel, Violation
 from sim.kernel.nemesis import draw_faults, draw_moments
@@ -156,12 +155,14 @@ class World(ControlPlane):
         self.begin_object()
         self.judge.lost_object = True
 
-    def begin_elsewhere(self, savepoint: str) -> None:
-        """End this job's workers, and start another job from one of its savepoints.
+    def begin_elsewhere(self) -> None:
+        """End this job's workers, and start another job from the newest savepoint that is complete.
 
-        The new job has a directory and a Lease of its own, the output folder is the same.
+        A savepoint that failed is no savepoint: its request was answered so. The new job has a directory
+        and a Lease of its own, the output folder is the same.
         """
         self.kernel.happened("another job begins from a savepoint")
+        savepoint = next(reversed(self.judge.savepoints))
         for ordinal in self.ordinals():
             self.end_worker(ordinal)
         self.recorder.check()
@@ -173,7 +174,7 @@ class World(ControlPlane):
         self.service.objects.pop(LATEST)
         self.begin_object()
         self.begin_lease()
-        self.supervisor.begin_from(f"{SAVEPOINTS}{savepoint}", f"run-{self.jobs}")
+        self.supervisor.begin_from(savepoint, f"run-{self.jobs}")
 
     def change_job(self, name: str) -> None:
         """Let engines that start from now on compile another plan of the same job."""

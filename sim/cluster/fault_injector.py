@@ -69,8 +69,8 @@ class FaultInjector:
                 self.world.supervisor.run_again(oldest=oldest, allow_replay=allow_replay)
             case BeginEmpty(allow_replay, drop_unpublished):
                 self.world.supervisor.begin_empty(allow_replay=allow_replay, drop_unpublished=drop_unpublished)
-            case BeginElsewhere(savepoint):
-                self.world.begin_elsewhere(savepoint)
+            case BeginElsewhere():
+                self.world.begin_elsewhere()
             case ChangeJob():
                 self._change(event)
             case LoseObject():

@@ -202,8 +202,8 @@ class Doomed(Protocol):
         """Replace the job's object by a new, empty one."""
         ...
 
-    def begin_elsewhere(self, savepoint: str) -> None:
-        """Begin another job from a savepoint, into the same output folder."""
+    def begin_elsewhere(self) -> None:
+        """Begin another job from the newest savepoint that is complete, into the same output folder."""
         ...
 
     def change_job(self, name: str) -> None:

@@ -101,12 +101,10 @@ class BeginEmpty:
 
 @dataclass(frozen=True, slots=True)
 class BeginElsewhere:
-    """The user begins another job from a savepoint, into the same output folder.
+    """The user begins another job from the newest savepoint that is complete, into the same output folder.
 
     The workers of the first job end, even if that job was not stopped.
     """
-
-    savepoint: str
 
 
 @dataclass(frozen=True, slots=True)

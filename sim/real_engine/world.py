@@ -194,7 +194,7 @@ class EngineWorld(ControlPlane):
         """Replace the job's object by a new, empty one."""
         raise NotImplementedError
 
-    def begin_elsewhere(self, savepoint: str) -> None:
+    def begin_elsewhere(self) -> None:
         """Begin another job from a savepoint."""
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Tasks that run one window join over key groups, with checkpoints and restores to any number of tasks."""
+"""Tasks that run one join over key groups, with checkpoints and restores to any number of tasks."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -15,7 +15,9 @@ from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
-from penstock.steps.joins.sides import join_side
+from penstock.steps.joins.events import Interval
+from penstock.steps.joins.interval_join import IntervalJoinStep
+from penstock.steps.joins.sides import join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.keyed import KeyColumns
 from penstock.storage.blobs import DirectoryBlobStore
@@ -61,14 +63,19 @@ def plain(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 class JoinTask:
     """One task with its state. ``out``, ``late`` and ``late_right`` are batches."""
 
-    def __init__(self, folder: Path, share: Share, how: How, windows: JoinWindows) -> None:
+    def __init__(self, folder: Path, share: Share, how: How, windows: JoinWindows | Interval) -> None:
         self.share = share
         self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
+        made = timed_side if isinstance(windows, Interval) else join_side
         sides = (
-            join_side(0, KeyColumns(LEFT_ROWS, ["id"], GROUPS), LEFT_ROWS, "at", how in (How.LEFT, How.FULL)),
-            join_side(1, KeyColumns(RIGHT_ROWS, ["order"], GROUPS), RIGHT_ROWS, "paid", how in (How.RIGHT, How.FULL)),
+            made(0, KeyColumns(LEFT_ROWS, ["id"], GROUPS), LEFT_ROWS, "at", how in (How.LEFT, How.FULL)),
+            made(1, KeyColumns(RIGHT_ROWS, ["order"], GROUPS), RIGHT_ROWS, "paid", how in (How.RIGHT, How.FULL)),
         )
-        self.step = WindowJoinStep("j", windows, sides, JOINED)
+        self.step: WindowJoinStep | IntervalJoinStep
+        if isinstance(windows, Interval):
+            self.step = IntervalJoinStep("j", windows, sides, JOINED)
+        else:
+            self.step = WindowJoinStep("j", windows, sides, JOINED)
         self.step.open(self.state.open)
         self.out: list[pa.RecordBatch] = []
         self.late: list[pa.RecordBatch] = []
@@ -90,9 +97,9 @@ class JoinTask:
 
 
 class JoinTasks:
-    """All tasks of the join. ``rows`` and ``late`` have what was emitted since the first one was made."""
+    """All tasks of a join. ``rows`` and ``lates`` have what was emitted since the first one was made."""
 
-    def __init__(self, folder: Path, how: How, windows: JoinWindows) -> None:
+    def __init__(self, folder: Path, how: How, windows: JoinWindows | Interval) -> None:
         self.folder, self.how, self.windows = folder, how, windows
         self.blobs = DirectoryBlobStore(folder / "blobs")
         self.numbers, self.epochs = count(), count(1)

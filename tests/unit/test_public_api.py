@@ -108,6 +108,7 @@ RUN_METHODS = {
 }
 STREAM_METHODS = {
     "join",
+    "join_interval",
     "late_right",
     "broadcast",
     "dead_letter",

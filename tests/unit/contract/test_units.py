@@ -7,11 +7,13 @@ import pytest
 
 from penstock.base.units import (
     DURATION_PATTERN,
+    SIGNED_DURATION_PATTERN,
     duration_s,
     duration_us,
     quantity_bytes,
     quantity_text,
     resource_amount,
+    signed_duration_us,
     span_text,
 )
 
@@ -41,6 +43,21 @@ def test_durations(text: str, microseconds: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         duration_us(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "us"), [("10m", 600_000_000), ("-5m", -300_000_000), ("0", 0), ("-1s500ms", -1_500_000)]
+)
+def test_durations_that_may_be_negative(text: str, us: int) -> None:
+    assert signed_duration_us(text) == us
+    assert re.fullmatch(SIGNED_DURATION_PATTERN, text)
+
+
+@pytest.mark.parametrize("text", ["", "-", "--1s", "- 1s", "1s-", "-s", "+1s", "-30s1m"])
+def test_what_is_no_signed_duration(text: str) -> None:
+    assert not re.fullmatch(SIGNED_DURATION_PATTERN, text)
+    with pytest.raises(ValueError, match="is no duration"):
+        signed_duration_us(text)
 
 
 def test_the_largest_duration_fits_64_bits_of_nanoseconds() -> None:

@@ -97,6 +97,80 @@ def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
     ]
 
 
+INTERVAL = FILE.replace("within: 1m", "lower: -5m, upper: 10m")
+
+
+def test_an_interval_in_the_file_is_that_of_python(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(INTERVAL)
+    of_file = load_job(path, None)
+    job, orders, payments = streams()
+    both = orders.join_interval(
+        "both", payments, on={"id": "order"}, lower="-5m", upper="10m", how="left", allowed_lateness="30s"
+    )
+    both.sink("out", ps.discard())
+    of_python = compiled(job)
+    join = Join(None, How.LEFT, 0, 30_000_000, None, -300_000_000, 600_000_000)
+    assert of_file.graph.step("both").parameters == of_python.graph.step("both").parameters == join
+    assert decode_graph(encode_graph(of_file.graph)) == of_file.graph
+    assert of_file.plan.states[2] == of_python.plan.states[2]
+    assert of_file.plan.states[2].times == (-300_000_000, 600_000_000, 1_000)
+    assert [c.name for c in of_file.stages[2].nodes[0].outputs["main"]] == ["id", "at", "price", "paid", "by"]
+
+
+WRONG_INTERVALS: list[tuple[dict[str, Any], str]] = [
+    ({"lower": "2m", "upper": "1m"}, "step 'both': lower 2m is above upper 1m: no row has a partner"),
+    ({"lower": "-1m", "upper": "-90s"}, "step 'both': lower -1m is above upper -1m30s: no row has a partner"),
+    ({"lower": "soon"}, "lower: 'soon' is no duration: write a number and us, ms, s, m, h or d, like 10m or -5m"),
+    ({"upper": "--5m"}, "upper: '--5m' is no duration"),
+    ({"upper": 5}, "upper: "),
+    ({"how": "outer"}, "how='outer' is not one of inner, left, right, full"),
+    ({"allowed_lateness": "-1s"}, "allowed_lateness: '-1s' is no duration"),
+    ({"on": {"id": "by"}}, "'id' has type int64 on the left side, and 'by' has type string on the right side"),
+    ({"on": []}, 'write on="id"'),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG_INTERVALS)
+def test_a_wrong_interval_is_refused_with_file_and_line(options: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {"on": {"id": "order"}, "lower": "-5m", "upper": "10m", **options}
+    found = refused(lambda a, b: a.join_interval("both", b, **given))
+    assert text in found
+
+
+WRONG_FILES = [
+    ("lower: -5m, upper: 10m", "lower: 10m, upper: -5m", "lower 10m is above upper -5m"),
+    ("lower: -5m, upper: 10m", "lower: -5m", "a join needs within, or lower and upper"),
+    ("lower: -5m, upper: 10m", "lower: -5m, upper: 10m, within: 1m", "a join needs within, or lower and upper"),
+    ("lower: -5m, upper: 10m", "lower: -5m, upper: 10m, offset: 1s", "offset shifts windows"),
+    ("lower: -5m", "lower: '-'", "'-' does not fit: a duration such as 10m, or -5m"),
+    ("lower: -5m", "lower: soon", "'soon' does not fit: a duration such as 10m, or -5m"),
+    ("lower: -5m", "lower: 5", "expected a text, got 5"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "text"), WRONG_FILES)
+def test_a_wrong_interval_of_a_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, text: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(INTERVAL.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        load_job(path, None)
+    assert "job.yaml:21" in str(caught.value)
+    assert text in str(caught.value)
+
+
+def test_equal_column_names_of_an_interval_need_a_function() -> None:
+    right = {**PAYMENTS, "price": "double"}
+    found = refused(lambda a, b: a.join_interval("both", b, on={"id": "order"}, lower="0s", upper="1m"), ORDERS, right)
+    assert "both sides have a column 'price'" in found
+    job, orders, payments = streams(ORDERS, right)
+    both = orders.join_interval(
+        "both", payments, add, on={"id": "order"}, lower="0s", upper="1m", columns={"sum": "double"}
+    )
+    both.sink("out", ps.discard())
+    assert [c.name for c in compiled(job).stages[2].nodes[0].outputs["main"]] == ["sum"]
+
+
 def add(left: object, right: object) -> object:
     return left, right
 

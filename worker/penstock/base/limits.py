@@ -218,6 +218,7 @@ WINDOW_SLICES_MAX = 4_096  # slices of a sliding window: its length divided by i
 PAGE_SLICES_MAX = 16  # slices of a key that share a state row: a change of one writes them all to the next checkpoint
 JOIN_WINDOWS_MAX = 8_192  # windows of a join that are looked at for one slice of FIRED_ROWS_MAX pairs
 JOIN_SIDE_ROWS_MAX = 1_000_000  # rows of one side that a join keeps for one key and window
+JOIN_BUCKET_US_MIN = 1_000  # rows of a shorter time are stored together by an interval join
 STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # size of files that are merged in memory at once
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 

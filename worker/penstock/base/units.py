@@ -12,9 +12,18 @@ QUANTITY_CHARS_MAX = 24
 _WHOLE_AND_FRACTION = r"(\.[0-9]{1,9})?"
 # Largest unit first, each once: what a user may write is bounded (a sum fits 64 bits of
 # nanoseconds), and one pattern says it to Python and to the API server (RE2).
-DURATION_PATTERN = "0|" + "".join(
-    f"([0-9]{{1,{digits}}}{_WHOLE_AND_FRACTION}{unit})?"
+_DURATION_PARTS = tuple(
+    f"([0-9]{{1,{digits}}}{_WHOLE_AND_FRACTION}{unit})"
     for unit, digits in (("d", 4), ("h", 6), ("m", 6), ("s", 9), ("ms", 12), ("us", 12))
+)
+DURATION_PATTERN = "0|" + "".join(f"{part}?" for part in _DURATION_PARTS)
+SIGNED_DURATION_PATTERN = (
+    "-?(0|"
+    + "|".join(
+        part + "".join(f"{later}?" for later in _DURATION_PARTS[number + 1 :])
+        for number, part in enumerate(_DURATION_PARTS)
+    )
+    + ")"
 )
 QUANTITY_PATTERN = r"[0-9]{1,15}(\.[0-9]{1,6})?(Ki|Mi|Gi|Ti|k|M|G|T)?"
 # Amounts of cpu, memory and the like, as Kubernetes takes them (never negative here).
@@ -50,6 +59,15 @@ def duration_us(text: str) -> int:
     if not text or len(text) > DURATION_CHARS_MAX or not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration: write a number and us, ms, s, m, h or d, like 10s")
     return round(sum(float(p[1]) * _DURATION_US[p[2]] for p in _DURATION_PART.finditer(text)))
+
+
+def signed_duration_us(text: str) -> int:
+    """Return a duration that may be negative, such as ``10m`` or ``-5m``, in whole microseconds."""
+    plain = text.removeprefix("-")
+    try:
+        return duration_us(plain) if plain == text else -duration_us(plain)
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration: write a number and us, ms, s, m, h or d, like 10m or -5m") from None
 
 
 def duration_s(text: str) -> float:

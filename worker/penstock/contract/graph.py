@@ -26,8 +26,19 @@ from penstock.contract import codec
 from penstock.contract.codec import Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.connectors import Role, connector_kinds, option_row
+from penstock.contract.join_times import JOIN_TIMES, declared_join_times
 from penstock.contract.plan import Partitioning
-from penstock.contract.schema import DurationUs, Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
+from penstock.contract.schema import (
+    DurationUs,
+    Field,
+    FieldRow,
+    Fields,
+    Kind,
+    Rule,
+    SignedDurationUs,
+    object_row,
+    rows_of,
+)
 
 GRAPH_FORMAT = 1
 MAIN = "main"
@@ -259,14 +270,17 @@ def declared_window(**values: object) -> Window:
 class Join(Message, tag="Join"):
     """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness.
 
-    With ``call`` a function of both rows gives the row that is emitted; without it that has the columns of both.
+    Without windows: of rows whose times differ by ``lower_us`` to ``upper_us`` (right minus left). With ``call`` a
+    function of both rows gives the row that is emitted; without it that has the columns of both.
     """
 
-    within_us: Annotated[DurationUs, Field("within", "length of the windows in which rows are joined", minimum="1us")]
+    within_us: Annotated[DurationUs | None, Field("within", "length of windows that join rows", minimum="1us")] = None
     how: Annotated[How, Field("how", "which rows without a partner are emitted")] = How.INNER
     offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
     allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
     call: Call | None = None
+    lower_us: Annotated[SignedDurationUs | None, Field("lower", "the least of right time less left time")] = None
+    upper_us: Annotated[SignedDurationUs | None, Field("upper", "the most of right time less left time")] = None
 
 
 class Process(Message, tag="Process"):
@@ -468,17 +482,19 @@ class DeclaredJoin(Fields):
 
 def _join() -> FieldRow:
     """Return the field row of a join. It has the fields of both classes."""
-    own = rows_of(DeclaredJoin)
+    own, times = rows_of(DeclaredJoin), ("within_us", "lower_us", "upper_us", "offset_us")
     calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target != "on_error")
 
     def make(**values: object) -> DeclaredJoin:
         sides = {row.target: values.pop(row.target) for row in own}
         call = {row.target: values.pop(row.target) for row in calls}
+        values |= declared_join_times({name: values[name] for name in times})
         function = None if call["function"] is None else Call(**call)  # type: ignore[arg-type]
         return DeclaredJoin(parameters=Join(call=function, **values), **sides)  # type: ignore[arg-type]
 
-    meaning = "pairs of rows of two inputs with equal keys in the same window of event time"
-    return FieldRow("join", Kind.OBJECT, meaning, fields=(*own, *rows_of(Join), *calls), make=make)
+    meaning = "pairs of rows of two inputs with equal keys, in the same window or an interval apart"
+    fields = (*own, *rows_of(Join), *calls)
+    return FieldRow("join", Kind.OBJECT, meaning, fields=fields, make=make, rules=(JOIN_TIMES,))
 
 
 JOIN = _join()
@@ -489,18 +505,7 @@ PROCESS = _calling(Process, "process", "a user function over the rows of keys, w
 class DeclaredStep(Fields):
     """One entry."""
 
-    ONE_OF = (
-        "source",
-        "map",
-        "flatMap",
-        "filter",
-        "split",
-        "aggregate",
-        "window",
-        "join",
-        "process",
-        "sink",
-    )
+    ONE_OF = ("source", "map", "flatMap", "filter", "split", "aggregate", "window", "join", "process", "sink")
     RULES = (
         Rule(
             "!(has(self.keyBy) && size(self.keyBy) > 0 && has(self.partition))",

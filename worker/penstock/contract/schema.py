@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from penstock.base.errors import ConfigError
-from penstock.base.units import quantity_text, span_text
+from penstock.base.units import SIGNED_DURATION_PATTERN, quantity_text, span_text
 from penstock.base.values import replace
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
@@ -195,6 +195,7 @@ class FieldRow:
 
 API_VERSION = "penstock.dev/v1alpha1"
 OBJECT_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+SIGNED_DURATION_RULE = "a duration such as 10m, or -5m"
 OBJECT_NAME_RULE = "lower-case letters, digits, - and ."
 DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _NAMESPACE = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -218,6 +219,9 @@ LENGTH_MAX = 64  # of a list or a map where no field says another one
 
 Duration = Annotated[float, Field(kind=Kind.DURATION_S)]  # in seconds
 DurationUs = Annotated[int, Field(kind=Kind.DURATION_US)]  # in microseconds, of event time
+SignedDurationUs = Annotated[
+    int, Field(kind=Kind.TEXT, pattern=SIGNED_DURATION_PATTERN, rule=SIGNED_DURATION_RULE, length_max=33)
+]  # in microseconds, of event time
 Quantity = Annotated[int, Field(kind=Kind.QUANTITY)]  # in bytes
 Count = Annotated[int, Field(minimum=0)]
 LongText = Annotated[str, Field(length_max=4096)]

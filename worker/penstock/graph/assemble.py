@@ -27,8 +27,10 @@ from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
+from penstock.steps.joins.events import Interval
+from penstock.steps.joins.interval_join import IntervalJoinStep
 from penstock.steps.joins.pair_function import PairFunction
-from penstock.steps.joins.sides import JoinSide, join_side
+from penstock.steps.joins.sides import JoinSide, join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
@@ -140,7 +142,7 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
     schemas = (input_schema, node.output_schema(MAIN))
     match node.parameters:
         case Join():
-            return _window_join(node, node.parameters, states)
+            return _join(node, node.parameters, states)
         case Aggregate(compute):
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
         case Window(size, compute, offset, lateness) as declared:
@@ -158,27 +160,37 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
 
 
-def _window_join(node: CompiledStep, join: Join, states: States) -> Step:
+def _join(node: CompiledStep, join: Join, states: States) -> Step:
     sides = tuple(
-        _join_side(node, number, states.max_key_groups, alone=join.how in alone)
+        _join_side(node, number, states.max_key_groups, (join.how in alone, join.within_us is None))
         for number, alone in enumerate(((How.LEFT, How.FULL), (How.RIGHT, How.FULL)))
     )
-    shape = JoinWindows(join.within_us, join.offset_us, join.allowed_lateness_us)
     function = None
     if join.call is not None:
         schemas = (node.side(LEFT).schema(), node.side(RIGHT).schema(), node.output_schema(MAIN))
         function = PairFunction(node.name, join.call, _function_of_pairs(node), schemas)
-    step = WindowJoinStep(node.name, shape, sides, node.output_schema(MAIN), function)
+    output = node.output_schema(MAIN)
+    step: WindowJoinStep | IntervalJoinStep
+    if join.within_us is not None:
+        windows = JoinWindows(join.within_us, join.offset_us, join.allowed_lateness_us)
+        step = WindowJoinStep(node.name, windows, sides, output, function)
+    else:
+        assert join.lower_us is not None, f"step {node.name!r} was checked to have an interval"
+        assert join.upper_us is not None, f"step {node.name!r} was checked to have an interval"
+        interval = Interval(join.lower_us, join.upper_us, join.allowed_lateness_us)
+        step = IntervalJoinStep(node.name, interval, sides, output, function)
     step.open(states.open)
     return step
 
 
-def _join_side(node: CompiledStep, number: int, max_key_groups: int, *, alone: bool) -> JoinSide:
+def _join_side(node: CompiledStep, number: int, max_key_groups: int, kind: tuple[bool, bool]) -> JoinSide:
+    """Describe a side. ``kind``: whether its rows are emitted alone, and whether an interval joins them."""
     side = node.side((LEFT, RIGHT)[number])
     assert side.time is not None, f"step {node.name!r} was checked to have event time"
     schema = side.schema()
     keys = keyed.KeyColumns(schema, side.keys, max_key_groups)
-    return join_side(number, keys, schema, side.time, alone)
+    alone, by_interval = kind
+    return (timed_side if by_interval else join_side)(number, keys, schema, side.time, alone)
 
 
 def _function_of_pairs(node: CompiledStep) -> "Callable[[Any, Any], Any]":

@@ -51,11 +51,12 @@ from penstock.contract.graph import (
     Step,
     Window,
 )
+from penstock.contract.join_times import check_interval
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
-from penstock.graph.window_shapes import Duration, WindowForm, microseconds, tumbling
+from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds, tumbling
 
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs
@@ -305,22 +306,60 @@ class Stream:
         row are null. With ``per="record"`` it gets two dicts, None for a missing row, and returns a dict. Raises
         ConfigError.
         """
-        place = caller_place()
-        pairs = _on(place, name, on)
-        if how not in set(How):
-            raise ConfigError(f"{place}: step {name!r}: how={how!r} is not one of {', '.join(How)}")
-        if not isinstance(other, Stream) or other.job is not self.job:
-            raise ConfigError(f"{place}: step {name!r}: the second argument must be another stream of the same job")
+        kind = _how(name, how)
         size = microseconds("within", within)
         if size <= 0:
-            raise ConfigError(f"{place}: step {name!r}: within={within!r}: a window cannot be empty")
+            raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: a window cannot be empty")
         late, shift = microseconds("allowed_lateness", allowed_lateness), microseconds("offset", offset)
-        inputs = (*_side(self, LEFT, tuple(pairs)), *_side(other, RIGHT, tuple(pairs.values())))
         call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
-        stream = self.job._add(Step(name, Join(size, How(how), shift, late, call), inputs, self.parallelism), place)
+        return self._joined(name, (other, on), Join(size, kind, shift, late, call), function)
+
+    def join_interval(
+        self,
+        name: str,
+        other: "Stream",
+        function: UserFunction | None = None,
+        /,
+        *,
+        on: OnLike,
+        lower: Duration,
+        upper: Duration,
+        how: HowLike = "inner",
+        allowed_lateness: Duration = "0s",
+        columns: ColumnsLike = None,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
+    ) -> "Stream":
+        """Emit one row for each pair of rows with equal keys whose event times are at most an interval apart.
+
+        A pair has ``lower <= time of the other stream's row - time of this stream's row <= upper``. ``lower="-5m"``
+        and ``upper="10m"`` pair an order with payments from 5 minutes before to 10 minutes after it.
+
+        A pair is emitted when the watermark of both streams, less ``allowed_lateness``, has passed its later row. A row
+        without a partner is emitted when no partner can come any more. Other parameters and the columns of the
+        result are those of :meth:`join`. Raises ConfigError.
+        """
+        kind = _how(name, how)
+        ends = signed_microseconds("lower", lower), signed_microseconds("upper", upper)
+        try:
+            check_interval(*ends)
+        except ConfigError as error:
+            raise ConfigError(f"{caller_place()}: step {name!r}: {error}") from None
+        late = microseconds("allowed_lateness", allowed_lateness)
+        call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
+        return self._joined(name, (other, on), Join(None, kind, 0, late, call, *ends), function)
+
+    def _joined(self, name: str, other: tuple["Stream", OnLike], join: Join, function: UserFunction | None) -> "Stream":
+        place = caller_place()
+        stream, on = other
+        pairs = _on(place, name, on)
+        if not isinstance(stream, Stream) or stream.job is not self.job:
+            raise ConfigError(f"{place}: step {name!r}: the second argument must be another stream of the same job")
+        inputs = (*_side(self, LEFT, tuple(pairs)), *_side(stream, RIGHT, tuple(pairs.values())))
+        joined = self.job._add(Step(name, join, inputs, self.parallelism), place)
         if function is not None:
             self.job.draft.functions[name, CALL] = function
-        return stream
+        return joined
 
     def sink(self, name: str, connector: object) -> None:
         """Write the rows. ``connector`` is ``ps.parquet(folder)`` or an object of your own.
@@ -406,6 +445,13 @@ class KeyedStream(Stream):
         """
         call = _call(function, per, batch_rows, columns, on_error)
         return self._step(name, Process(call, columns_of(state)), function)
+
+
+def _how(step: str, how: str) -> How:
+    """Return which rows without a partner a join emits. Raises ConfigError."""
+    if how not in set(How):
+        raise ConfigError(f"{caller_place()}: step {step!r}: how={how!r} is not one of {', '.join(How)}")
+    return How(how)
 
 
 def _on(place: str, step: str, on: OnLike) -> dict[str, str]:

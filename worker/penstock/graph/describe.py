@@ -15,6 +15,7 @@ from penstock.contract.graph import (
     Split,
     Window,
 )
+from penstock.contract.join_times import signed_text
 from penstock.graph.compiled import CompiledEdge, CompiledStage
 
 _US = ((3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
@@ -43,10 +44,11 @@ def describe(parameters: Parameters) -> str:
             slide = "" if window.step_us == size_us else f" every {duration_text(window.step_us)}"
             lateness = f" + {duration_text(late)}" if late else ""
             return f"{duration_text(size_us)}{slide}{lateness}: {_compute_text(compute)}"
-        case Join(within_us, how, allowed_lateness_us=late, call=call):
+        case Join(within_us, how, allowed_lateness_us=late, call=call) as join:
             lateness = f" + {duration_text(late)}" if late else ""
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"
-            return f"{how} within {duration_text(within_us)}{lateness}{function}"
+            ends = f"from {signed_text(join.lower_us or 0)} to {signed_text(join.upper_us or 0)}"
+            return f"{how} {ends if within_us is None else f'within {duration_text(within_us)}'}{lateness}{function}"
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:

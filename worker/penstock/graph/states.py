@@ -1,5 +1,6 @@
 """Lists what checkpoints store for each step of a graph. Needs only names and columns, no Arrow."""
 
+from penstock.base.limits import JOIN_BUCKET_US_MIN
 from penstock.contract.columns import Column, Columns, find
 from penstock.contract.graph import (
     MAIN,
@@ -40,8 +41,10 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
         case Window(size_us, compute, offset_us) as window:
             slide = () if window.step_us == size_us else (window.step_us,)
             return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us, *slide))
+        case Join(None, lower_us=int(lower), upper_us=int(upper)):
+            return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
         case Join(within_us, offset_us=offset_us):
-            return _keyed(step, flows, _joined(step, flows), (within_us, offset_us))
+            return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
         case Process(state=state):
             return _keyed(step, flows, tuple(StateColumn(c.name, c.type) for c in state))
         case _:

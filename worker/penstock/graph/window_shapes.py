@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.base.errors import ConfigError
-from penstock.base.units import duration_us
+from penstock.base.units import duration_us, signed_duration_us
 from penstock.base.user_code import caller_place
 from penstock.contract.graph import check_windows
 
@@ -54,4 +54,12 @@ def microseconds(what: str, text: Duration) -> int:
     try:
         return duration_us(text)
     except (ValueError, TypeError) as error:
+        raise ConfigError(f"{caller_place()}: {what}: {error}") from None
+
+
+def signed_microseconds(what: str, text: Duration) -> int:
+    """Read a duration that may be negative: see :func:`microseconds`."""
+    try:
+        return signed_duration_us(text)
+    except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"{caller_place()}: {what}: {error}") from None

@@ -17,6 +17,7 @@ def compile_all() -> int:
         clock,
         due,
         hash_table,
+        intervals,
         jit,
         joins,
         key_bytes,
@@ -26,7 +27,7 @@ def compile_all() -> int:
         windows,
     )
 
-    modules = (aggregate, arena, clock, due, hash_table, joins, key_bytes, routing, strings, timers, windows)
+    modules = (aggregate, arena, clock, due, hash_table, intervals, joins, key_bytes, routing, strings, timers, windows)
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

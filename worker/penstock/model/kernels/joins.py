@@ -87,6 +87,13 @@ def find_rows(data: Any, starts: Any, sizes: Any) -> None:
         at = starts[i] + sizes[i]
 
 
+@kernel(VOID, U8, I64, I64, OUT_U8)
+def copy_rows(data: Any, starts: Any, ends: Any, target: Any) -> None:
+    """Copy rows one behind the other: row i to ``ends[i]`` up to ``ends[i + 1]``."""
+    for i in range(starts.size):
+        copy_bytes(data, starts[i], ends[i + 1] - ends[i], target, ends[i])
+
+
 @kernel(VOID, SIDES, MATCHES, PAIRS, PICKS)
 def pair_up(sides: Any, matches: Any, pairs: Any, picks: Any) -> None:
     """Write window, left row and right row of each pair, window by window.

@@ -91,18 +91,7 @@ class KeptRows:
         if parts.any():
             places = self._state.rows(self._keys(*keys, parts))
             self._state.set_due(places, np.where(parts == 0, keys[1], _PART_DUE))
-        self._append(SIDES[side.number], places, side.encoded(rows))
-
-    def _append(self, side: str, places: Int32s, rows: tuple[Int32s, Bytes]) -> None:
-        unique, inverse = np.unique(places, return_inverse=True)
-        slots = inverse.astype(np.int32)
-        old = variable(self._state.read_bytes(side, unique))
-        sizes, ends = np.empty(len(unique), np.int64), np.zeros(len(unique) + 1, np.int64)
-        joins.appended_sizes(old, slots, rows, sizes)
-        np.cumsum(sizes, out=ends[1:])
-        target, cursors = np.empty(ends[-1], np.uint8), ends[:-1].copy()
-        joins.append_rows(old, slots, rows, cursors, target)
-        self._state.write_bytes(side, unique, variable_array(pa.binary(), ends.astype(np.int32), target))
+        append_stored(self._state, SIDES[side.number], places, side.encoded(rows))
 
     def _keys(self, keys: list[pa.Array], ends: Int64s, hashed: tuple[UInt64s, Int32s], parts: Int64s) -> Keys:
         """Encode keys of the state. The hash of part 0 is that of the key; other parts have hashes of their own."""
@@ -178,3 +167,16 @@ class KeptRows:
     def about_keys(self) -> int:
         """Return about how many parts there are."""
         return self._state.about_keys()
+
+
+def append_stored(state: KeyedState, column: str, places: Int32s, rows: tuple[Int32s, Bytes]) -> None:
+    """Add rows (offsets and bytes) to the values of a bytes column. Row i is added to state row ``places[i]``."""
+    unique, inverse = np.unique(places, return_inverse=True)
+    slots = inverse.astype(np.int32)
+    old = variable(state.read_bytes(column, unique))
+    sizes, ends = np.empty(len(unique), np.int64), np.zeros(len(unique) + 1, np.int64)
+    joins.appended_sizes(old, slots, rows, sizes)
+    np.cumsum(sizes, out=ends[1:])
+    target, cursors = np.empty(ends[-1], np.uint8), ends[:-1].copy()
+    joins.append_rows(old, slots, rows, cursors, target)
+    state.write_bytes(column, unique, variable_array(pa.binary(), ends.astype(np.int32), target))

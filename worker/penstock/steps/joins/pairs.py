@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from penstock.model.arrays import Bytes, Int32s, Int64s, variable_array
 from penstock.model.kernels import joins
+from penstock.steps.base import NO_BOUND, Emit, with_hidden
+from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.sides import JoinSide
 
 _ORDER = [("window", "ascending"), ("time", "ascending"), ("row", "ascending")]
@@ -91,9 +93,67 @@ def picks(match: Matching, rows: tuple[OrderedRows, OrderedRows], first: Int64s,
     windows, lefts, rights = (np.empty(total, np.int32) for _ in range(3))
     sides = (rows[0].first, rows[1].first, *match.counts)
     joins.pair_up(sides, (match.matched.view(np.uint8), match.alone[0]), (first, count), (windows, lefts, rights))
-    return Picks(pa.array(windows), _nullable(lefts), _nullable(rights))
+    return Picks(pa.array(windows), nullable(lefts), nullable(rights))
 
 
-def _nullable(rows: Int32s) -> pa.Array:
+def nullable(rows: Int32s) -> pa.Array:
+    """Return row numbers, with null where there is no row."""
     missing = rows == joins.NO_ROW
     return pa.array(rows, mask=missing if missing.any() else None)
+
+
+class PairBatches:
+    """Makes batches of pairs and emits them: the key columns, then the other columns of both sides.
+
+    With a function: what it returns for each pair.
+    """
+
+    def __init__(self, sides: Sequence[JoinSide], output: pa.Schema, function: PairFunction | None) -> None:
+        """Emit rows of ``output``."""
+        self._output = output if function is None else function.pairs
+        self._function = function
+        self._picked = _places_of(sides, each=function is not None)
+
+    def bind(self, emit: Emit) -> None:
+        """Set what receives the batches."""
+        self._emit = emit
+        if self._function is not None:
+            self._function.bind(emit)
+            self._emit = self._function.on_batch
+
+    def send(
+        self, keys: Sequence[pa.Array], picked: Picks, rows: tuple[Sequence[pa.Array], Sequence[pa.Array]]
+    ) -> None:
+        """Emit one batch. ``keys`` are by window, and ``rows`` are the kept columns of both sides."""
+        sources = [(column, picked.windows) for column in keys]
+        sources += [(column, picked.left) for column in rows[0]]
+        sources += [(column, picked.right) for column in rows[1]]
+        sources += [(column, of_side) for of_side in picked.windows_by_side for column in keys]
+        columns = [sources[number][0].take(sources[number][1]) for number in self._picked]
+        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
+        # A pair is made from two rows, so it has no bound, and later steps never find it late.
+        self._emit(with_hidden(batch, pa.array(np.full(batch.num_rows, NO_BOUND, np.int64))))
+
+
+def _places_of(sides: Sequence[JoinSide], *, each: bool) -> tuple[int, ...]:
+    """Return where each output column is in: key columns, kept left columns, kept right columns.
+
+    With ``each`` the output has all columns of each side. The key columns of the left side follow, then those of the
+    right one.
+    """
+    left, right = sides
+    keys = len(left.keys.places)
+    if each:
+        first, after = keys, keys + len(left.kept) + len(right.kept)
+        places: list[int] = []
+        for side in sides:
+            there = {place: after + number for number, place in enumerate(side.keys.places)}
+            there |= {place: first + number for number, place in enumerate(side.kept)}
+            places += [there[place] for place in range(len(there))]
+            first, after = first + len(side.kept), after + keys
+        return tuple(places)
+    of_left = {place: number for number, place in enumerate((*left.keys.places, *left.kept))}
+    after = keys + len(left.kept)
+    of_right = (after + right.kept.index(place) for place in sorted(right.kept))
+    return (*(of_left[place] for place in range(after)), *of_right)

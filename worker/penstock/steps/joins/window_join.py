@@ -25,11 +25,11 @@ from penstock.base.limits import FIRED_ROWS_MAX, JOIN_WINDOWS_MAX
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
-from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden, with_hidden
+from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden
 from penstock.steps.joins.kept_rows import LAST_DUE, KeptRows, Windows
 from penstock.steps.joins.pair_function import PairFunction
-from penstock.steps.joins.pairs import Matching, OrderedRows, in_order, matching, picks
-from penstock.steps.joins.sides import LATE_OUTPUTS, SIDES, JoinSide, null_keys
+from penstock.steps.joins.pairs import Matching, OrderedRows, PairBatches, in_order, matching, picks
+from penstock.steps.joins.sides import LATE_OUTPUTS, SIDES, JoinSide, bounds_of, null_keys
 from penstock.steps.keyed import OpenState
 
 _TIME = pa.timestamp("us")
@@ -70,9 +70,7 @@ class WindowJoinStep(PlainStep):
         super().__init__(name)
         self._shape = shape
         self._sides = tuple(sides)
-        self._output = output if function is None else function.pairs
-        self._function = function
-        self._picked = _places_of(self._sides, each=function is not None)
+        self._pairs = PairBatches(self._sides, output, function)
         self._fired: Int64s = np.full(sides[0].keys.codec.max_key_groups, NO_BOUND, np.int64)
         self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
         self._null_keys = 0
@@ -81,9 +79,7 @@ class WindowJoinStep(PlainStep):
     def bind(self, outputs: Mapping[str, Emit]) -> None:
         """Store the outputs."""
         super().bind(outputs)
-        if self._function is not None:
-            self._function.bind(outputs["main"])
-            self._emit = self._function.on_batch
+        self._pairs.bind(outputs["main"])
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
@@ -129,7 +125,7 @@ class WindowJoinStep(PlainStep):
         """Write the window end and the verdict of each row. Returns whether a row is late."""
         times = flat(rows.column(side.time))
         shape = (self._shape.size_us, self._shape.offset_us, self._shape.lateness_us)
-        given = (fixed(times, np.int64), _bounds(bounds, len(times)))
+        given = (fixed(times, np.int64), bounds_of(bounds, len(times)))
         late = windows.assign(shape, given, (groups, self._fired), *result)
         if times.null_count:
             result[1][np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = windows.WITHOUT_TIME
@@ -229,15 +225,7 @@ class WindowJoinStep(PlainStep):
         picked = picks(match, rows, *pairs)
         if not len(picked.windows):
             return
-        sources = [(column, picked.windows) for column in keys]
-        sources += [(column, picked.left) for column in rows[0].columns]
-        sources += [(column, picked.right) for column in rows[1].columns]
-        sources += [(column, of_side) for of_side in picked.windows_by_side for column in keys]
-        columns = [sources[number][0].take(sources[number][1]) for number in self._picked]
-        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
-        batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
-        # A pair is made from two rows, so it has no bound, and later steps never find it late.
-        self._emit(with_hidden(batch, pa.array(np.full(batch.num_rows, NO_BOUND, np.int64))))
+        self._pairs.send(keys, picked, (rows[0].columns, rows[1].columns))
 
     # --- What is kept -------------------------------------------------------------------------
 
@@ -265,32 +253,3 @@ class WindowJoinStep(PlainStep):
             "without_time": self._late[windows.WITHOUT_TIME],
             "null_keys": self._null_keys,
         }
-
-
-def _places_of(sides: Sequence[JoinSide], *, each: bool) -> tuple[int, ...]:
-    """Return where each output column is in: key columns, kept left columns, kept right columns.
-
-    With ``each`` the output has all columns of each side. The key columns of the left side follow, then those of the
-    right one.
-    """
-    left, right = sides
-    keys = len(left.keys.places)
-    if each:
-        first, after = keys, keys + len(left.kept) + len(right.kept)
-        places: list[int] = []
-        for side in sides:
-            there = {place: after + number for number, place in enumerate(side.keys.places)}
-            there |= {place: first + number for number, place in enumerate(side.kept)}
-            places += [there[place] for place in range(len(there))]
-            first, after = first + len(side.kept), after + keys
-        return tuple(places)
-    of_left = {place: number for number, place in enumerate((*left.keys.places, *left.kept))}
-    after = keys + len(left.kept)
-    return (*(of_left[place] for place in range(after)), *range(after, after + len(right.kept)))
-
-
-def _bounds(bounds: pa.Array | None, rows: int) -> Int64s:
-    if bounds is None:
-        return np.full(rows, NO_BOUND, np.int64)
-    plain = flat(bounds)
-    return fixed(plain.fill_null(NO_BOUND) if plain.null_count else plain, np.int64)

@@ -1,0 +1,42 @@
+"""How the times of a join are declared: windows, or an interval between the times of both rows."""
+
+from penstock.base.errors import ConfigError
+from penstock.base.units import signed_duration_us, span_text
+from penstock.contract.schema import Rule
+
+JOIN_TIMES = Rule(
+    "has(self.within) ? !has(self.lower) && !has(self.upper) : has(self.lower) && has(self.upper)",
+    "a join needs within, or lower and upper",
+)
+
+
+def check_interval(lower_us: int, upper_us: int) -> None:
+    """Raise ConfigError for an interval without any time."""
+    if lower_us > upper_us:
+        raise ConfigError(f"lower {signed_text(lower_us)} is above upper {signed_text(upper_us)}: no row has a partner")
+
+
+def signed_text(us: int) -> str:
+    """Spell a duration that may be negative: ``10m``, ``-5m``."""
+    return f"-{span_text(-us / 1_000_000)}" if us < 0 else span_text(us / 1_000_000)
+
+
+def declared_join_times(given: dict[str, object]) -> dict[str, int | None]:
+    """Read ``within_us``, ``offset_us``, ``lower_us`` and ``upper_us`` of a join, the last two of which are texts.
+
+    Raises ConfigError when they do not belong together, ValueError for a text that is no duration.
+    """
+    within, offset = given["within_us"], given["offset_us"]
+    ends = {name: _signed(given[name]) for name in ("lower_us", "upper_us")}
+    lower, upper = ends.values()
+    complete = lower is not None and upper is not None
+    JOIN_TIMES.refuse(not complete if within is None else any(end is not None for end in ends.values()))
+    if within is None and offset:
+        raise ConfigError("offset shifts windows: it belongs to within")
+    if lower is not None and upper is not None:
+        check_interval(lower, upper)
+    return ends
+
+
+def _signed(text: object) -> int | None:
+    return None if text is None else signed_duration_us(str(text))

@@ -260,3 +260,22 @@ def test_a_key_is_forgotten_when_it_was_cleared_and_has_its_first_values(records
     gone = {key for key in cleared if not written[key]}
     assert before - len(table.kept.live_rows("s")) == len(gone)
     assert np.all(np.isin(table.kept.live_rows("s"), rows))
+
+
+def test_a_full_ring_gives_its_oldest_value_and_keeps_the_order() -> None:
+    table = Table(Zeros)
+    (row,) = table.begin(["A"])
+    last = table.at(row).last
+    assert [last.append(n) for n in range(1, 9)] == [0, 0, 0, 1, 2, 3, 4, 5]
+    assert list(last) == [6, 7, 8]
+
+
+def test_a_record_of_which_one_field_does_not_fit_is_not_written_at_all() -> None:
+    table = Table(Everything)
+    (row,) = table.begin(["A"])
+    proxy = table.at(row)
+    with pytest.raises(TypeError, match=r"^Everything.where cannot hold "):
+        proxy.where = Place(5, 3)  # type: ignore[arg-type]
+    table.rows.store()
+    table.begin(["A"])
+    assert table.at(row).where == Place(0)

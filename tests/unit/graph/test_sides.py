@@ -33,6 +33,9 @@ class Nothing:
     def type_problem(self, column: Column) -> None:
         return None
 
+    def record_problem(self, step: Step, columns: object) -> None:
+        return None
+
     def call_columns(self, step: Step, columns: object) -> None:
         return None
 

@@ -285,3 +285,34 @@ def test_a_renamed_column_of_an_aggregate_is_the_same_state() -> None:
         "step 'count': stored keys [word: string], columns [n: int64 = count]; the job has "
         "[word: string], [n: int64 = sum(x: int64)]"
     ) in failure
+
+
+@ps.record
+class Word:
+    word: str
+
+
+@ps.state
+class Counted:
+    n: int = 0
+
+
+def count(r: Word, s: Counted, out: ps.Out[Word]) -> None:
+    s.n += 1
+
+
+def of_dicts(job: ps.Job) -> None:
+    rows = job.source("rows", ps.parquet("in"), columns=COLUMNS).key_by("word")
+    rows.process("count", keep, state={"n": "int64"}, columns=COLUMNS).sink("out", ps.parquet("out"))
+
+
+def of_types(job: ps.Job) -> None:
+    rows = job.source("rows", ps.parquet("in"), columns=COLUMNS).key_by("word")
+    rows.process("count", count).sink("out", ps.parquet("out"))
+
+
+def test_a_state_with_types_is_another_one_than_that_of_dicts() -> None:
+    dicts, types = plan_of(of_dicts), plan_of(of_types)
+    saved = replace(root(stopped(of_dicts)), states=dicts.states, steps=dicts.steps)
+    assert match(saved, dicts).changed == ()
+    assert match(saved, types).changed == ("count",)

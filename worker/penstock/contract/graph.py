@@ -20,9 +20,9 @@ import msgspec
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
-from penstock.base.units import span_text
 from penstock.base.values import replace
 from penstock.contract import codec
+from penstock.contract.call_types import CallTypes, CompileChoice
 from penstock.contract.codec import Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.connectors import Role, connector_kinds, option_row
@@ -39,6 +39,7 @@ from penstock.contract.schema import (
     object_row,
     rows_of,
 )
+from penstock.contract.window_sizes import check_windows
 
 GRAPH_FORMAT = 1
 MAIN = "main"
@@ -141,7 +142,8 @@ class Source(Message, tag="Source"):
 class Call(Message, tag="Call"):
     """A user function: its name, what it takes, and at most how many rows at once.
 
-    ``columns`` are those it gives; empty: as declared nowhere, found with an empty batch.
+    ``columns`` are those it gives; empty: as declared nowhere, found with an empty batch. ``types`` are those of its
+    hints; None: it takes dicts or batches.
     """
 
     function: Annotated[Reference, Field("function", "the user function")]
@@ -158,6 +160,11 @@ class Call(Message, tag="Call"):
             "what happens when the function raises for a row: the job fails, or the row goes to the output dead-letter",
         ),
     ] = OnError.FAIL
+    compiled: Annotated[
+        CompileChoice,
+        Field("compiled", "whether a function with types is compiled; auto: if it can be, else Python runs it"),
+    ] = CompileChoice.AUTO
+    types: CallTypes | None = None
 
 
 class Map(Message, tag="Map"):
@@ -237,27 +244,6 @@ class Window(Message, tag="Window"):
     def step_us(self) -> int:
         """Return the time from one window to the next."""
         return self.size_us if self.slide_us is None else self.slide_us
-
-
-def check_windows(size_us: int, slide_us: int | None) -> None:
-    """Raise ConfigError when windows of this size cannot begin in steps of this slide."""
-    if size_us <= 0:
-        raise ConfigError("size of a window: 0s; it must be longer")
-    if slide_us is None:
-        return
-    size, slide = span_text(size_us / 1_000_000), span_text(slide_us / 1_000_000)
-    if slide_us <= 0:
-        raise ConfigError("slide of a window: 0s; it must be longer")
-    if slide_us > size_us:
-        raise ConfigError(f"slide {slide} is above size {size}: rows between two windows would be in none")
-    if size_us % slide_us:
-        raise ConfigError(
-            f"slide {slide} does not divide size {size}: "
-            f"of size {size} it leaves {span_text(size_us % slide_us / 1_000_000)}"
-        )
-    count, most = size_us // slide_us, limits.WINDOW_SLICES_MAX
-    if count > most:
-        raise ConfigError(f"size {size} has {count:,} slides of {slide}; at most {most:,} are allowed")
 
 
 def declared_window(**values: object) -> Window:
@@ -392,7 +378,8 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
         case Join():
             return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            return (MAIN, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN,)
+            sides = () if call.types is None else tuple(side.output for side in call.types.sides)
+            return (MAIN, *sides, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN, *sides)
         case Source() | Split() | Aggregate():
             return (MAIN,)
 
@@ -483,7 +470,7 @@ class DeclaredJoin(Fields):
 def _join() -> FieldRow:
     """Return the field row of a join. It has the fields of both classes."""
     own, times = rows_of(DeclaredJoin), ("within_us", "lower_us", "upper_us", "offset_us")
-    calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target != "on_error")
+    calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target not in ("on_error", "compiled"))
 
     def make(**values: object) -> DeclaredJoin:
         sides = {row.target: values.pop(row.target) for row in own}

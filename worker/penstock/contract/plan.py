@@ -64,12 +64,14 @@ class EdgePlan(Message, tag="EdgePlan"):
 class StateColumn(Message, tag="StateColumn"):
     """A value per key: its name and type as the job shows them, and how it is computed.
 
-    ``of`` is like ``sum(x: int64)``. It is empty for a value of the user's own.
+    ``of`` is like ``sum(x: int64)``. It is empty for a value of the user's own. ``number`` counts the fields of a
+    state with types from 1; it is 0 for all others.
     """
 
     name: str
     type: str
     of: str = ""
+    number: int = 0
 
 
 class StepState(Message, tag="StepState"):

@@ -24,6 +24,7 @@ from penstock.contract.graph import (
 )
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
+from penstock.model.declared.function_types import FunctionTypes
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
@@ -34,6 +35,9 @@ from penstock.steps.joins.sides import JoinSide, join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
+from penstock.steps.typed.emitted_records import Schemas
+from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
+from penstock.steps.typed.process_step import TypedProcessStep
 from penstock.steps.windows.by_shape import window
 from penstock.steps.windows.late_rows import WindowShape
 
@@ -116,6 +120,8 @@ def _emits(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[
 
 def _step(node: CompiledStep, states: States | None) -> Step:
     input_schema = node.input_schema()
+    if node.types is not None and not isinstance(node.parameters, Process):
+        return _typed_step(node, node.types)
     match node.parameters:
         case Split(column):
             return stateless.SplitStep(node.name, column, node.output_schema(MAIN))
@@ -132,6 +138,25 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return _keyed_step(node, input_schema, states)
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} is not an inner step")
+
+
+def _typed_step(node: CompiledStep, types: FunctionTypes) -> Step:
+    """Build a step without state whose function has types."""
+    function, input_schema = _function(node), node.input_schema()
+    match node.parameters:
+        case Map(call):
+            return TypedMapStep(node.name, call, function, types, (input_schema, node.output_schema(MAIN)))
+        case Filter(call):
+            return TypedFilterStep(node.name, call, function, types, input_schema)
+        case FlatMap(call):
+            return TypedFlatMapStep(node.name, call, function, types, _typed_schemas(node, types))
+        case _:
+            raise AssertionError(f"{type(node.parameters).__name__} keeps state")
+
+
+def _typed_schemas(node: CompiledStep, types: FunctionTypes) -> Schemas:
+    """Return the schemas of the input (``""``) and of the outputs of a function that emits."""
+    return {"": node.input_schema(), **{output: node.output_schema(output) for output in outputs_of(types)}}
 
 
 def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> Step:
@@ -151,6 +176,11 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             window_step = window(node.name, shape, keys, compute, schemas)
             window_step.open(states.open)
             return window_step
+        case Process(call) if node.types is not None:
+            schemas_by_output = _typed_schemas(node, node.types)
+            typed = TypedProcessStep(node.name, keys, call, (_function(node), node.types), schemas_by_output)
+            typed.open(states.open)
+            return typed
         case Process(call, columns):
             state_and_output = (arrow_schema(columns), node.output_schema(MAIN))
             process = ProcessStep(node.name, keys, call, _function(node), state_and_output)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
-from penstock.base.user_code import caller_place
+from penstock.base.user_code import caller_place, users_frame
 from penstock.base.values import replace
+from penstock.contract.call_types import CompileChoice
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.connectors import Role
 from penstock.contract.graph import (
@@ -56,6 +57,7 @@ from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
+from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds, tumbling
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 UserFunction = Callable[..., Any]
 ColumnsLike = Mapping[str, object] | Iterable[Any] | None
 PerLike = Literal["batch", "record"]
+CompiledLike = Literal["auto", "never", "require"]
 OnErrorLike = Literal["fail", "dead-letter"]
 HowLike = Literal["inner", "left", "right", "full"]
 OnLike = str | Iterable[str] | Mapping[str, str]
@@ -219,19 +222,21 @@ class Stream:
         function: UserFunction,
         *,
         columns: ColumnsLike = None,
-        per: PerLike = "batch",
+        per: PerLike | None = None,
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
+        compiled: CompiledLike = "auto",
     ) -> "Stream":
         """Turn each row into one row.
 
+        A function with types, ``f(r: A) -> B``, takes a ``ps.record`` and returns one. Without types,
         ``function`` takes a RecordBatch and returns one; with ``per="record"`` it takes a dict and
         returns one. ``columns`` are the columns that it returns. They are required with
         ``per="record"``. Without them, a function per batch is called once with an empty batch to
         find them. Raises ConfigError.
         """
-        call = _call(function, per, batch_rows, columns, on_error)
-        return self._step(name, Map(call), function)
+        call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
+        return self._step(name, Map(call), function, per)
 
     def flat_map(
         self,
@@ -239,33 +244,37 @@ class Stream:
         function: UserFunction,
         *,
         columns: ColumnsLike = None,
-        per: PerLike = "batch",
+        per: PerLike | None = None,
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
+        compiled: CompiledLike = "auto",
     ) -> "Stream":
         """Turn each row into any number of rows, in order.
 
-        With ``per="record"`` the function returns an iterable of dicts. Other parameters are those
-        of :meth:`map`.
+        A function with types, ``f(r: A, out: ps.Out[B])``, emits records: ``out.emit(B(...))``. With
+        ``per="record"`` the function returns an iterable of dicts. Other parameters are those of
+        :meth:`map`.
         """
-        call = _call(function, per, batch_rows, columns, on_error)
-        return self._step(name, FlatMap(call), function)
+        call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
+        return self._step(name, FlatMap(call), function, per)
 
     def filter(
         self,
         name: str,
         function: UserFunction,
         *,
-        per: PerLike = "batch",
+        per: PerLike | None = None,
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
+        compiled: CompiledLike = "auto",
     ) -> "Stream":
         """Keep the rows for which ``function`` returns true.
 
-        It returns a boolean array with one value per row; with ``per="record"`` it returns a bool.
+        It returns a boolean array with one value per row; with ``per="record"`` and with types,
+        ``f(r: A) -> bool``, it returns a bool.
         """
-        call = _call(function, per, batch_rows, None, on_error)
-        return self._step(name, Filter(call), function)
+        call = _call(function, per, batch_rows, None, on_error, compiled=compiled)
+        return self._step(name, Filter(call), function, per)
 
     def split(self, name: str, column: str, *, into: str = "word") -> "Stream":
         """Split text at every single space into one row per word.
@@ -377,11 +386,20 @@ class Stream:
         inputs = tuple(replace(i, partitioning=how, keys=keys, function=function) for i in self.inputs)
         return Stream(self.job, inputs, None, self.parallelism)
 
-    def _step(self, name: str, parameters: Parameters, function: UserFunction | None = None) -> "Stream":
-        place = caller_place()
+    def _step(
+        self, name: str, parameters: Parameters, function: UserFunction | None = None, per: PerLike | None = None
+    ) -> "Stream":
+        place, types = caller_place(), None
+        if function is not None:
+            about = f"{place}: step {name!r}"
+            parameters, types = typed_parameters(parameters, function, about, users_frame().f_locals)
+            if types is not None and per == "batch":
+                raise ConfigError(f'{about}: per="batch": its function takes records of {types.record.name}')
         stream = self.job._add(Step(name, parameters, self.inputs, self.parallelism), place)
         if function is not None:
             self.job.draft.functions[name, CALL] = function
+        if types is not None:
+            self.job.draft.types[name] = types
         self._keep_partitioner(name)
         return stream
 
@@ -434,17 +452,22 @@ class KeyedStream(Stream):
         *,
         state: ColumnsLike = None,
         columns: ColumnsLike = None,
-        per: PerLike = "batch",
+        per: PerLike | None = None,
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
+        compiled: CompiledLike = "auto",
     ) -> Stream:
-        """Call ``function(rows, state)`` with rows of keys that the task owns.
+        """Call ``function`` with rows of keys that the task owns, and the state of the keys.
 
-        ``state`` declares the columns of the state; each key has one value per column. The state is
-        part of every checkpoint. ``columns`` are required.
+        A function with types, ``f(r: A, s: S, out: ps.Out[B, {"rare": C}])``, takes a ``ps.record`` and the
+        ``ps.state`` of its key, and emits records: ``out.emit(B(...))``, and ``out.to("rare", C(...))`` for the
+        output ``rare``. A record for which it raises changes nothing.
+
+        Without types it is ``function(rows, state)``. ``state`` declares the columns of the state; each key has
+        one value per column. ``columns`` are required. The state is part of every checkpoint. Raises ConfigError.
         """
-        call = _call(function, per, batch_rows, columns, on_error)
-        return self._step(name, Process(call, columns_of(state)), function)
+        call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
+        return self._step(name, Process(call, columns_of(state)), function, per)
 
 
 def _how(step: str, how: str) -> How:
@@ -491,13 +514,23 @@ def _as_connector(connector: object) -> Connector:
     return Connector(PYTHON_CONNECTOR, {"class": label(type(connector))})
 
 
-def _call(function: UserFunction, per: str, batch_rows: int | None, columns: ColumnsLike, on_error: str) -> Call:
+def _call(
+    function: UserFunction,
+    per: str | None,
+    batch_rows: int | None,
+    columns: ColumnsLike,
+    on_error: str,
+    *,
+    compiled: str = CompileChoice.AUTO,
+) -> Call:
     if not callable(function):
         raise ConfigError(f"{caller_place()}: {function!r} is not a function")
-    for value, kind in ((per, Per), (on_error, OnError)):
+    given = per or Per.BATCH
+    for value, kind in ((given, Per), (on_error, OnError), (compiled, CompileChoice)):
         if value not in set(kind):
             raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
-    return Call(label(function), Per(per), batch_rows, columns_of(columns), OnError(on_error))
+    choice = CompileChoice(compiled)
+    return Call(label(function), Per(given), batch_rows, columns_of(columns), OnError(on_error), choice)
 
 
 def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:

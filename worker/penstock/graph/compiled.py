@@ -8,6 +8,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.graph import LogicalGraph, Parameters
 from penstock.contract.plan import EdgePlan, PhysicalPlan, StagePlan
 from penstock.contract.streamjob import Spec
+from penstock.model.declared.function_types import FunctionTypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,8 @@ class CompiledStep:
     columns that it reads. ``outputs`` has the columns of each output by its name. ``time`` names
     the event-time column among ``columns``. ``function`` is the user's function, and ``connector``
     the user's own source or sink object. ``sides`` are the inputs of a step that has several;
-    ``columns``, ``time`` and ``keys`` are then those of the first one.
+    ``columns``, ``time`` and ``keys`` are then those of the first one. ``types`` are those of the
+    function, if it has any.
     """
 
     name: str
@@ -68,6 +70,7 @@ class CompiledStep:
     function: "Callable[..., object] | None" = None
     connector: object | None = None
     sides: tuple[CompiledSide, ...] = ()
+    types: FunctionTypes | None = None
 
     def side(self, name: str) -> CompiledSide:
         """Return the input of that name. It must exist."""

@@ -25,6 +25,7 @@ from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.entrypoint import resolve
+from penstock.graph.typed_calls import typed_parameters
 
 STEPS_PATH = "spec.job.graph.steps"
 _PARTITIONING = {
@@ -110,12 +111,17 @@ def _reference(reference: str, reader: str, names: list[str], place: str) -> Inp
 
 
 def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> None:
+    """Import the functions of an entry, which is the newest step of the draft."""
     match entry.parameters:
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            draft.functions[entry.name, CALL] = resolve(call.function, place)
+            function = draft.functions[entry.name, CALL] = resolve(call.function, place)
+            parameters, types = typed_parameters(entry.parameters, function, f"{place}: step {entry.name!r}", {})
+            draft.steps[-1] = replace(draft.steps[-1], parameters=parameters)
+            if types is not None:
+                draft.types[entry.name] = types
         case Join(call=Call() as call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)
     if entry.partition_function is not None:
-        function = resolve(entry.partition_function, place)
+        partitioner = resolve(entry.partition_function, place)
         for index in range(max(1, len(entry.inputs))):
-            draft.functions[entry.name, partition_role(index)] = function
+            draft.functions[entry.name, partition_role(index)] = partitioner

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.contract.graph import LogicalGraph, Step
+from penstock.model.declared.function_types import FunctionTypes
 
 CALL = "call"  # role of a step's own function
 CONNECTOR = "connector"  # role of a user's own source or sink object
@@ -13,12 +14,13 @@ CONNECTOR = "connector"  # role of a user's own source or sink object
 class GraphDraft:
     """What the Python API and ``job.graph`` both produce, before any check.
 
-    ``functions`` has functions and connector objects by (step, role). ``places`` says for each step
-    in which file and line it was written.
+    ``functions`` has functions and connector objects by (step, role), ``types`` the types of a step's function if it
+    has any. ``places`` says for each step in which file and line it was written.
     """
 
     steps: list[Step] = field(default_factory=list)
     functions: dict[tuple[str, str], object] = field(default_factory=dict)
+    types: dict[str, FunctionTypes] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
     def graph(self, job: str) -> LogicalGraph:

@@ -82,6 +82,10 @@ class ColumnFinder(Protocol):
         """Return what is wrong with the type of a column, or None if nothing is."""
         ...
 
+    def record_problem(self, step: Step, columns: Columns) -> str | None:
+        """Return why rows with ``columns`` do not fit the types of the step's function, or None if they do."""
+        ...
+
     def call_columns(self, step: Step, columns: Columns) -> Columns | None:
         """Return the columns that a user function returns for input with ``columns``."""
         ...
@@ -178,10 +182,19 @@ class _Tracer:
                 raise AssertionError("a join has two flows")
 
     def _called(self, call: Call, before: Flow, after: Flow) -> dict[str, Flow]:
-        if call.on_error is not OnError.DEAD_LETTER:
-            return {MAIN: after}
-        dead = None if before.columns is None else before.columns + ERROR_COLUMNS
-        return {MAIN: after, DEAD_LETTER: Flow(dead)}
+        flows = {MAIN: after}
+        if call.types is not None:
+            problem = None if before.columns is None else self.column_finder.record_problem(self.step, before.columns)
+            if problem is not None:
+                self._report(problem)
+            flows |= {side.output: self._side_flow(side.record.columns, before) for side in call.types.sides}
+        if call.on_error is OnError.DEAD_LETTER:
+            flows[DEAD_LETTER] = Flow(None if before.columns is None else before.columns + ERROR_COLUMNS)
+        return flows
+
+    def _side_flow(self, columns: Columns, before: Flow) -> Flow:
+        self._check_names(columns)
+        return Flow(columns, before.time if before.time in names(columns) else None)
 
     def _call_flow(self, call: Call, flow: Flow) -> Flow:
         columns: Columns | None = call.columns

@@ -182,6 +182,14 @@ class _DraftColumnFinder:
                 usable = False
         return columns_of(schema) if usable else None
 
+    def record_problem(self, step: Step, columns: Columns) -> str | None:
+        types = self.draft.types.get(step.name)
+        if self.inspector is None or types is None:
+            return None
+        from penstock.graph.inspect_arrow import record_problem  # noqa: PLC0415  imports Arrow
+
+        return record_problem(types, columns)
+
     def call_columns(self, step: Step, columns: Columns) -> Columns | None:
         function = self.draft.functions.get((step.name, CALL))
         if self.inspector is None or not callable(function):
@@ -224,6 +232,7 @@ class _Wiring:
             function=function if callable(function) else None,
             connector=self.draft.functions.get((step.name, CONNECTOR)),
             sides=tuple(self._side(step, side) for side in step.sides) if step.has_sides else (),
+            types=self.draft.types.get(step.name),
         )
 
     def _side(self, step: Step, side: str) -> CompiledSide:

@@ -6,6 +6,8 @@ from penstock.base.values import replace
 from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
 from penstock.contract.graph import (
     DEAD_LETTER,
+    LATE,
+    LATE_RIGHT,
     LEFT,
     MAIN,
     ONLY,
@@ -139,9 +141,9 @@ def _report_cycle(waiting: list[Step], problems: Problems) -> None:
 def _check_outputs(step: Step, graph: LogicalGraph, problems: Problems) -> None:
     """Report outputs that nothing reads, because their rows would be lost.
 
-    The output ``late`` is an exception: its rows are counted and dropped.
+    The outputs of late rows are an exception: their rows are counted and dropped.
     """
     for output in step.outputs:
-        if output in (MAIN, DEAD_LETTER) and not graph.readers_of(step.name, output):
-            what = "nothing reads it" if output == MAIN else "nothing reads its output 'dead-letter'"
+        if output not in (LATE, LATE_RIGHT) and not graph.readers_of(step.name, output):
+            what = "nothing reads it" if output == MAIN else f"nothing reads its output {output!r}"
             problems.at(step, f"{what}; end every branch with a sink")

@@ -1,10 +1,12 @@
 """Lists what checkpoints store for each step of a graph. Needs only names and columns, no Arrow."""
 
 from penstock.base.limits import JOIN_BUCKET_US_MIN
+from penstock.contract.call_types import CallTypes, StateFields
 from penstock.contract.columns import Column, Columns, find
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    Call,
     Compute,
     Join,
     LogicalGraph,
@@ -45,6 +47,9 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
         case Join(within_us, offset_us=offset_us):
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
+        case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
+            columns = tuple(StateColumn(f.name, f.type, number=n) for n, f in enumerate(fields, 1))
+            return _keyed(step, flows, columns)
         case Process(state=state):
             return _keyed(step, flows, tuple(StateColumn(c.name, c.type) for c in state))
         case _:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from penstock.base.errors import ConfigError
 from penstock.base.units import duration_us, signed_duration_us
 from penstock.base.user_code import caller_place
-from penstock.contract.graph import check_windows
+from penstock.contract.window_sizes import check_windows
 
 Duration = str
 

@@ -78,7 +78,7 @@ def _draft(job: JobLike, params: Mapping[str, object]) -> GraphDraft:
         draft = run_function(job, given, label(job))
     else:
         raise ConfigError(f"{job!r} is no ps.Job, and no function that builds one")
-    return GraphDraft(list(draft.steps), dict(draft.functions), dict(draft.places))
+    return GraphDraft(list(draft.steps), dict(draft.functions), dict(draft.types), dict(draft.places))
 
 
 def _replace_sources(draft: GraphDraft, inputs: Inputs) -> None:

@@ -25,7 +25,7 @@ class _NamedStep:
     name: str
     function: Callable[..., Any]
     columns: ColumnsLike = None
-    per: PerLike = "batch"
+    per: PerLike | None = None
     on_error: OnErrorLike = "fail"
 
     def on(self, stream: Stream) -> Stream:
@@ -131,7 +131,7 @@ def farm(
     workers: int | None = None,
     keys: tuple[str, ...] = (),
     columns: ColumnsLike = None,
-    per: PerLike = "batch",
+    per: PerLike | None = None,
     on_error: OnErrorLike = "fail",
 ) -> Farm:
     """Build a farm of ``workers`` tasks that run one function. None means one per worker.

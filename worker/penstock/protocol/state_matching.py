@@ -171,7 +171,7 @@ def fits(stored: StepState, wanted: StepState) -> bool:
 
 def _kept(columns: tuple[StateColumn, ...]) -> list[tuple[str, str]]:
     """List the stored columns. The name of a computed column does not matter."""
-    return [(c.of, "") if c.of else (c.name, c.type) for c in columns]
+    return [(c.of, "") if c.of else (c.name, c.type if not c.number else f"field {c.type}") for c in columns]
 
 
 def _equal(stored: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> bool:

@@ -4,18 +4,22 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.contract.graph import EventTime as EventTimeRule
 from penstock.contract.graph import Source, Window
+from penstock.graph.compiled import CompiledStep
 from penstock.inprocess.collect import Rows, Shown
 from penstock.inprocess.list_source import Item, Marker
 from penstock.inprocess.prepare import Inputs, JobLike, Prepared, prepare
 from penstock.inprocess.run import Result, positive, result_of, resume, rows_of, stopped_at
 from penstock.inprocess.tasks import InProcessTasks, Stored
+from penstock.steps.typed.state_contents import state_objects
 from penstock.testing.clock import EventTime, StandingClock, event_time_us
 
-State = dict[Any, dict[str, Any]]
+State = dict[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,7 @@ class Run:
         self.run()
 
     def _event_time(self, source: str) -> EventTimeRule | None:
-        nodes = [node for stage in self._prepared.job.stages for node in stage.nodes if node.name == source]
-        parameters = nodes[0].parameters
+        parameters = self._nodes(source)[0].parameters
         return parameters.event_time if isinstance(parameters, Source) else None
 
     def advance(self, duration: str | float) -> None:
@@ -160,20 +163,31 @@ class Run:
     def state(self, step: str) -> State:
         """Return what a step keeps, by key: of one key column its value, of several a tuple.
 
-        Of a window the key is followed by its start. Values are those of the state columns, or
-        the computed ones. Raises ConfigError for a step that keeps nothing.
+        Of a window the key is followed by its start. Values are dicts of the state columns, or of the
+        computed ones. Of a function with types they are objects of its ``ps.state``: ``state["A"].total``.
+        Raises ConfigError for a step that keeps nothing.
         """
         keys = self._keys(step)
         state: State = {}
         for batch in self._tasks.state(step):
-            for row in batch.to_pylist():
-                key = tuple(row.pop(name) for name in keys)
-                state[key[0] if len(keys) == 1 else key] = row
+            names = batch.select(keys).to_pylist()
+            for key, values in zip(names, self._values(step, batch.drop_columns(keys)), strict=True):
+                found = tuple(key.values())
+                state[found[0] if len(keys) == 1 else found] = values
         return state
 
+    def _values(self, step: str, batch: pa.RecordBatch) -> list[Any]:
+        types = next((node.types for node in self._nodes(step)), None)
+        if types is None or types.state is None:
+            rows: list[Any] = batch.to_pylist()
+            return rows
+        return state_objects(types.state, batch)
+
+    def _nodes(self, step: str) -> list[CompiledStep]:
+        return [node for stage in self._prepared.job.stages for node in stage.nodes if node.name == step]
+
     def _keys(self, step: str) -> list[str]:
-        stages = self._prepared.job.stages
-        nodes = [n for stage in stages for n in stage.nodes if n.name == step]
+        nodes = self._nodes(step)
         windowed = [n for node in nodes for n in ("window_start",) if _is_window(node)]
         return [key for node in nodes for key in node.keys] + windowed
 

@@ -86,7 +86,7 @@ class _FieldHint:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Generic, Protocol, TypeVar
+    from typing import Generic, Protocol, TypeVar, overload
 
     T = TypeVar("T")
     K = TypeVar("K")
@@ -131,6 +131,10 @@ if TYPE_CHECKING:
     class Map(Generic[K, V]):
         """A map for each key, bounded by ``ps.field(max=...)``: ``ps.Map[str, int]``."""
 
+        @overload
+        def get(self, key: K) -> V | None: ...
+        @overload
+        def get(self, key: K, default: V) -> V: ...
         def get(self, key: K, default: V | None = None) -> V | None:
             """Return the value of a key, or ``default``."""
 

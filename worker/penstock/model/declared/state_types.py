@@ -6,7 +6,7 @@ objects. While a job runs, a function gets a proxy of the row of the key instead
 
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, dataclass_transform, overload
 
 from penstock.base.errors import ConfigError
 from penstock.base.limits import ENTRIES_MAX
@@ -141,6 +141,7 @@ def renamed(old: str, *, default: object = MISSING, max: int | None = None) -> A
 
 
 @overload
+@dataclass_transform(kw_only_default=True)
 def state(cls: type[T], /) -> type[T]: ...
 @overload
 def state(*, ttl: str | None = None, time: str = "event") -> Any: ...

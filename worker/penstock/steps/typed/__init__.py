@@ -14,4 +14,10 @@ writes the same columns, and gives a record that it cannot do to this code.
     state_rows      the object that a function gets as its state
     record_reader   from an Arrow batch to records
     record_writer   from records to an Arrow batch
+    arrow_types     the Arrow types of kinds of values
+    state_contents  a state as columns of Arrow, and back
+    emitted_records what a function emits
+    record_calls    calls a function for one record after the other
+    plain_steps     map, filter and flat map
+    process_step    process
 """

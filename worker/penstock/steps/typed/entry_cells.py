@@ -54,6 +54,14 @@ class EntriesCell:
         """Remove all entries."""
         self.clear()
 
+    def export(self) -> list[Any]:
+        """Return the entries as Arrow takes them."""
+        raise NotImplementedError
+
+    def load(self, value: Any) -> None:
+        """Replace all entries."""
+        raise NotImplementedError
+
     def clear(self) -> None:
         """Remove all entries."""
         if len(self):
@@ -168,7 +176,7 @@ class MapCell(EntriesCell):
 
     def export(self) -> list[tuple[Any, Any]]:
         """Return the entries as Arrow takes them for a map, rising by key."""
-        return [(key, _arrow_form(value)) for key, value in self.items()]
+        return [(key, arrow_form(value)) for key, value in self.items()]
 
     def load(self, value: Mapping[Any, Any] | None) -> None:
         """Replace all entries."""
@@ -283,7 +291,7 @@ class ListCell(EntriesCell):
 
     def export(self) -> list[Any]:
         """Return the items as Arrow takes them for a list."""
-        return [_arrow_form(value) for value in self]
+        return [arrow_form(value) for value in self]
 
     def load(self, value: Iterable[Any] | None) -> None:
         """Replace all items."""
@@ -304,10 +312,10 @@ class TimersCell(SetCell):
         return f"Timers({self._keys()})"
 
 
-def _arrow_form(value: Any) -> Any:
+def arrow_form(value: Any) -> Any:
     """Return a value as Arrow takes it: records and tuples as dicts of their parts."""
     if is_dataclass(value):
-        return {part.name: _arrow_form(getattr(value, part.name)) for part in fields(value)}
+        return {part.name: arrow_form(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, tuple):
-        return {f"_{place}": _arrow_form(each) for place, each in enumerate(value, 1)}
+        return {f"_{place}": arrow_form(each) for place, each in enumerate(value, 1)}
     return value

@@ -120,17 +120,17 @@ def _field_reader(record: RecordType, field: RecordField, schema: pa.Schema) -> 
         known = ", ".join(schema.names)
         raise ConfigError(f"{record.place}: record {record.name} has {field.name!r}, and the rows have {known}")
     found = schema.field(number).type
-    read = _item_reader(Item(field.kind, field.nullable), found)
+    read = item_reader(Item(field.kind, field.nullable), found)
     if read is None:
         what = f"column {field.name!r} has type {found}, and {record.name}.{field.name} is {wanted}"
         raise ConfigError(f"{record.place}: record {record.name}: {what}")
     return read
 
 
-def _item_reader(item: Item, found: pa.DataType) -> Read | None:
+def item_reader(item: Item, found: pa.DataType) -> Read | None:
     """Return what reads a column of type ``found``, or None if it does not fit."""
     if pa.types.is_dictionary(found):
-        return _item_reader(item, found.value_type)
+        return item_reader(item, found.value_type)
     values = _reader(item.kind, found)
     if values is None:
         return None
@@ -243,7 +243,7 @@ def _struct_reader(kind: Struct | Tuple, found: pa.DataType) -> Read | None:
     readers: list[tuple[int, Read]] = []
     for name, part in kind.parts:
         place = found.get_field_index(name)
-        read = _item_reader(part, found.field(place).type) if place >= 0 else None
+        read = item_reader(part, found.field(place).type) if place >= 0 else None
         if read is None:
             return None
         readers.append((place, read))
@@ -261,7 +261,7 @@ def _list_reader(item: Item, found: pa.DataType) -> Read | None:
     t = pa.types
     if not (t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)):
         return None
-    inner = _item_reader(item, found.value_type)
+    inner = item_reader(item, found.value_type)
     if inner is None:
         return None
     read = inner
@@ -278,7 +278,7 @@ def _cut(values: list[Any], lists: pa.Array) -> Iterator[list[Any]]:
 def _map_reader(key: ValueKind, item: Item, found: pa.DataType) -> Read | None:
     if not pa.types.is_map(found):
         return None
-    keys, values = _item_reader(Item(key), found.key_type), _item_reader(item, found.item_type)
+    keys, values = item_reader(Item(key), found.key_type), item_reader(item, found.item_type)
     if keys is None or values is None:
         return None
     read_keys, read_values = keys, values

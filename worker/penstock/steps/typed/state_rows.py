@@ -28,20 +28,22 @@ class StateRows:
 
     def __init__(self, state: StateType, log: UndoLog) -> None:
         """Show rows of ``state``. Each kind of its fields must have a cell."""
+        self.log = log
         self._cursor = Cursor(log)
-        self._fields = {each.name: field_cell(state, each, self._cursor) for each in state.fields}
+        self.cells = {each.name: field_cell(state, each, self._cursor) for each in state.fields}
         self._begins = state.begins
         self._begun: Any = memoryview(b"")
         self._cleared: dict[int, bool] = {}
-        self.proxy = _proxy(state, {name: cell.shown() for name, cell in self._fields.items()}, self._clear)
+        self._undone: set[int] = set()
+        self.proxy = _proxy(state, {name: cell.shown() for name, cell in self.cells.items()}, self._clear)
 
     def bind(self, table: BoundTable) -> None:
         """Show the rows of a table from now on. Called for each batch."""
         self._table = table
-        self._cleared = {}
+        self._cleared, self._undone = {}, set()
         if self._begins:
             self._begun = table.fixed(BEGUN)
-        for cell in self._fields.values():
+        for cell in self.cells.values():
             cell.bind(table)
 
     def at(self, row: int) -> None:
@@ -50,8 +52,21 @@ class StateRows:
         if self._begins and not self._begun[row]:
             self._first_values(row)
 
+    def look(self, row: int) -> None:
+        """Move to a row, and leave it as it is."""
+        self._cursor.row = row
+
+    def kept(self) -> None:
+        """Note that a record of the key has succeeded."""
+        if self._undone:
+            self._undone.discard(self._cursor.row)
+
+    def undone(self, row: int) -> None:
+        """Note that a record of the key was undone. A key of which nothing else is kept is deleted by :meth:`store`."""
+        self._undone.add(row)
+
     def _first_values(self, row: int) -> None:
-        for cell in self._fields.values():
+        for cell in self.cells.values():
             cell.reset()
         if self._begins:
             self._cursor.log.write(self._begun, row, 1)
@@ -65,13 +80,16 @@ class StateRows:
     def store(self) -> None:
         """Store texts, and delete the keys that a function has cleared and not written since."""
         self._table.store()
-        deleted = [row for row, cleared in self._cleared.items() if cleared and self._is_first(row)]
+        cleared = {row for row, cleared in self._cleared.items() if cleared}
+        deleted = [row for row in sorted(cleared | self._undone) if self._is_first(row)]
         if deleted:
             self._table.state.delete(np.array(deleted, np.int32))
 
     def _is_first(self, row: int) -> bool:
         self._cursor.row = row
-        return all(cell.is_first() for cell in self._fields.values())
+        if self._begins and not self._begun[row]:
+            return True
+        return all(cell.is_first() for cell in self.cells.values())
 
 
 def _proxy(state: StateType, shown: dict[str, property], clear: Any) -> Any:

@@ -1,0 +1,56 @@
+"""What a graph says of a user function with types: the records that it takes and gives, and its state.
+
+Python hints are the source (``penstock.model.declared.function_types``). Here are names and texts only, so a plan can
+be read where the user's module is not.
+"""
+
+from enum import StrEnum
+
+from penstock.contract.codec import Message
+from penstock.contract.columns import Columns
+
+
+class CompileChoice(StrEnum):
+    """Whether a function with types is compiled. REQUIRE: a job whose function cannot be compiled is refused."""
+
+    AUTO = "auto"
+    NEVER = "never"
+    REQUIRE = "require"
+
+
+class TypedField(Message, tag="TypedField"):
+    """A field of a record or state: its name and its type as messages show it, ``Ring[int8, 5]``."""
+
+    name: str
+    type: str
+
+
+class StateFields(Message, tag="StateFields"):
+    """A class of states, and its fields in order."""
+
+    name: str
+    fields: tuple[TypedField, ...]
+
+
+class RecordFields(Message, tag="RecordFields"):
+    """A class of records: its fields in order, and the columns that they are."""
+
+    name: str
+    fields: tuple[TypedField, ...]
+    columns: Columns
+
+
+class SideRecords(Message, tag="SideRecords"):
+    """The records of a named output beside the main one."""
+
+    output: str
+    record: RecordFields
+
+
+class CallTypes(Message, tag="CallTypes"):
+    """The types of one function. ``main`` is None for a filter, ``state`` is None without one."""
+
+    record: RecordFields
+    main: RecordFields | None = None
+    state: StateFields | None = None
+    sides: tuple[SideRecords, ...] = ()

@@ -1,0 +1,100 @@
+"""Finds the types of the functions of a draft's steps, and puts them into the graph as data.
+
+A function with types needs no ``per=``, ``columns=`` and ``state=``: its hints say all of that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.base.errors import ConfigError
+from penstock.base.values import replace
+from penstock.contract.call_types import (
+    CallTypes,
+    CompileChoice,
+    RecordFields,
+    SideRecords,
+    StateFields,
+    TypedField,
+)
+from penstock.contract.columns import Column, Columns
+from penstock.contract.graph import Call, Filter, FlatMap, Map, Parameters, Per, Process
+from penstock.model.declared.field_kinds import field_text
+from penstock.model.declared.function_types import CallShape, FunctionTypes, function_place, function_types
+from penstock.model.declared.record_types import RecordType
+from penstock.model.declared.state_types import StateType
+from penstock.model.declared.value_kinds import kind_text
+
+SHAPES: Mapping[type, CallShape] = {
+    Map: CallShape.MAP,
+    Filter: CallShape.FILTER,
+    FlatMap: CallShape.FLAT_MAP,
+    Process: CallShape.PROCESS,
+}
+_NOT_COMPILED = "no step compiles its function yet; write auto or never, and Python runs it"
+
+
+def typed_parameters(
+    parameters: Parameters, function: Callable[..., Any], place: str, scope: Mapping[str, Any]
+) -> tuple[Parameters, FunctionTypes | None]:
+    """Return the parameters of a step with the types of its function, and these types; None if it has none.
+
+    ``place`` begins error messages, and ``scope`` is that of :func:`function_types`. Raises ConfigError for types
+    that do not fit the step, and for what the types say already.
+    """
+    if not isinstance(parameters, Map | FlatMap | Filter | Process):
+        return parameters, None
+    try:
+        types = function_types(function, SHAPES[type(parameters)], scope)
+        call = parameters.call
+        if types is None:
+            _check_choice(call, function)
+            return parameters, None
+        _check_said_twice(parameters, function)
+        if types.state is not None and types.state.ttl_us is not None:
+            raise ConfigError(f"{types.state.place}: state {types.state.name}: no step forgets keys by a ttl yet")
+        if call.compiled is CompileChoice.REQUIRE:
+            raise ConfigError(f"{function_place(function)}: compiled=require: {_NOT_COMPILED}")
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
+    main = () if types.main is None else _columns(types.main)
+    return replace(parameters, call=replace(call, per=Per.RECORD, columns=main, types=_data(types))), types
+
+
+def _check_choice(call: Call, function: Callable[..., Any]) -> None:
+    if call.compiled is CompileChoice.REQUIRE:
+        raise ConfigError(
+            f"{function_place(function)}: compiled=require: only functions with types are compiled, and no hint of "
+            "this one is a @ps.record"
+        )
+
+
+def _check_said_twice(parameters: Map | FlatMap | Filter | Process, function: Callable[..., Any]) -> None:
+    """Refuse columns that are said beside types."""
+    said = ["columns"] if parameters.call.columns else []
+    said += ["state"] if isinstance(parameters, Process) and parameters.state else []
+    if said:
+        raise ConfigError(
+            f"{function_place(function)} has types, which say its columns and its state: leave out {' and '.join(said)}"
+        )
+
+
+def _data(types: FunctionTypes) -> CallTypes:
+    return CallTypes(
+        _record(types.record),
+        None if types.main is None else _record(types.main),
+        None if types.state is None else _state(types.state),
+        tuple(SideRecords(output, _record(record)) for output, record in types.sides),
+    )
+
+
+def _record(record: RecordType) -> RecordFields:
+    fields = tuple(TypedField(f.name, kind_text(f.kind, f.nullable)) for f in record.fields)
+    return RecordFields(record.name, fields, _columns(record))
+
+
+def _columns(record: RecordType) -> Columns:
+    return tuple(Column(name, arrow) for name, arrow in record.columns)
+
+
+def _state(state: StateType) -> StateFields:
+    return StateFields(state.name, tuple(TypedField(f.name, field_text(f.kind)) for f in state.fields))

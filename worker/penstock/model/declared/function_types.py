@@ -1,0 +1,221 @@
+"""The types of a user function, from the hints of its parameters and of its result.
+
+    map        f(r: A) -> B
+    filter     f(r: A) -> bool
+    flat_map   f(r: A, out: ps.Out[B])
+    process    f(r: A, s: S, out: ps.Out[B, {"rare": C}])
+
+A function of which no hint is a record, a state or ``ps.Out`` has no types: it gets dicts or batches. Names of
+parameters are free. A parameter that has a default keeps it.
+"""
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from penstock.base.errors import ConfigError
+from penstock.base.user_code import short_path
+from penstock.model.declared.hints import OutHint
+from penstock.model.declared.record_types import RecordType, record_type
+from penstock.model.declared.state_types import StateType, state_type
+
+_OUTPUT = re.compile(r"[a-z]([-a-z0-9_]*[a-z0-9])?")
+_OWN_OUTPUTS = ("main", "late", "late-right", "dead-letter")
+_UNREADABLE = object()  # a hint in quotes whose name is not known here
+
+
+class CallShape(StrEnum):
+    """The kinds of steps whose functions may have types. The values are how messages spell them."""
+
+    MAP = "f(r: A) -> B"
+    FILTER = "f(r: A) -> bool"
+    FLAT_MAP = "f(r: A, out: ps.Out[B])"
+    PROCESS = "f(r: A, s: S, out: ps.Out[B])"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTypes:
+    """What a function takes and gives. ``main`` is None for a filter, ``state`` is None without one."""
+
+    record: RecordType
+    main: RecordType | None = None
+    state: StateType | None = None
+    sides: tuple[tuple[str, RecordType], ...] = ()
+
+
+def function_types(function: Callable[..., Any], shape: CallShape, scope: Mapping[str, Any]) -> FunctionTypes | None:
+    """Read the types of a function; None if it has none.
+
+    ``scope`` has the names that hints in quotes may have beside those of the function's module. Raises ConfigError,
+    with the place of the function, for types that are not those of ``shape``.
+    """
+    hints = _hints(function, scope)
+    if not any(_is_ours(hint) for hint in hints.values()):
+        return None
+    reader = _Reader(function, shape, hints)
+    match shape:
+        case CallShape.MAP:
+            reader.take(1)
+            return FunctionTypes(reader.record(0), reader.result())
+        case CallShape.FILTER:
+            reader.take(1)
+            reader.check_bool()
+            return FunctionTypes(reader.record(0))
+        case CallShape.FLAT_MAP:
+            reader.take(2)
+            main, sides = reader.out(1)
+            return FunctionTypes(reader.record(0), main, None, sides)
+        case CallShape.PROCESS:
+            reader.take(3)
+            main, sides = reader.out(2)
+            return FunctionTypes(reader.record(0), main, reader.state(1), sides)
+
+
+def function_place(function: Callable[..., Any]) -> str:
+    """Return the name of a function with the file and line where it is written, if it has one."""
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None) or getattr(_call_of(plain), "__code__", None)
+    name = getattr(plain, "__qualname__", type(plain).__name__).replace("<locals>.", "")
+    return name if code is None else f"{name} ({short_path(code.co_filename)}:{code.co_firstlineno})"
+
+
+def _call_of(callable_object: object) -> Any:
+    """Return the method that runs when an object is called."""
+    return getattr(callable_object, "__call__", None)  # noqa: B004  its code and hints are wanted
+
+
+def _hints(function: Callable[..., Any], scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hints of a function, with names in texts looked up where they are known."""
+    plain: Any = inspect.unwrap(function)
+    if not hasattr(plain, "__code__") and not inspect.ismethod(plain):
+        plain = _call_of(plain)
+    own = getattr(plain, "__annotations__", None)
+    if not isinstance(own, Mapping):
+        return {}
+    names = getattr(inspect.unwrap(getattr(plain, "__func__", plain)), "__globals__", {})
+    return {name: _hint(hint, names, scope) for name, hint in own.items()}
+
+
+def _hint(hint: Any, names: dict[str, Any], scope: Mapping[str, Any]) -> Any:
+    if not isinstance(hint, str):
+        return hint
+    holder = types.SimpleNamespace(__annotations__={"hint": hint})
+    try:
+        return typing.get_type_hints(holder, names, dict(scope), include_extras=True)["hint"]
+    except ConfigError:  # of a hint that is one of ours, and wrong
+        raise
+    except Exception:  # code of the user, which may be meant for type checkers only
+        return _UNREADABLE
+
+
+def _out_hint(hint: Any) -> OutHint | None:
+    if typing.get_origin(hint) is not Annotated:
+        return None
+    return next((extra for extra in typing.get_args(hint)[1:] if isinstance(extra, OutHint)), None)
+
+
+def _is_ours(hint: Any) -> bool:
+    return record_type(hint) is not None or state_type(hint) is not None or _out_hint(hint) is not None
+
+
+class _Reader:
+    """Reads the hints of one function. Errors name the function, its place and the shape that is wanted."""
+
+    def __init__(self, function: Callable[..., Any], shape: CallShape, hints: Mapping[str, Any]) -> None:
+        self._function, self._shape, self._hints = function, shape, hints
+        self._names: list[str] = []
+
+    def _error(self, text: str) -> ConfigError:
+        return ConfigError(f"{function_place(self._function)}: {text}; the function must be {self._shape}")
+
+    def take(self, count: int) -> None:
+        """Find the parameters. The engine gives ``count`` arguments; others must have defaults."""
+        places, needed = [], []
+        for parameter in inspect.signature(self._function).parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                if parameter.default is parameter.empty:
+                    raise self._error(f"nothing gives a value to its parameter {parameter.name!r}")
+                continue
+            places.append(parameter.name)
+            if parameter.default is parameter.empty:
+                needed.append(parameter.name)
+        if len(places) < count or len(needed) > count:
+            raise self._error(f"it has the parameters ({', '.join(places)})")
+        self._names = places[:count]
+
+    def _of(self, place: int) -> tuple[str, Any]:
+        name = self._names[place]
+        return name, self._hints.get(name)
+
+    def record(self, place: int) -> RecordType:
+        """Return the record at a place of the parameters."""
+        name, hint = self._of(place)
+        found = record_type(hint)
+        if found is None:
+            raise self._error(f"the hint of {name!r} is {_spell(hint)}, which is no @ps.record")
+        return found
+
+    def state(self, place: int) -> StateType:
+        """Return the state at a place of the parameters."""
+        name, hint = self._of(place)
+        found = state_type(hint)
+        if found is None:
+            raise self._error(f"the hint of {name!r} is {_spell(hint)}, which is no @ps.state")
+        return found
+
+    def out(self, place: int) -> tuple[RecordType, tuple[tuple[str, RecordType], ...]]:
+        """Return the records of the outputs at a place of the parameters."""
+        name, hint = self._of(place)
+        found = _out_hint(hint)
+        if found is None:
+            raise self._error(f"the hint of {name!r} is {_spell(hint)}, which is no ps.Out[...]")
+        result = self._hints.get("return")
+        if result not in (None, types.NoneType, _UNREADABLE):
+            raise self._error(f"it returns {_spell(result)}, and records are emitted by {name}.emit(...)")
+        return self._emitted(found.main), tuple((self._output(n), self._emitted(r)) for n, r in found.sides)
+
+    def _emitted(self, hint: object) -> RecordType:
+        found = record_type(hint)
+        if found is None:
+            raise self._error(f"ps.Out has {_spell(hint)}, which is no @ps.record")
+        return found
+
+    def _output(self, name: object) -> str:
+        if not isinstance(name, str) or name in _OWN_OUTPUTS or not _OUTPUT.fullmatch(name):
+            raise self._error(
+                f"{name!r} is no name of an output: write a lower-case letter, then letters, digits, - and _, and "
+                f"none of {', '.join(_OWN_OUTPUTS)}"
+            )
+        return name
+
+    def result(self) -> RecordType:
+        """Return the record that the function returns."""
+        hint = self._hints.get("return")
+        found = record_type(hint)
+        if found is None:
+            raise self._error(f"it returns {_spell(hint)}, which is no @ps.record")
+        return found
+
+    def check_bool(self) -> None:
+        """Raise ConfigError if the function says that it returns something else than a bool."""
+        hint = self._hints.get("return", bool)
+        if hint is not bool:
+            raise self._error(f"it returns {_spell(hint)}")
+
+
+def _spell(hint: object) -> str:
+    if hint is None:
+        return "missing"
+    if hint is _UNREADABLE:
+        return "a name that is not known here"
+    out = _out_hint(hint)
+    if out is not None:
+        return f"ps.Out[{_spell(out.main)}]"
+    return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -1,4 +1,4 @@
-"""The commands: ``dataset``, ``temperature``, ``oracle``, ``oracle-temperature``, ``replay``.
+"""The commands: ``dataset``, ``temperature``, ``fraud``, ``spike``, ``oracle``, ``oracle-temperature``, ``replay``.
 
 Exit codes: 0 done or exact, 1 the output differs, 2 the user must edit something.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.base import units
 from penstock.base.errors import ConfigError, PenstockError
-from penstock_spark import dataset, folders, replay, report, temperature, texts, word_oracle
+from penstock_spark import dataset, folders, fraud, replay, report, spike, temperature, texts, word_oracle
 from penstock_spark import oracle_windows as windows
 from penstock_spark.push import proof_of
 
@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_dataset(commands.add_parser("dataset", help="write real text as a Parquet dataset"))
     _add_temperature(commands.add_parser("temperature", help="write a temperature dataset"))
+    _add_fraud(commands.add_parser("fraud", help="write transactions for the example fraud"))
+    _add_spike(commands.add_parser("spike", help="write readings for the example spike"))
     _add_oracle(commands.add_parser("oracle", help="compare the output of the word count with the expected one"))
     _add_windows(commands.add_parser("oracle-temperature", help="compare windows and late rows with the expected ones"))
     _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
@@ -126,6 +128,25 @@ def _add_temperature(parser: argparse.ArgumentParser) -> None:
     _common(parser, _temperature, replaces=True)
 
 
+def _add_fraud(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument("--rows", type=positive, default=1_000_000)
+    parser.add_argument("--files", type=positive, default=8)
+    parser.add_argument("--entities", type=positive, default=60_000)
+    parser.add_argument("--unknown-share", type=float, default=0.0, help="share of rows with an unknown state")
+    parser.add_argument("--seed", type=int, default=1)
+    _common(parser, _fraud, replaces=True)
+
+
+def _add_spike(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument("--rows", type=positive, default=1_000_000)
+    parser.add_argument("--files", type=positive, default=8)
+    parser.add_argument("--motes", type=positive, default=54)
+    parser.add_argument("--seed", type=int, default=1)
+    _common(parser, _spike, replaces=True)
+
+
 def _add_oracle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", type=Path, required=True, help="folder of the dataset")
     parser.add_argument("--output", type=Path, required=True, help="folder the job wrote")
@@ -183,6 +204,24 @@ def _temperature(options: argparse.Namespace) -> int:
         options,
         temperature.describe(request),
         lambda spark: temperature.write(spark, request, options.output, replace=options.replace),
+    )
+
+
+def _fraud(options: argparse.Namespace) -> int:
+    request = fraud.FraudRequest(options.rows, options.files, options.entities, options.unknown_share, options.seed)
+    return _make(
+        options,
+        fraud.describe(request),
+        lambda spark: fraud.write(spark, request, options.output, replace=options.replace),
+    )
+
+
+def _spike(options: argparse.Namespace) -> int:
+    request = spike.SpikeRequest(options.rows, options.files, options.motes, options.seed)
+    return _make(
+        options,
+        spike.describe(request),
+        lambda spark: spike.write(spark, request, options.output, replace=options.replace),
     )
 
 

@@ -146,8 +146,13 @@ def _check_columns(file: Path, names: list[str], step: LoadingStep) -> None:
 
 def _converted(state: OpenedState, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows in the types of the step. Raises ValueError if a value or a key group does not fit."""
-    columns = [exact_cast(batch.column(f.name), f.type, f"column {f.name!r}") for f in schema]
-    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = [
+        batch.column(f.name)  # the step takes those whose values fit
+        if pa.types.is_nested(f.type)
+        else exact_cast(batch.column(f.name), f.type, f"column {f.name!r}")
+        for f in schema
+    ]
+    rows = pa.RecordBatch.from_arrays(columns, names=schema.names)
     if KEY_GROUP in batch.schema.names:
         _, groups = state.keys.codec.hashed([rows.column(name) for name in state.node.keys])
         given = np.asarray(batch.column(KEY_GROUP).cast(pa.int64()).fill_null(-1))

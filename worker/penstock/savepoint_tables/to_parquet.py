@@ -83,19 +83,19 @@ class StoredState:
         return StoredState(str(path), *open_savepoint(OS_FILES, str(path.resolve())))
 
     def files(self, step: str) -> tuple[StateFile, ...]:
-        """List the files of a step's state, by their place in the savepoint."""
+        """List the files of a step's state and of the tables of its fields, by their place in the savepoint."""
         return tuple(
             replace(file, blob=inside(self.folder, file.blob))
             for task in self.root.tasks
             for file in task.files
-            if file.state == step
+            if file.step == step
         )
 
 
 def _check(job: CompiledJob, stored: StoredState, step: str) -> None:
     """Refuse stored state that is not that of this step of the job, or that one table cannot show."""
     fields = {f.state for task in stored.root.tasks for f in task.files if f.step == step and f.state != step}
-    if fields:
+    if fields and stage_of(job, step).node(step).types is None:
         names = ", ".join(repr(name) for name in sorted(fields))
         raise ConfigError(
             f"step {step!r} keeps several entries for a key in {names}: a table with one row for each key "
@@ -118,7 +118,8 @@ def _export(job: CompiledJob, stored: StoredState, step: str, target: Path) -> E
     rows = count = 0
     try:
         with folder_in_the_making(target / step) as made:
-            for share in slabs(files, to_share(range(job.plan.max_key_groups))):
+            own = tuple(file for file in files if file.state == step)
+            for share in slabs(own, to_share(range(job.plan.max_key_groups))):
                 rows += _write(job, stored.store, (step, files, share), made / f"part-{count:05d}.parquet")
                 count += 1
     except OSError as error:

@@ -111,7 +111,10 @@ class StateContents:
             self._rows.log.begin()
             self._rows.at(row)
             for field, values in zip(self._state.fields, columns, strict=True):
-                self._write(field, values[number])
+                try:
+                    self._write(field, values[number])
+                except OverflowError as error:  # more entries than the field has room for
+                    raise ValueError(str(error)) from None
 
     def _write(self, field: KeptField, value: Any) -> None:
         cell = self._rows.cells[field.name]

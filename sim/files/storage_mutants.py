@@ -112,8 +112,8 @@ MUTANTS = (
     StorageMutant(
         "content of a staged file is not synced",
         FOLDER,
-        "_write(hashing, schema, batches)\n            files.fsync(file)\n",
-        "_write(hashing, schema, batches)\n",
+        "form.write(hashing, form.schema, batches)\n            files.fsync(file)\n",
+        "form.write(hashing, form.schema, batches)\n",
         StagedOutput,
         CallFault.POWER_AFTER,
     ),

@@ -16,7 +16,7 @@ from penstock.connectors.announce import (
     read_note,
     write_note,
 )
-from penstock.connectors.parquet_folder import stage
+from penstock.connectors.parquet_folder import parquet_form, stage
 from penstock.connectors.parquet_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch, JobUid, Ordinal, StageIndex, TaskId
 from penstock.file_system import OS_FILES
@@ -95,7 +95,7 @@ def test_a_staged_file_is_not_written_through_a_link(tmp_path: Path) -> None:
     link = tmp_path / "1-out-x.part"
     link.symlink_to(target)
     with pytest.raises(PenstockError):
-        stage(OS_FILES, link, SCHEMA, [ROWS])
+        stage(OS_FILES, link, parquet_form(SCHEMA), [ROWS])
     assert target.read_text() == "mine"
 
 

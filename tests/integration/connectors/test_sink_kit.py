@@ -3,6 +3,7 @@
 # The faulty sinks derive from the example, which mypy does not read.
 # mypy: disable-error-code="misc, no-any-return, var-annotated, has-type, import-not-found"
 
+import csv
 import json
 import os
 import shutil
@@ -17,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import StorageError
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.parquet_sink import FileSink, ParquetSink
+from penstock.connectors.text_formats import csv_form, json_form
 from penstock.contract.ids import Epoch
 from penstock.contract.manifest import SinkHandle
 from penstock.testing import connectors as kit
@@ -56,6 +58,23 @@ class ParquetTarget(JsonTarget):
         return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
+class JsonLinesTarget(JsonTarget):
+    """A folder of our JSON lines."""
+
+    make = staticmethod(lambda folder: FileSink("output", folder, json_form(ROWS.schema)))
+
+
+class CsvTarget(JsonTarget):
+    """A folder of CSV files."""
+
+    make = staticmethod(lambda folder: FileSink("output", folder, csv_form(ROWS.schema)))
+
+    def visible(self) -> list[dict[str, object]]:
+        files = sorted(Path(self._folder).glob("*.csv"))
+        rows = [row for file in files for row in csv.DictReader(file.read_text().splitlines())]
+        return [{"word": row["word"], "n": int(row["n"])} for row in rows]
+
+
 @pytest.fixture
 def root() -> Iterator[Path]:
     """Give a folder in memory where there is one: no test here loses power."""
@@ -65,7 +84,7 @@ def root() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("target", [JsonTarget, ParquetTarget])
+@pytest.mark.parametrize("target", [JsonTarget, ParquetTarget, JsonLinesTarget, CsvTarget])
 def test_a_sink_that_keeps_the_rules_passes(root: Path, target: type[JsonTarget]) -> None:
     report = kit.check_sink(lambda: target(root), ROWS)
     assert report.calls > 25

@@ -30,7 +30,7 @@ def of(number: int) -> OSError:
 
 @pytest.mark.parametrize("number", MAY_PASS)
 def test_an_error_that_may_pass_is_tried_again(number: int) -> None:
-    found = storage_error("parquet sink: cannot write to /some/place", of(number))
+    found = storage_error("file sink: cannot write to /some/place", of(number))
     assert isinstance(found, StorageError)
     assert os.strerror(number) in str(found)
     assert may_pass(of(number))
@@ -38,9 +38,9 @@ def test_an_error_that_may_pass_is_tried_again(number: int) -> None:
 
 @pytest.mark.parametrize("number", LASTS)
 def test_an_error_that_lasts_is_the_users_and_has_a_remedy(number: int) -> None:
-    found = storage_error("parquet sink: cannot write to /some/place", of(number))
+    found = storage_error("file sink: cannot write to /some/place", of(number))
     assert isinstance(found, ConfigError)
-    assert str(found).startswith(f"parquet sink: cannot write to /some/place: {os.strerror(number)}: ")
+    assert str(found).startswith(f"file sink: cannot write to /some/place: {os.strerror(number)}: ")
     assert is_lasting(of(number))
     assert not may_pass(of(number))
 

@@ -247,7 +247,7 @@ def test_the_table_shows_that_a_running_job_commits_nothing() -> None:
 
 def test_a_full_disk_is_said_once_whichever_file_meets_it() -> None:
     events = Events()
-    full = "checkpoint {}: parquet sink: cannot stage /out/{}.part: [Errno 28] No space left"
+    full = "checkpoint {}: file sink: cannot stage /out/{}.part: [Errno 28] No space left"
     story = [status(n, 10, failure=full.format(n, name)) for n, name in enumerate("abab", 1)]
     said = [line for now in story for line in events.add(now)]
     assert said == [f"trouble: {full.format(1, 'a')}"]

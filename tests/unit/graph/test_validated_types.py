@@ -10,7 +10,7 @@ import pytest
 from penstock.base.errors import ConfigError
 from penstock.cli.inspect_job import validate
 from penstock.connectors.open_connectors import ConnectorInspector
-from penstock.connectors.parquet_folder import stage
+from penstock.connectors.parquet_folder import parquet_form, stage
 from penstock.file_system import OS_FILES
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob
@@ -171,8 +171,8 @@ def test_validate_compares_declared_columns_with_the_files(folder: Path) -> None
 
 def test_types_that_parquet_lacks_are_stored_in_the_arrow_schema(tmp_path: Path) -> None:
     odd = pa.table({"ts": pa.array([0], BERLIN), "span": pa.array([5], pa.duration("us"))})
-    stage(OS_FILES, tmp_path / "odd.parquet", odd.schema, odd.to_batches())
+    stage(OS_FILES, tmp_path / "odd.parquet", parquet_form(odd.schema), odd.to_batches())
     assert pq.read_table(tmp_path / "odd.parquet").schema.equals(odd.schema)
     plain = pa.table({"text": pa.array(["a"], pa.large_string())})
-    stage(OS_FILES, tmp_path / "plain.parquet", plain.schema, plain.to_batches())
+    stage(OS_FILES, tmp_path / "plain.parquet", parquet_form(plain.schema), plain.to_batches())
     assert pq.read_table(tmp_path / "plain.parquet").schema.field("text").type == pa.string()

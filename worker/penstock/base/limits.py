@@ -179,6 +179,8 @@ FREED_BYTES_KEPT = 64 * 1024 * 1024  # in each heap of the C library, for the ne
 
 # --- Connectors -----------------------------------------------------------------------------
 SOURCE_READ_BYTES_MAX = 8 * 1024 * 1024  # size of one read, unless a single row is larger
+TEXT_BLOCK_BYTES = 1 << 20  # of a text file, read at once
+TEXT_LINE_BYTES_MAX = 16 << 20  # a longer line is an error
 INGEST_QUEUE_BYTES_MAX = 4 * 1024 * 1024  # queue of one partition; when it is full the sender waits
 INGEST_BATCH_BYTES_MAX = 16 * 1024 * 1024  # size of one unpacked batch, and of a stream's dictionaries
 INGEST_BATCH_ROWS_MAX = 1024 * 1024  # rows of one batch, because columns of nulls take no bytes

@@ -37,9 +37,9 @@ def lost_output(place: Place, root: RootManifest | None) -> list[str]:
     from penstock.connectors.parquet_folder import parse_cut  # noqa: PLC0415  needs Arrow
     from penstock.connectors.parquet_sink import visible_name  # noqa: PLC0415  needs Arrow
 
-    if root is None or place.kind != "parquet":
+    if root is None or place.kind not in published.FILE_KINDS:
         return []
-    folder, step = Path(place.path), published.plain_step(place.step)
+    folder, step, ends = Path(place.path), published.plain_step(place.step), published.SUFFIXES[place.kind]
     names = []
     for handle in (h for t in root.tasks for h in t.handles if h.sink == place.step):
         try:
@@ -47,7 +47,7 @@ def lost_output(place: Place, root: RootManifest | None) -> list[str]:
         except PenstockError:
             continue  # of another version
         parts = range(len(cut.parts))
-        names += [visible_name(step, handle, root.epoch, (cut.number, p)) for p in parts]
+        names += [visible_name(step, handle, root.epoch, (cut.number, p), ends) for p in parts]
     return [name for name in names if not (folder / name).exists()]
 
 
@@ -85,15 +85,14 @@ def missing_output(place: Place, before: "Before") -> str | None:
 def foreign_files(places: Sequence[Place], job_uid: str) -> list[str]:
     """Say of each output folder of this job which of its data files the job has not written."""
     said = []
-    for path in dict.fromkeys(Path(p.path) for p in places if p.kind == "parquet"):
-        here = [p for p in places if Path(p.path) == path and p.kind == "parquet"]
+    for path in dict.fromkeys(Path(p.path) for p in places if p.kind in published.FILE_KINDS):
+        here = [p for p in places if Path(p.path) == path and p.kind in published.FILE_KINDS]
         own = [own_files(place, job_uid) for place in here]
         mark = published.mark_of(path, "parquet")
         if mark is None or mark.after or None in own:
             continue  # of a job before, or of another one: its sink judges it
         known = {file for files in own for file in files or ()}
-        ends = published.SUFFIXES["parquet"]
-        other = sorted(f.name for f in path.iterdir() if f.name.endswith(ends) and f not in known)
+        other = sorted(f.name for f in path.iterdir() if f.name.endswith(published.FILE_SUFFIXES) and f not in known)
         if other:
             names = named(tuple(other[:INPUT_NAMES_SHOWN_MAX]), len(other))
             said.append(f"output folder {path} has files that no sink of this job wrote: {names}")

@@ -23,6 +23,7 @@ from penstock.base.values import replace
 from penstock.cli.own_files import counted, foreign_files, forget_runs, is_anothers, missing_output
 from penstock.cli.record import PARAMETERS, Digest, JobRecord, Place, keep_record, read_record
 from penstock.connectors.input_files import look_at
+from penstock.connectors.published import FILE_KINDS
 from penstock.contract.latest import Latest, decode_latest, is_done
 from penstock.contract.manifest import RootManifest
 from penstock.contract.pod import latest_name
@@ -316,16 +317,16 @@ def _differences(before: Iterable[Digest], now: Iterable[Digest]) -> str:
 def _input_changes(before: Before, inputs: Iterable[Place]) -> Iterator[str]:
     for place in inputs:
         splits = _splits(before, place)
-        if place.kind != "parquet" or not splits:
+        if place.kind not in FILE_KINDS or not splits:
             continue
         path = Path(place.path)
         if not path.exists():
             yield f"input of {place.step}: {path} is gone"
             continue
-        seen = look_at(path, {s.split for s in splits}).of(place.step)
+        seen = look_at(path, {s.split for s in splits}, place.kind).of(place.step)
         if text := unread_text(seen):
             yield text
-        other = [text for split in splits if (text := _changed_file(path, split))]
+        other = [text for split in splits if (text := _changed_file(path, split, place.kind))]
         if other:
             text = named(tuple(other[:INPUT_NAMES_SHOWN_MAX]), len(other))
             yield f"input of {place.step}: {len(other)} of {len(splits)} files changed: {text}"
@@ -336,15 +337,23 @@ def _splits(before: Before, place: Place) -> "list[SplitState]":
     return [s for t in tasks if t.task.stage == place.stage for s in t.splits]
 
 
-def _changed_file(path: Path, split: "SplitState") -> str:
-    from penstock.connectors import parquet_source  # noqa: PLC0415  loads Arrow, which only this check needs
+def _changed_file(path: Path, split: "SplitState", kind: str) -> str:
+    # They load Arrow, which only this check needs.
+    from penstock.connectors import parquet_source, text_source  # noqa: PLC0415
 
-    identity = parquet_source.parse_identity(split.spec)
+    identity: parquet_source.FileIdentity | text_source.TextIdentity
+    if kind == "parquet":
+        identity = parquet_source.parse_identity(split.spec)
+    else:
+        identity, _ = text_source.parse_spec(split.spec)
     file = path if path.is_file() else path / identity.file
     if not file.is_file():
         return f"{identity.file} (gone)"
     try:
-        parquet_source.check_unchanged(file, identity)
+        if isinstance(identity, parquet_source.FileIdentity):
+            parquet_source.check_unchanged(file, identity)
+        else:
+            text_source.check_text_unchanged(file, identity)
     except PenstockError:
         return f"{identity.file} (another)"
     return ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.base.errors import ConfigError, PenstockError, StateError
 from penstock.cli.record import JobRecord, read_record, record_of
 from penstock.connectors.input_files import list_input, look_at, nothing_to_read
+from penstock.connectors.published import FILE_KINDS
 from penstock.contract.graph import Sink, Source, Step
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.contract.status import passed_text
@@ -177,11 +178,11 @@ def check_before_start(job: "JobFile", file: Path, settings: Sequence[str], begi
 def check_paths(job: "CompiledJob") -> None:
     """Raise ConfigError when an input is not there, or an output can be no folder."""
     for step in job.graph.steps:
-        path = _parquet_path(step)
+        path = _files_path(step)
         if path is None:
             continue
-        reads = isinstance(step.parameters, Source)
-        problem = input_problem(path) if reads else output_problem(path)
+        given = step.parameters
+        problem = input_problem(path, given.connector.kind) if isinstance(given, Source) else output_problem(path)
         if problem is not None:
             raise ConfigError(f"{job.places[step.name]}: step {step.name!r}: {path} {problem}")
     _check_apart(job)
@@ -189,7 +190,7 @@ def check_paths(job: "CompiledJob") -> None:
 
 def _check_apart(job: "CompiledJob") -> None:
     """Raise ConfigError when an output folder is an input of the job."""
-    found = [(step, path) for step in job.graph.steps if (path := _parquet_path(step)) is not None]
+    found = [(step, path) for step in job.graph.steps if (path := _files_path(step)) is not None]
     read = {path.resolve(): s.name for s, path in found if isinstance(s.parameters, Source)}
     for step, path in found:
         if isinstance(step.parameters, Sink) and path.resolve() in read:
@@ -219,12 +220,12 @@ def check_files(job: "CompiledJob") -> None:
                 raise ConfigError(f"{place}: {error}") from error
 
 
-def input_problem(path: Path) -> str | None:
-    """Say what is wrong with a Parquet input."""
+def input_problem(path: Path, kind: str) -> str | None:
+    """Say what is wrong with an input of files."""
     if not path.exists():
         return f"is not there (looked from {Path.cwd()})"
     try:
-        return nothing_to_read(list_input(path)) if path.is_dir() else None
+        return nothing_to_read(list_input(path, kind), kind) if path.is_dir() else None
     except OSError as error:
         return f"cannot be listed: {error.strerror}"
 
@@ -233,26 +234,27 @@ def input_lines(job: "CompiledJob") -> list[str]:
     """Say of each input how many files it has, that these are all, and what is passed over."""
     lines = []
     for step in job.graph.steps:
-        path = _parquet_path(step)
+        path = _files_path(step)
         if path is None or not isinstance(step.parameters, Source) or not path.is_dir():
             continue
-        count = len(list_input(path).files)
+        kind = step.parameters.connector.kind
+        count = len(list_input(path, kind).files)
         files = "1 file" if count == 1 else f"{count:,} files"
         lines.append(
             f"input of {step.name}: {files} in {path}; the set of files is fixed when the job first"
             " starts: files that come later are not read"
         )
-        lines += filter(None, [passed_text(look_at(path, ()).of(step.name))])
+        lines += filter(None, [passed_text(look_at(path, (), kind).of(step.name))])
     return lines
 
 
-def _parquet_path(step: Step) -> Path | None:
-    """Return the path of a step that reads or writes Parquet files."""
+def _files_path(step: Step) -> Path | None:
+    """Return the path of a step that reads or writes files."""
     if not isinstance(step.parameters, Source | Sink):
         return None
     connector = step.parameters.connector
     path = connector.options.get("path")
-    return Path(path) if connector.kind == "parquet" and isinstance(path, str) else None
+    return Path(path) if connector.kind in FILE_KINDS and isinstance(path, str) else None
 
 
 def output_problem(path: Path) -> str | None:

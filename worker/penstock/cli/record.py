@@ -95,8 +95,8 @@ def _digest(plain: object) -> str:
 def _places(step: Step, stages: dict[str, int]) -> Iterator[Place]:
     if isinstance(step.parameters, Source | Sink):
         connector: Connector = step.parameters.connector
-        option = {"parquet": "path", "discard": "report"}.get(connector.kind)
-        path = None if option is None else connector.options.get(option)
+        option = "report" if connector.kind == "discard" else "path"
+        path = connector.options.get(option)
         if isinstance(path, str):
             at = os.path.abspath(path)  # what a symbolic link means stays its own
             yield Place(step.name, connector.kind, at, stages.get(step.name, 0))

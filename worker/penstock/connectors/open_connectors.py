@@ -11,8 +11,10 @@ from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
 from penstock.connectors.ingest import IngestSource, ingest_schema
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.parquet_sink import FileSink, ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
+from penstock.connectors.text_formats import csv_form, json_form
+from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Bounded, Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
@@ -29,6 +31,9 @@ def open_source(source: Source) -> SourcePort:
         case "parquet":
             rate = int(connector.options.get("rate") or 0) or None
             return ParquetSource(_path(connector), source.columns, source.event_time, rate)
+        case "json" | "csv":
+            rate = int(connector.options.get("rate") or 0) or None
+            return TextSource(_path(connector), _text(connector, source.columns), source.event_time, rate)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case "ingest":
@@ -43,6 +48,10 @@ def open_sink(step: str, connector: Connector, schema: pa.Schema, files: FileSys
     match connector.kind:
         case "parquet":
             return ParquetSink(step, _path(connector), schema, files)
+        case "json":
+            return FileSink(step, _path(connector), json_form(schema), files)
+        case "csv":
+            return FileSink(step, _path(connector), csv_form(schema), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:
@@ -57,6 +66,10 @@ class ConnectorInspector:
         match connector.kind:
             case "parquet":
                 return plain_schema(Path(_path(connector)), columns)
+            case "json" | "csv":
+                form = _text(connector, columns)
+                check_text_files(Path(_path(connector)), form)
+                return form.schema
             case "ingest":
                 return ingest_schema(columns)
             case "generator":
@@ -65,12 +78,14 @@ class ConnectorInspector:
                 raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
     def check_files(self, connector: Connector, columns: Columns) -> None:
-        """Check every file of a Parquet input. Raises ConfigError naming the bad file.
+        """Check every file of an input of files. Raises ConfigError naming the bad file.
 
         Takes about a millisecond a file.
         """
         if connector.kind == "parquet":
             check_files(Path(_path(connector)), columns)
+        elif connector.kind in ("json", "csv"):
+            check_text_files(Path(_path(connector)), _text(connector, columns))
 
     def bounded(self, connector: Connector) -> bool:
         """Return whether the source ends."""
@@ -78,6 +93,11 @@ class ConnectorInspector:
         if kind.bounded is Bounded.WITH_ROWS:
             return connector.options.get("rows") is not None
         return kind.bounded is Bounded.ALWAYS
+
+
+def _text(connector: Connector, columns: Columns) -> TextForm:
+    delimiter = str(connector.options.get("delimiter") or ",")
+    return TextForm(connector.kind, declared_schema(connector.kind, columns), delimiter)
 
 
 def _path(connector: Connector) -> str:

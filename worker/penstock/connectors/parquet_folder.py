@@ -1,4 +1,4 @@
-"""The output folder of a Parquet sink: its staged files, and the job that owns it.
+"""The output folder of a sink of files: its staged files, and the job that owns it.
 
 Staged files are written once, hashed while written and fsynced.
 
@@ -20,7 +20,7 @@ late write does no harm.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.threads import uuid4
-from penstock.connectors.published import OWNER, OWNER_BYTES_MAX, STAGING, SUFFIXES
+from penstock.connectors.published import FILE_SUFFIXES, OWNER, OWNER_BYTES_MAX, STAGING, SUFFIXES
 from penstock.contract.codec import parsed
 from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.ids import Epoch, JobUid
@@ -60,6 +60,15 @@ STAGED_SUFFIX = ".part"
 VISIBLE_SUFFIX = SUFFIXES["parquet"]
 GONE = "gone-"
 PUBLISHED = "PUBLISHED"
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """How rows become a file: their schema, the ending of a visible name, and what writes all rows of a file."""
+
+    schema: pa.Schema
+    suffix: str
+    write: "Callable[[HashingFile, pa.Schema, Sequence[pa.RecordBatch]], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,7 @@ def parse_cut(text: str, staging: Path) -> StagedCut:
         )
         return StagedCut(int(plain["cut"]), parts)
     except (PeerError, ValueError, KeyError, TypeError) as error:
-        raise StateError(f"a checkpoint holds a damaged handle of a parquet sink: {error}") from error
+        raise StateError(f"a checkpoint holds a damaged handle of a file sink: {error}") from error
 
 
 def _plain_name(name: str) -> str:
@@ -113,22 +122,23 @@ def clean_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in fields])
 
 
-def stage(files: FileSystem, path: Path, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Staged:
-    """Write one Parquet file and fsync it. Raises StorageError, after removing the file."""
+def stage(files: FileSystem, path: Path, form: FileForm, batches: Sequence[pa.RecordBatch]) -> Staged:
+    """Write one file and fsync it. Raises StorageError, after removing the file."""
     try:
         with closing(files, files.open(path, REPLACED_FILE)) as file:
             hashing = HashingFile(files, file)
-            _write(hashing, schema, batches)
+            form.write(hashing, form.schema, batches)
             files.fsync(file)
         rows = sum(b.num_rows for b in batches)
         return Staged(path, rows, hashing.size, hashing.digest.hexdigest())
     except (OSError, pa.ArrowException) as error:
         remove_staged(files, path)
-        raise StorageError(f"parquet sink: cannot stage {path}: {error}") from error
+        raise StorageError(f"file sink: cannot stage {path}: {error}") from error
 
 
-def _write(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
-    table = pa.Table.from_batches([_plain(b, schema) for b in batches], schema)
+def write_parquet(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
+    """Write a whole Parquet file."""
+    table = pa.Table.from_batches([plain(b, schema) for b in batches], schema)
     texts = [f.name for f in schema if _repeats(f.type)]
     with pq.ParquetWriter(
         pa.PythonFile(out, "w"),
@@ -143,7 +153,12 @@ def _write(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBat
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
 
-def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def parquet_form(schema: pa.Schema) -> FileForm:
+    """Return the form of Parquet files with the visible columns of ``schema``."""
+    return FileForm(clean_schema(schema), VISIBLE_SUFFIX, write_parquet)
+
+
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert a batch to the types of the file; a batch that fits is not copied."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
@@ -199,7 +214,7 @@ def remove_staged(files: FileSystem, path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StorageError(f"parquet sink: cannot remove {path}: {error}") from error
+        raise StorageError(f"file sink: cannot remove {path}: {error}") from error
 
 
 def remove_all(files: FileSystem, paths: Iterable[Path]) -> None:
@@ -215,7 +230,7 @@ def names_in(files: FileSystem, folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StorageError(f"parquet sink: cannot list {folder}: {error}") from error
+        raise StorageError(f"file sink: cannot list {folder}: {error}") from error
 
 
 def sync_folder(files: FileSystem, folder: Path) -> None:
@@ -223,7 +238,7 @@ def sync_folder(files: FileSystem, folder: Path) -> None:
     try:
         sync_names(files, folder)
     except OSError as error:
-        raise StorageError(f"parquet sink: cannot sync {folder}: {error}") from error
+        raise StorageError(f"file sink: cannot sync {folder}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +304,7 @@ class OutputFolder:
         """
         linked = self._linked(self._all, self.staging)
         if linked is not None:
-            raise StateError(f"parquet sink: output folder {self.path} {linked}")
+            raise StateError(f"file sink: output folder {self.path} {linked}")
         record = self._read()
         lost = self._lost(record)
         if lost:
@@ -299,7 +314,7 @@ class OutputFolder:
         # Another worker of this job may have published this very epoch since OWNER was read.
         why = above(self._found(record, without=epoch), record.after)
         if why is not None:
-            raise StateError(f"parquet sink: output folder {self.path} {why}")
+            raise StateError(f"file sink: output folder {self.path} {why}")
         self._write_durably(self.staging / PUBLISHED, b"")
         sync_names(self.files, self.staging)
         self._remove_folder(self._gone(record.after))
@@ -314,9 +329,9 @@ class OutputFolder:
             there = linked is None and is_folder(self.files, self.staging)
             lost = linked is None and not there and self._lost(self._read())
         except OSError as error:
-            raise StorageError(f"parquet sink: cannot look at {self.staging}: {error}") from error
+            raise StorageError(f"file sink: cannot look at {self.staging}: {error}") from error
         if linked is not None:
-            raise StorageError(f"parquet sink: output folder {self.path} {linked}")
+            raise StorageError(f"file sink: output folder {self.path} {linked}")
         if lost:
             raise StorageError(lost)
 
@@ -352,7 +367,7 @@ class OutputFolder:
     def _found(self, record: Record | None, without: Epoch | None = None) -> FolderContents:
         """List the visible files, except those of epoch ``without``."""
         there = self.files.entries(self.path) if is_folder(self.files, self.path) else ()
-        names = sorted(entry.name for entry in there if entry.name.endswith(VISIBLE_SUFFIX))
+        names = sorted(entry.name for entry in there if entry.name.endswith(FILE_SUFFIXES))
         numbers = [name.split("-", 1)[0] for name in names]
         epochs = [Epoch(int(n)) for n in numbers if n.isdecimal() and int(n) != without]
         owner = record.owner if record is not None else None
@@ -362,7 +377,7 @@ class OutputFolder:
         if record is None or record.owner == self._owner:
             return ""
         return (
-            f"parquet sink: job {record.owner} has taken output folder {self.path} over from this "
+            f"file sink: job {record.owner} has taken output folder {self.path} over from this "
             f"job ({self._owner}): name another folder to go on"
         )
 
@@ -372,7 +387,7 @@ class OutputFolder:
 
     def _refuse(self, why: str | None) -> None:
         if why is not None:
-            raise ConfigError(f"parquet sink: output folder {self.path} {why}")
+            raise ConfigError(f"file sink: output folder {self.path} {why}")
 
     # --- Taking over --------------------------------------------------------------------------
 

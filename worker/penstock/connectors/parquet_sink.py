@@ -1,4 +1,4 @@
-"""Exactly-once Parquet output: rows are staged and fsynced, and published by a hard link.
+"""Exactly-once output to files, of Parquet or text: rows are staged and fsynced, and published by a hard link.
 
     write ──> open part ──full──> encoder thread ──> <output>/_staging/<job>/*.part   (fsynced)
     seal  ──> Pending.finish() stages the rest ──> SinkHandle (in the manifest)
@@ -27,12 +27,13 @@ from penstock.base.threads import Lock, ThreadPoolExecutor, uuid4
 from penstock.connectors.parquet_folder import (
     STAGED_SUFFIX,
     VISIBLE_SUFFIX,
+    FileForm,
     OutputFolder,
     Staged,
     StagedCut,
-    clean_schema,
     hash_file,
     names_in,
+    parquet_form,
     parse_cut,
     remove_all,
     remove_staged,
@@ -49,20 +50,20 @@ ENCODER_THREADS = 1
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
-class ParquetSink:
+class FileSink:
     """The sink step of one engine: makes writers for its tasks, and one publisher."""
 
     guarantee = "exactly-once"
 
-    def __init__(self, step: str, path: str, schema: pa.Schema, files: FileSystem = OS_FILES) -> None:
+    def __init__(self, step: str, path: str, form: FileForm, files: FileSystem = OS_FILES) -> None:
         """Remember the path; nothing is touched before :meth:`claim`."""
         self._step = re.sub(r"[^A-Za-z0-9_.]", "_", step)
         self._name = step
         self._output = OutputFolder(Path(path), files)
-        self._schema = clean_schema(schema)
+        self._form = form
         self._encoder = ThreadPoolExecutor(ENCODER_THREADS, f"encode-{step}")
         self._swept = Attempt(0)
-        self.publisher = ParquetPublisher(self._output, self._step)
+        self.publisher = ParquetPublisher(self._output, self._step, form.suffix)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the folders and record the owner, before any writer. Idempotent.
@@ -84,7 +85,7 @@ class ParquetSink:
         try:
             self._output.take(job_uid, origin)
         except OSError as error:
-            raise storage_error(f"parquet sink: cannot write to {self._output.path}", error) from error
+            raise storage_error(f"file sink: cannot write to {self._output.path}", error) from error
 
     def sweep(self, attempt: Attempt) -> None:
         """Remove files staged by older attempts. Called after START: all their handles are handled.
@@ -109,16 +110,21 @@ class ParquetSink:
 
         def check() -> None:
             if attempt < self._swept:
-                raise StorageError(f"parquet sink: attempt {attempt} is over, {prefix} was swept")
+                raise StorageError(f"file sink: attempt {attempt} is over, {prefix} was swept")
             self._output.check_staging()
 
-        return ParquetSinkWriter(
-            (self._name, task), prefix, self._schema, self._encoder, check, files=self._output.files
-        )
+        return ParquetSinkWriter((self._name, task), prefix, self._form, self._encoder, check, files=self._output.files)
 
     def close(self) -> None:
         """Stop the encoder thread after its queued work. Closed writers have none."""
         self._encoder.shutdown(wait=False)
+
+
+class ParquetSink(FileSink):
+    """A sink of Parquet files."""
+
+    def __init__(self, step: str, path: str, schema: pa.Schema, files: FileSystem = OS_FILES) -> None:
+        super().__init__(step, path, parquet_form(schema), files)
 
 
 class Part:
@@ -127,7 +133,7 @@ class Part:
     def __init__(
         self,
         path: Path,
-        schema: pa.Schema,
+        form: FileForm,
         batches: Sequence[pa.RecordBatch],
         freed: Callable[[int], None],
         check: Callable[[], None],
@@ -140,7 +146,7 @@ class Part:
         """
         self._files = files
         self._path = path
-        self._schema = schema
+        self._form = form
         self._batches = tuple(batches)
         self._freed = freed
         self._check = check
@@ -154,7 +160,7 @@ class Part:
         with self._lock:
             if self._staged is None:
                 self._check()
-                staged = stage(self._files, self._path, self._schema, self._batches)
+                staged = stage(self._files, self._path, self._form, self._batches)
                 try:
                     self._check()  # a sweep during the write may have run before the file existed
                 except StorageError:
@@ -188,13 +194,13 @@ class Part:
 class ParquetSinkWriter:
     """Output of one task. At most ``SINK_BUFFER_BYTES_MAX`` and one batch of rows are in memory."""
 
-    guarantee = ParquetSink.guarantee
+    guarantee = FileSink.guarantee
 
     def __init__(
         self,
         owner: tuple[str, TaskId],
         prefix: Path,
-        schema: pa.Schema,
+        form: FileForm,
         encoder: ThreadPoolExecutor,
         check: Callable[[], None],
         *,
@@ -207,7 +213,7 @@ class ParquetSinkWriter:
         self._owner = owner
         self._files = files
         self._prefix = prefix
-        self._schema = schema
+        self._form = form
         self._encoder = encoder
         self._check = check
         self._open: list[pa.RecordBatch] = []
@@ -227,7 +233,7 @@ class ParquetSinkWriter:
         """Take rows; the encoder thread writes a full part."""
         if not batch.num_rows:
             return
-        kept = batch.select(self._schema.names)
+        kept = batch.select(self._form.schema.names)
         self._open.append(kept)
         self._open_bytes += kept.nbytes
         self._hold(kept.nbytes)
@@ -256,7 +262,7 @@ class ParquetSinkWriter:
     def _cut_part(self) -> Part:
         self._made += 1
         path = self._prefix.with_name(f"{self._prefix.name}-{self._made:06d}{STAGED_SUFFIX}")
-        part = Part(path, self._schema, self._open, lambda size: self._hold(-size), self._check, files=self._files)
+        part = Part(path, self._form, self._open, lambda size: self._hold(-size), self._check, files=self._files)
         self._parts.append(part)
         self._open, self._open_bytes = [], 0
         return part
@@ -305,11 +311,12 @@ class ParquetPending:
 class ParquetPublisher:
     """Publishes, discards and forgets output by its handle, on any worker, any number of times."""
 
-    def __init__(self, output: OutputFolder, step: str) -> None:
-        """Serve the handles of one sink step, once ``output`` is taken."""
+    def __init__(self, output: OutputFolder, step: str, suffix: str) -> None:
+        """Serve the handles of one sink step, once ``output`` is taken. Visible names end with ``suffix``."""
         self._output = output
         self._files = output.files
         self._step = step
+        self._suffix = suffix
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
         """Make every file of the handle visible under the committed ``epoch``. Idempotent.
@@ -320,10 +327,10 @@ class ParquetPublisher:
         try:
             self._output.check(epoch)
         except OSError as error:
-            raise StorageError(f"parquet sink: cannot publish: {error}") from error
+            raise StorageError(f"file sink: cannot publish: {error}") from error
         cut = self._cut(handle)
         for index, part in enumerate(cut.parts):
-            name = visible_name(self._step, handle, epoch, (cut.number, index))
+            name = visible_name(self._step, handle, epoch, (cut.number, index), self._suffix)
             self._publish_part(part, self._output.path / name)
         sync_folder(self._files, self._output.path)
 
@@ -345,19 +352,21 @@ class ParquetPublisher:
             else:
                 _link(self._files, part, target)
         except OSError as error:
-            raise StorageError(f"parquet sink: cannot publish {target}: {error}") from error
+            raise StorageError(f"file sink: cannot publish {target}: {error}") from error
 
 
-def visible_name(step: str, handle: SinkHandle, epoch: Epoch, place: tuple[int, int]) -> str:
+def visible_name(
+    step: str, handle: SinkHandle, epoch: Epoch, place: tuple[int, int], suffix: str = VISIBLE_SUFFIX
+) -> str:
     """Return the name under which a part is visible; ``place`` is (cut, part)."""
     task = f"{handle.task.stage:03d}.{handle.task.worker:04d}.{handle.task.slot:04d}"
-    return f"{epoch:012d}-{step}-{task}-{place[0]:06d}-{place[1]:04d}{VISIBLE_SUFFIX}"
+    return f"{epoch:012d}-{step}-{task}-{place[0]:06d}-{place[1]:04d}{suffix}"
 
 
 def _link(files: FileSystem, part: Staged, target: Path) -> None:
     try:
         if files.stat(part.path).st_size != part.size:
-            raise StateError(f"parquet sink: staged file {part.path} is not the one committed")
+            raise StateError(f"file sink: staged file {part.path} is not the one committed")
         files.link(part.path, target)
     except FileExistsError:
         _check_same(files, part, target)  # another worker was quicker
@@ -384,7 +393,7 @@ def _check_moved(files: FileSystem, part: Staged, target: Path, error: OSError) 
         _check_same(files, part, target)
         return
     raise StateError(
-        f"parquet sink: {target.name} is committed but neither it nor its staged file"
+        f"file sink: {target.name} is committed but neither it nor its staged file"
         f" {part.path} is there: restore one, or give restore.unpublished: Drop to lose it"
     ) from error
 
@@ -393,6 +402,6 @@ def _check_same(files: FileSystem, part: Staged, target: Path) -> None:
     if files.stat(target).st_size == part.size and hash_file(files, target) == part.sha256:
         return
     raise StateError(
-        f"parquet sink: {target} exists and is not the committed output: somebody else writes to"
+        f"file sink: {target} exists and is not the committed output: somebody else writes to"
         " this folder; move that file away and start again"
     )

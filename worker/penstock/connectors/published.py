@@ -14,10 +14,12 @@ from penstock.contract.codec import parsed
 from penstock.file_system import OS_FILES, is_no_folder, read_plain
 
 STAGING = "_staging"
-OWNER = "OWNER.json"  # names the owner of a Parquet sink, in its staging folder
+OWNER = "OWNER.json"  # names the owner of a file sink, in its staging folder
 OWNER_BYTES_MAX = 4096
 REPORT_OWNER = "OWNER"  # names the owner of the reports of a discard sink
-SUFFIXES = {"parquet": ".parquet", "discard": ".json"}
+SUFFIXES = {"parquet": ".parquet", "json": ".jsonl", "csv": ".csv", "discard": ".json"}
+FILE_KINDS = ("parquet", "json", "csv")  # sinks that share one kind of output folder
+FILE_SUFFIXES = tuple(SUFFIXES[kind] for kind in FILE_KINDS)
 STAGED = "*.part"
 
 

@@ -44,6 +44,26 @@ class ParquetInput(Fields):
 
 
 @dataclass(frozen=True, slots=True)
+class JsonInput(Fields):
+    """Options of the source of JSON lines."""
+
+    path: Annotated[
+        LongText,
+        Field("path", "a folder of *.jsonl, *.ndjson or *.json files, plain or with .gz or .zst, or one file"),
+    ]
+    rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CsvInput(Fields):
+    """Options of the source of CSV."""
+
+    path: Annotated[LongText, Field("path", "a folder of *.csv files, plain or with .gz or .zst, or one file")]
+    rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+    delimiter: Annotated[str, Field("delimiter", "the character between two values", length_min=1, length_max=1)] = ","
+
+
+@dataclass(frozen=True, slots=True)
 class WordsSpec(Fields):
     """Options of the generator: ``keys`` words of exactly ``payload`` characters.
 
@@ -97,6 +117,13 @@ class ParquetOutput(Fields):
 
 
 @dataclass(frozen=True, slots=True)
+class TextOutput(Fields):
+    """Options of the sinks of JSON lines and of CSV."""
+
+    path: Annotated[LongText, Field("path", "the output folder; it is made when it does not exist")]
+
+
+@dataclass(frozen=True, slots=True)
 class DiscardOutput(Fields):
     """Options of the sink that keeps nothing; the numbers are seconds."""
 
@@ -135,6 +162,18 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         ParquetInput,
     ),
     ConnectorKind(
+        "json",
+        Role.SOURCE,
+        "JSON lines: each line is an object; each file is a split, and the number of a row is its offset",
+        JsonInput,
+    ),
+    ConnectorKind(
+        "csv",
+        Role.SOURCE,
+        "CSV files with a header; each file is a split, and the number of a row is its offset",
+        CsvInput,
+    ),
+    ConnectorKind(
         "generator",
         Role.SOURCE,
         "generated words in the column word (string); the same seed gives the same words",
@@ -152,6 +191,20 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SINK,
         "Parquet files; a visible file never changes and never goes away",
         ParquetOutput,
+        guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "json",
+        Role.SINK,
+        "files of JSON lines; a visible file never changes and never goes away",
+        TextOutput,
+        guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "csv",
+        Role.SINK,
+        "CSV files with a header; a visible file never changes and never goes away",
+        TextOutput,
         guarantee="exactly-once",
     ),
     ConnectorKind(

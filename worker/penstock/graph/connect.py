@@ -21,6 +21,30 @@ def parquet(path: "str | PathLike[str]", *, rate: int = 0) -> Connector:
     return Connector("parquet", {**options, "rate": rate} if rate else options)
 
 
+def json(path: "str | PathLike[str]", *, rate: int = 0) -> Connector:
+    """Read or write JSON lines, exactly once: each line is an object, and each row a line.
+
+    A source needs declared columns; a field that is missing is null, and other fields are passed over.
+    It reads ``*.jsonl``, ``*.ndjson`` and ``*.json`` files, and the same with ``.gz`` or ``.zst``. ``rate``
+    limits the rows per second of each file; 0 means no limit.
+    """
+    options: dict[str, Option] = {"path": fspath(path)}
+    return Connector("json", {**options, "rate": rate} if rate else options)
+
+
+def csv(path: "str | PathLike[str]", *, rate: int = 0, delimiter: str | None = None) -> Connector:
+    """Read or write CSV files with a header, exactly once.
+
+    A source needs declared columns, which are found by the names in the header. It reads ``*.csv`` files, and
+    the same with ``.gz`` or ``.zst``. ``rate`` limits the rows per second of each file; 0 means no limit.
+    ``delimiter`` is a comma by default; a sink writes commas.
+    """
+    options: dict[str, Option] = {"path": fspath(path)}
+    if rate:
+        options["rate"] = rate
+    return Connector("csv", {**options, "delimiter": delimiter} if delimiter is not None else options)
+
+
 def generator(
     *,
     rows: int | None = None,

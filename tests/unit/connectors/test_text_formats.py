@@ -1,0 +1,78 @@
+"""What is written as JSON lines and CSV is what a reader gets: every value, by every common reader."""
+
+import csv
+import io
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.base.errors import ConfigError
+from penstock.connectors.parquet_folder import stage
+from penstock.connectors.text_formats import BadLine, csv_form, decode, json_decoder, json_form, json_lines
+from penstock.file_system import OS_FILES
+
+texts = st.lists(st.none() | st.text(), min_size=1, max_size=20)
+
+
+@given(texts, st.lists(st.integers(-(2**63), 2**63 - 1), min_size=20, max_size=20))
+def test_json_lines_are_read_back_by_the_standard_library(words: list[str | None], numbers: list[int]) -> None:
+    batch = pa.record_batch({'w"ord\n': pa.array(words, pa.string()), "n": numbers[: len(words)]})
+    lines = json_lines(batch).decode().split("\n")
+    assert lines.pop() == ""
+    assert [json.loads(line) for line in lines] == batch.to_pylist()
+
+
+@given(texts)
+def test_a_source_of_json_lines_reads_what_the_sink_wrote(words: list[str | None]) -> None:
+    batch = pa.record_batch({"word": pa.array(words, pa.string())})
+    lines = pa.array(json_lines(batch).split(b"\n")[:-1], pa.large_binary())
+    found = decode(lines, json_decoder(batch.schema))
+    assert not isinstance(found, BadLine)
+    assert found.equals(batch)
+
+
+def test_values_of_every_type() -> None:
+    stamp = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
+    values = {
+        "f": (pa.float64(), 1.5, 1.5),
+        "o": (pa.bool_(), True, True),
+        "d": (pa.date32(), date(2026, 1, 2), "2026-01-02"),
+        "t": (pa.time64("us"), time(3, 4, 5, 6), "03:04:05.000006"),
+        "e": (pa.decimal128(9, 2), Decimal("1.20"), "1.20"),
+        "z": (pa.timestamp("us", "Europe/Berlin"), stamp, "2026-01-02T03:04:05.000678Z"),
+        "s": (pa.timestamp("us"), stamp.replace(tzinfo=None), "2026-01-02T03:04:05.000678"),
+    }
+    batch = pa.record_batch({name: pa.array([value, None], kind) for name, (kind, value, _) in values.items()})
+    first, second = (json.loads(line) for line in json_lines(batch).splitlines())
+    assert first == {name: told for name, (_, _, told) in values.items()}
+    assert second == dict.fromkeys(values)
+
+
+def test_a_number_that_json_does_not_have_is_null() -> None:
+    batch = pa.record_batch({"f": [float("nan"), float("inf"), 0.5]})
+    assert [json.loads(line)["f"] for line in json_lines(batch).splitlines()] == [None, None, 0.5]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.duration("s")])
+def test_columns_that_a_format_cannot_hold_are_refused_by_name(kind: pa.DataType) -> None:
+    with pytest.raises(ConfigError, match="json sink: column 'odd' is "):
+        json_form(pa.schema([("odd", kind)]))
+    if kind != pa.duration("s"):
+        with pytest.raises(ConfigError, match="csv sink: column 'odd' is "):
+            csv_form(pa.schema([("odd", kind)]))
+
+
+def test_csv_is_read_back_and_tells_null_from_empty(tmp_path: Path) -> None:
+    batch = pa.record_batch({"w": ['a"b,c', "", None, "x"], "n": [1, None, 3, 4]})
+    staged = stage(OS_FILES, tmp_path / "a.csv", csv_form(batch.schema), [batch, batch])
+    assert staged.rows == 8
+    text = (tmp_path / "a.csv").read_text()
+    assert list(csv.reader(io.StringIO(text)))[:3] == [["w", "n"], ['a"b,c', "1"], ["", ""]]
+    assert text.splitlines()[2:4] == ['"",', ",3"]

@@ -1,0 +1,201 @@
+"""Rows as lines of text and back, by column: JSON lines and CSV.
+
+``decode`` gets lines and gives as many rows, or says which line is at fault: a block that does not
+decode is halved down to it. ``write_json`` and ``write_csv`` write a whole file.
+"""
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+
+from penstock.base.errors import ConfigError
+from penstock.connectors.parquet_folder import FileForm, HashingFile, clean_schema, plain
+from penstock.connectors.published import SUFFIXES
+from penstock.connectors.text_lines import as_text
+
+Decode = Callable[[pa.Array], pa.RecordBatch]  # of lines, as large_binary; raises ArrowInvalid
+CONTROL = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+ESCAPED = {**{chr(n): f"\\u{n:04x}" for n in range(32)}, **CONTROL}
+NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that does not decode: its index among the lines, and why."""
+
+    index: int
+    why: str
+
+
+def decode(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | BadLine:
+    """Decode lines to as many rows, or return the first line that does not decode."""
+    found = _tried(lines, decoder)
+    if isinstance(found, pa.RecordBatch):
+        return found
+    good, end, why = 0, len(lines), found
+    while end - good > 1:  # all lines before ``good`` decode; one of those before ``end`` does not
+        middle = (good + end) // 2
+        found = _tried(lines.slice(good, middle - good), decoder)
+        if isinstance(found, pa.RecordBatch):
+            good = middle
+        else:
+            end, why = middle, found
+    last = _tried(lines.slice(good, 1), decoder)
+    return BadLine(good, last if isinstance(last, str) else why)
+
+
+def _tried(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | str:
+    try:
+        batch = decoder(lines)
+        batch.validate(full=True)  # text that is no UTF-8 among it
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return str(error)
+    if batch.num_rows != len(lines):
+        return f"{len(lines)} lines give {batch.num_rows} rows: a line has to be one row"
+    return batch
+
+
+def json_decoder(schema: pa.Schema) -> Decode:
+    """Return what decodes JSON objects, one a line. A field that is not in ``schema`` is passed over."""
+    parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+
+    def decoder(lines: pa.Array) -> pa.RecordBatch:
+        trimmed = pc.ascii_trim_whitespace(as_text(lines))
+        if not pc.all(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))).as_py():
+            raise pa.ArrowInvalid("a line has to be one JSON object")  # so no object goes over a line's end
+        text = _joined(lines)
+        read = pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
+        return _one(pyarrow.json.read_json(io.BytesIO(text), read, parse), schema)
+
+    return decoder
+
+
+def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Decode:
+    """Return what decodes lines of CSV whose columns are ``header``. A value ends within its line."""
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=False)
+    convert = pyarrow.csv.ConvertOptions(
+        column_types={field.name: field.type for field in schema}, include_columns=schema.names, null_values=[""]
+    )
+
+    def decoder(lines: pa.Array) -> pa.RecordBatch:
+        open_quotes = pc.bit_wise_and(pc.count_substring(lines, '"'), 1)
+        if pc.any(pc.equal(open_quotes, 1)).as_py():
+            raise pa.ArrowInvalid("a quote is not closed: a value with a line break in it is not supported")
+        text = _joined(lines)
+        read = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(header))
+        return _one(pyarrow.csv.read_csv(io.BytesIO(text), read, parse, convert), schema)
+
+    return decoder
+
+
+def _joined(lines: pa.Array) -> bytes:
+    ends = pa.array([b"\n"], pa.large_binary()).take(pa.array([0] * len(lines)))
+    joined = pc.binary_join_element_wise(lines, ends, pa.scalar(b"", pa.large_binary()))
+    return _content(joined)
+
+
+def _content(values: pa.Array) -> bytes:
+    """Return all values of a large_binary or large_string array, one behind the other."""
+    offsets = pa.Array.from_buffers(pa.int64(), values.offset + len(values) + 1, [None, values.buffers()[1]])
+    first, last = offsets[values.offset].as_py(), offsets[values.offset + len(values)].as_py()
+    return bytes(values.buffers()[2].slice(first, last - first))
+
+
+def _one(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_whole(table.column(field.name)) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+# --- Writing ------------------------------------------------------------------------------------
+
+
+def json_form(schema: pa.Schema) -> FileForm:
+    """Return the form of files of JSON lines. Raises ConfigError for a column that JSON cannot hold."""
+    visible = clean_schema(schema)
+    for field in visible:
+        _json_value(pa.array([], field.type), field)
+    return FileForm(visible, SUFFIXES["json"], write_json)
+
+
+def csv_form(schema: pa.Schema) -> FileForm:
+    """Return the form of CSV files with a header. Raises ConfigError for a column of lists, structs or maps."""
+    visible = clean_schema(schema)
+    for field in visible:
+        if pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            raise ConfigError(f"csv sink: column {field.name!r} is {field.type}, CSV has no such values")
+    return FileForm(visible, SUFFIXES["csv"], write_csv)
+
+
+def write_csv(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
+    """Write a header and one line for each row. A null is an empty value, an empty text is ``""``."""
+    table = pa.Table.from_batches([plain(batch, schema) for batch in batches], schema)
+    pyarrow.csv.write_csv(table, pa.PythonFile(out, "w"))
+
+
+def write_json(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
+    """Write one object for each row."""
+    for batch in batches:
+        if batch.num_rows:
+            out.write(json_lines(plain(batch, schema)))
+
+
+def json_lines(batch: pa.RecordBatch) -> bytes:
+    """Return the rows as lines of JSON objects."""
+    parts: list[pa.Array | pa.Scalar] = []
+    for index, field in enumerate(batch.schema):
+        parts += [_text(("{" if index == 0 else ", ") + json.dumps(field.name) + ": ")]
+        parts += [_json_value(batch.column(index), field)]
+    return _content(pc.binary_join_element_wise(*parts, _text("}\n"), _text("")))
+
+
+def _json_value(values: pa.Array, field: pa.Field) -> pa.Array:
+    """Return each value as JSON. Raises ConfigError for a type that has no JSON value here."""
+    kind, is_ = values.type, pa.types
+    if is_.is_boolean(kind) or is_.is_integer(kind):
+        text = values.cast(pa.large_string())
+    elif is_.is_floating(kind):
+        finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, kind))
+        text = finite.cast(pa.large_string())
+    elif is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind):
+        text = _quoted(_escaped(values.cast(pa.large_string())))
+    elif is_.is_timestamp(kind):
+        end = "Z" if kind.tz else ""
+        shown = values.cast(pa.timestamp(kind.unit, "UTC")) if kind.tz else values
+        text = _quoted(pc.strftime(shown, f"%Y-%m-%dT%H:%M:%S{end}").cast(pa.large_string()))
+    elif is_.is_date(kind) or is_.is_time(kind) or is_.is_decimal(kind):
+        text = _quoted(values.cast(pa.string()).cast(pa.large_string()))
+    elif is_.is_null(kind):
+        text = pa.nulls(len(values), pa.large_string())
+    else:
+        raise ConfigError(
+            f"json sink: column {field.name!r} is {kind}: it takes numbers, booleans, texts, decimals, dates and"
+            " times; make a text of it in a step before, or write Parquet"
+        )
+    return pc.fill_null(text, "null")
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(_text('"'), text, _text('"'), _text(""))
+
+
+def _text(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
+
+
+def _escaped(text: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(text, NEEDS_ESCAPE)).as_py():
+        return text
+    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
+    for sign, escaped in ESCAPED.items():
+        text = pc.replace_substring(text, sign, escaped)
+    return text

@@ -1,0 +1,327 @@
+"""Text files as a replayable source: JSON lines or CSV. A split is a file, an offset is a row number.
+
+    file ──blocks of lines──> decoded by column ──slices──> Read(batch, offset)
+
+The state of a split also has the byte and the line at which its next row begins. So a seek reads nothing
+twice; only a packed file is unpacked again up to there.
+
+A file's identity is its name, its size, and hashes of its first and last bytes. The job's state has it.
+A file that grew, shrank, vanished or was replaced cannot be replayed; the error says which. A line that
+does not decode fails the job with file, line and reason: it is never left out.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.os_errors import may_pass, storage_error
+from penstock.base.suggest import unknown
+from penstock.connectors.input_files import list_input, look_at, nothing_to_read
+from penstock.connectors.rate_limit import RateLimit
+from penstock.connectors.source_rows import Stamper, head, with_stamp
+from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decode, json_decoder
+from penstock.connectors.text_lines import PACKED, Block, LinePlace, blocks
+from penstock.contract.codec import parsed
+from penstock.contract.columns import Columns
+from penstock.contract.graph import EventTime
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.contract.status import InputSeen
+from penstock.graph.arrow import arrow_schema
+from penstock.ports import Read
+
+HASHED_BYTES = 64 * 1024  # at each end of a file
+LINE_SHOWN_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class TextIdentity:
+    """The identity of a split's file; ``head`` and ``tail`` are halves of a SHA-256 in hex."""
+
+    file: str
+    size: int
+    head: str
+    tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """What the files hold: ``kind`` is "json" or "csv"."""
+
+    kind: str
+    schema: pa.Schema
+    delimiter: str = ","
+
+
+def spell_spec(identity: TextIdentity, place: LinePlace) -> str:
+    """Return the canonical JSON that checkpoints hold."""
+    return json.dumps({**asdict(identity), **asdict(place)}, sort_keys=True, separators=(",", ":"))
+
+
+def parse_spec(text: str) -> tuple[TextIdentity, LinePlace]:
+    """Read what :func:`spell_spec` wrote. Raises StateError on anything else."""
+    try:
+        plain = parsed(text)
+        place = LinePlace(int(plain.pop("byte")), int(plain.pop("line")))
+        return TextIdentity(**plain), place
+    except (PeerError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise StateError(f"a checkpoint describes a split of text as {text!r}: {error}") from error
+
+
+def read_text_identity(path: Path) -> TextIdentity:
+    """Hash both ends of a file. Raises OSError."""
+    with path.open("rb") as file:
+        first = file.read(HASHED_BYTES)
+        size = file.seek(0, 2)
+        file.seek(max(0, size - HASHED_BYTES))
+        last = file.read(HASHED_BYTES)
+    return TextIdentity(path.name, size, *(hashlib.sha256(piece).hexdigest()[:32] for piece in (first, last)))
+
+
+def check_text_unchanged(path: Path, wanted: TextIdentity) -> None:
+    """Compare a file with its identity in the checkpoint. Raises StateError naming the file and the change."""
+    try:
+        found = read_text_identity(path)
+    except FileNotFoundError as error:
+        raise StateError(
+            f"text source: file {path} is gone: put it back, the job still reads it; if the job is to read"
+            " other input now, begin anew (penstock run --fresh) or name another job"
+        ) from error
+    except OSError as error:
+        raise storage_error(f"text source: file {path}", error) from error
+    if found.size != wanted.size:
+        change = "grew" if found.size > wanted.size else "shrank"
+        raise StateError(
+            f"text source: file {path} {change} from {wanted.size} to {found.size} bytes since the job"
+            " began: files of a running job must not change; put new rows into new files"
+        )
+    if (found.head, found.tail) != (wanted.head, wanted.tail):
+        raise StateError(f"text source: file {path} was rewritten since the job began: put the old file back")
+
+
+def declared_schema(kind: str, columns: Columns) -> pa.Schema:
+    """Return the declared columns. Raises ConfigError when there are none: text has no types of its own."""
+    if not columns:
+        raise ConfigError(f"{kind} source: text has no types: declare its columns, like columns={{'name': 'string'}}")
+    return arrow_schema(columns)
+
+
+def text_files(path: Path, kind: str) -> list[Path]:
+    """List the input files by name; ``path`` is a folder or one file. Raises ConfigError when there is none."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigError(f"{kind} source: there is no file or folder {path}")
+    try:
+        found = list_input(path, kind)
+    except OSError as error:
+        raise storage_error(f"{kind} source: folder {path}", error) from error
+    problem = nothing_to_read(found, kind)
+    if problem is not None:
+        raise ConfigError(f"{kind} source: folder {path} {problem}")
+    return [path / name for name in found.files]
+
+
+def check_text_files(path: Path, form: TextForm) -> None:
+    """Check that every file is readable and has the columns. Raises ConfigError naming the file."""
+    for file in text_files(path, form.kind):
+        try:
+            read_text_identity(file)
+            if form.kind == "csv":
+                _csv_columns(file, form)
+        except OSError as error:
+            raise storage_error(f"{form.kind} source: file {file}", error) from error
+
+
+def _csv_columns(path: Path, form: TextForm) -> tuple[list[str], LinePlace]:
+    """Return the names in a file's header, and the place behind it; none for a file without lines.
+
+    Raises ConfigError when a declared column is missing or a name is there twice. Raises OSError.
+    """
+    try:
+        first = next(blocks(path, LinePlace()), None)
+        if first is None or not len(first.texts):
+            return [], LinePlace()
+        names = next(csv.reader([first.texts[0].as_py().decode()], delimiter=form.delimiter))
+    except (pa.ArrowInvalid, StateError, csv.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"csv source: file {path}, line 1: {error}") from error
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"csv source: file {path}, line 1: two columns are named {twice[0]!r}")
+    for name in form.schema.names:
+        if name not in names:
+            raise ConfigError(f"csv source: file {path}, line 1: {unknown('column', name, names)}")
+    return names, first.place(1)
+
+
+class TextSource:
+    """A folder of text files, or one file. :meth:`splits` fixes the list of files."""
+
+    bounded = True
+
+    def __init__(self, path: str, form: TextForm, event_time: EventTime | None = None, rate: int | None = None) -> None:
+        """Read nothing yet. ``rate`` bounds the rows per second of each file; None: as fast as possible."""
+        self._path = Path(path)
+        self._form = form
+        self._event_time = event_time
+        self._rate = rate
+        self.schema = with_stamp(form.schema, event_time)
+
+    def splits(self) -> list[SplitState]:
+        """List all files by name. Raises ConfigError with the file that does not fit and the reason."""
+        check_text_files(self._path, self._form)
+        return [self._first_state(file) for file in text_files(self._path, self._form.kind)]
+
+    def _first_state(self, file: Path) -> SplitState:
+        identity = read_text_identity(file)
+        return SplitState(SplitId(identity.file), spell_spec(identity, LinePlace()), 0, finished=identity.size == 0)
+
+    def look(self, known: Collection[str]) -> InputSeen:
+        """Return which files of the folder are not ``known`` splits. Blocking; raises OSError."""
+        return look_at(self._path, known, self._form.kind)
+
+    def open(self, state: SplitState) -> "TextReader":
+        """Open a file at a row. Raises StateError when it is not the file that was listed."""
+        identity, place = parse_spec(state.spec)
+        file = self._path if self._path.is_file() else self._path / identity.file
+        check_text_unchanged(file, identity)
+        names, behind = _csv_columns(file, self._form) if self._form.kind == "csv" else ([], LinePlace())
+        begin = behind if place.byte < behind.byte else place
+        stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
+        decoder = _decoder(self._form, names)
+        return TextReader(TextRows(file, identity, decoder, begin), state, stamper, RateLimit(self._rate))
+
+
+def _decoder(form: TextForm, names: Sequence[str]) -> Decode:
+    return json_decoder(form.schema) if form.kind == "json" else csv_decoder(form.schema, names, form.delimiter)
+
+
+class TextRows:
+    """Decodes one file block by block, and knows where each row begins."""
+
+    def __init__(self, path: Path, identity: TextIdentity, decoder: Decode, begin: LinePlace) -> None:
+        """Begin with the row at ``begin``. The file is not opened yet."""
+        self._path = path
+        self._identity = identity
+        self._decoder = decoder
+        self._blocks: Iterator[Block] | None = None
+        self._block: Block | None = None
+        self._rows: pa.RecordBatch | None = None
+        self._taken = 0
+        self.place = begin
+        self.ended = False
+
+    def spec(self) -> str:
+        """Return the text for a checkpoint: the file, and where the next row begins."""
+        return spell_spec(self._identity, self.place)
+
+    def take(self, rows_max: int) -> pa.RecordBatch | None:
+        """Return 1..rows_max rows, or None behind the last one.
+
+        Raises StateError with file and line when a line does not decode or the file has changed.
+        Raises StorageError when a retry may help.
+        """
+        try:
+            while self._rows is None or self._taken >= self._rows.num_rows:
+                if not self._next():
+                    return None
+        except (pa.ArrowInvalid, OSError) as error:
+            kind = StorageError if may_pass(error) else StateError
+            raise kind(f"text source: file {self._path}, behind line {self.place.line - 1}: {error}") from error
+        assert self._block is not None
+        piece = head(self._rows.slice(self._taken), rows_max)
+        self._taken += piece.num_rows
+        self.place = self._block.place(self._taken)
+        if self._path.suffix not in PACKED:  # the length of a packed text is not known before its end
+            self.ended = self._taken >= self._rows.num_rows and self.place.byte >= self._identity.size
+        return piece
+
+    def close(self) -> None:
+        """Close the file. A later call of :meth:`take` opens it again."""
+        self._blocks = self._block = self._rows = None
+
+    def _next(self) -> bool:
+        """Decode the next block. Returns whether there was one."""
+        if self._blocks is None:
+            check_text_unchanged(self._path, self._identity)
+            self._blocks = blocks(self._path, self.place)
+        block = next(self._blocks, None)
+        if block is None:
+            check_text_unchanged(self._path, self._identity)  # a file that shrank ends early
+            self.ended = True
+            return False
+        self._block, self._taken = block, 0
+        self.place = block.place(0)
+        if not len(block.texts):
+            self._rows = None
+            return True
+        found = decode(block.texts, self._decoder)
+        if isinstance(found, BadLine):
+            check_text_unchanged(self._path, self._identity)  # its error says more
+            raise StateError(self._bad(block, found))
+        self._rows = found
+        return True
+
+    def _bad(self, block: Block, bad: BadLine) -> str:
+        line = block.texts[bad.index].as_py().decode(errors="backslashreplace")
+        shown = line if len(line) <= LINE_SHOWN_CHARS else f"{line[:LINE_SHOWN_CHARS]}..."
+        number = block.place(bad.index).line
+        return (
+            f"text source: file {self._path}, line {number}: {bad.why}; the line is {shown!r}: "
+            "correct it in a new file and begin anew, or move the file out of the folder"
+        )
+
+
+class TextReader:
+    """Reads one file in order, on one thread. One read decodes at most one block."""
+
+    def __init__(self, rows: TextRows, state: SplitState, stamper: Stamper | None, pace: RateLimit) -> None:
+        """Begin at ``state``. The first read opens the file."""
+        self._rows = rows
+        self._state = state
+        self._offset = state.offset
+        self._finished = state.finished
+        self._stamper = stamper
+        self._pace = pace
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return the next 1..max_rows rows; None at the end of the file, or when no row is due.
+
+        Raises StateError with file and line, StorageError when a retry may help.
+        """
+        allowed = 0 if self._finished else self._pace.allow(max_rows)
+        if not allowed:
+            return None
+        batch = self._rows.take(allowed)
+        self._finished = self._rows.ended
+        if batch is None:
+            return None
+        offset, self._offset = self._offset, self._offset + batch.num_rows
+        self._pace.sent(batch.num_rows)
+        return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
+
+    def state(self) -> SplitState:
+        """Return where the next read begins."""
+        max_ts = self._stamper.max_ts if self._stamper else None
+        return SplitState(self._state.split, self._rows.spec(), self._offset, self._finished, max_ts)
+
+    def wait_s(self) -> float:
+        """Return how long to wait for the next rows."""
+        return self._pace.wait_s()
+
+    def release(self) -> bool:
+        """Close the file until the next read, which goes on at the next row."""
+        self._rows.close()
+        return True
+
+    def committed(self, epoch: Epoch, state: SplitState) -> None:
+        """Do nothing: a file stays."""
+
+    def close(self) -> None:
+        """Close the file. A later read opens it again."""
+        self._rows.close()

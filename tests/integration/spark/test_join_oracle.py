@@ -1,7 +1,8 @@
-"""Window joins against Spark SQL, which joins the same Parquet files by key and window.
+"""Joins against Spark SQL, which joins the same Parquet files by key and window, or by key and a range of times.
 
-Each file is a split. A row is late if the end of its window is not after the largest earlier time of its file, minus
-the bound on disorder. Spark computes that with a window function, and joins the other rows.
+Each file is a split. A row is late for a window join if the end of its window is not after the largest earlier time of
+its file, minus the bound on disorder; for an interval join if its time is below that. Spark computes that with a
+window function, and joins the other rows.
 """
 
 from collections import Counter
@@ -18,13 +19,14 @@ import penstock as ps
 from penstock.contract.graph import How
 
 SIZE_US, BOUND_US = 60_000_000, 30_000_000
+LOWER_US, UPPER_US = -20_000_000, 45_000_000
 US = pa.timestamp("us")
 
 JUDGED = """
 create or replace temp view {name} as
 select * from (
     select *, us - pmod(us, {size}) as start,
-           coalesce(us - pmod(us, {size}) + {size} <= earlier - {bound}, false) as late
+           coalesce({late}, false) as late
     from (select *, max(us) over (partition by file order by row
                                   rows between unbounded preceding and 1 preceding) as earlier
           from {name}_rows))
@@ -32,7 +34,7 @@ select * from (
 JOINED = """
 select coalesce({key}) as id, o.us as at, o.item, o.price, p.us as paid, p.by
 from (select * from orders where not late) o {how} join (select * from payments where not late) p
-on o.id = p.order and o.start = p.start
+on o.id = p.order and {near}
 """
 
 
@@ -52,24 +54,29 @@ def make(folder: Path, columns: tuple[str, str, str], seed: int) -> None:
         pq.write_table(table.set_column(at, time, table[time].cast(US)), folder / f"part-{file}.parquet")
 
 
-def joined(folder: Path, how: How) -> ps.Result:
+def joined(folder: Path, how: How, *, interval: bool) -> ps.Result:
     job = ps.Job()
     bound = f"{BOUND_US}us"
     orders = job.source("orders", ps.parquet(str(folder / "orders")), event_time="at", out_of_orderness=bound)
     payments = job.source("payments", ps.parquet(str(folder / "payments")), event_time="paid", out_of_orderness=bound)
-    both = orders.join("both", payments, on={"id": "order"}, within=f"{SIZE_US}us", how=how.value)
+    if interval:
+        both = orders.join_interval(
+            "both", payments, on={"id": "order"}, lower=f"{LOWER_US}us", upper=f"{UPPER_US}us", how=how.value
+        )
+    else:
+        both = orders.join("both", payments, on={"id": "order"}, within=f"{SIZE_US}us", how=how.value)
     both.sink("out", ps.discard())
     both.late.sink("late", ps.discard())
     both.late_right.sink("late-right", ps.discard())
     return ps.run(job, collect=True)
 
 
-def view(spark: SparkSession, folder: Path, name: str, time: str) -> None:
+def view(spark: SparkSession, folder: Path, name: str, time: str, late: str) -> None:
     frame = spark.read.parquet(str(folder / name))
     frame.selectExpr(
         "*", f"unix_micros(cast({time} as timestamp)) as us", "_metadata.file_name file", "_metadata.row_index row"
     ).createOrReplaceTempView(f"{name}_rows")
-    spark.sql(JUDGED.format(name=name, size=SIZE_US, bound=BOUND_US))
+    spark.sql(JUDGED.format(name=name, size=SIZE_US, late=late))
 
 
 def rows_of(table: pa.Table) -> Counter[tuple[Any, ...]]:
@@ -77,14 +84,22 @@ def rows_of(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(zip(*(c.to_pylist() for c in plain), strict=True))
 
 
+WINDOW = (False, f"us - pmod(us, {SIZE_US}) + {SIZE_US} <= earlier - {BOUND_US}", "o.start = p.start")
+INTERVAL = (True, f"us < earlier - {BOUND_US}", f"p.us - o.us between {LOWER_US} and {UPPER_US}")
+
+
+@pytest.mark.parametrize("kind", [WINDOW, INTERVAL], ids=["window", "interval"])
 @pytest.mark.parametrize("how", list(How))
-def test_spark_joins_the_same_rows(spark: SparkSession, tmp_path: Path, how: How) -> None:
+def test_spark_joins_the_same_rows(spark: SparkSession, tmp_path: Path, how: How, kind: tuple[bool, str, str]) -> None:
+    interval, is_late, near = kind
     make(tmp_path / "orders", ("id", "at", "item"), 1)
     make(tmp_path / "payments", ("order", "paid", "by"), 2)
-    view(spark, tmp_path, "orders", "at")
-    view(spark, tmp_path, "payments", "paid")
-    result = joined(tmp_path, how)
-    expected = Counter(tuple(row) for row in spark.sql(JOINED.format(how=how, key="o.id, p.order")).collect())
+    view(spark, tmp_path, "orders", "at", is_late)
+    view(spark, tmp_path, "payments", "paid", is_late)
+    result = joined(tmp_path, how, interval=interval)
+    expected = Counter(
+        tuple(row) for row in spark.sql(JOINED.format(how=how, key="o.id, p.order", near=near)).collect()
+    )
     found = rows_of(result["out"].to_arrow())
     assert found == expected
     assert found.total() > 1000

@@ -1,9 +1,10 @@
-"""Two sources and a window join: no pair is lost and none comes twice, through kills and a rescale 2 -> 3 -> 2.
+"""Two sources and a join: no pair is lost and none comes twice, through kills and a rescale 2 -> 3 -> 2.
 
 Orders are read faster than payments, so at each barrier one side is ahead of the other.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.integration.engine_rig import Rig
 
@@ -35,7 +37,7 @@ spec:
         - name: both
           inputs: [orders]
           keyBy: [id]
-          join: {{right: [payments], rightKeyBy: [order], within: 30s, how: full}}
+          join: {{right: [payments], rightKeyBy: [order], {times}, how: full}}
         - name: output
           sink: {{parquet: {{path: {folder}/out}}}}
         - name: late
@@ -48,10 +50,14 @@ spec:
 FILES, ORDERS, PAYMENTS, KEYS = 2, 2_000, 1_200, 400
 START = datetime(2026, 1, 1)  # noqa: DTZ001  as Arrow gives times without a zone
 SIZE, DISORDER = timedelta(seconds=30), timedelta(seconds=2)
+LOWER, UPPER = timedelta(seconds=-10), timedelta(seconds=20)
 Row = tuple[int | None, datetime, Any]
+Joined = Counter[tuple[Any, ...]]
 
 
-def made(name: str, folder: Path, values: tuple[str, ...], rows: int) -> tuple[list[Row], list[Row]]:
+def made(
+    name: str, folder: Path, values: tuple[str, ...], rows: int, last_moment: Callable[[datetime], datetime]
+) -> tuple[list[Row], list[Row]]:
     """Write the files of a side; return its rows that are on time and those that are late."""
     (folder / name).mkdir()
     kept: list[Row] = []
@@ -65,7 +71,7 @@ def made(name: str, folder: Path, values: tuple[str, ...], rows: int) -> tuple[l
             of_file.append((key, START + timedelta(seconds=max(0, int(seconds))), draw.randrange(10_000)))
         largest = START - timedelta(days=1)
         for row in of_file:
-            (late if end_of(row[1]) <= largest - DISORDER else kept).append(row)
+            (late if last_moment(row[1]) < largest - DISORDER else kept).append(row)
             largest = max(largest, row[1])
         key_name, time, value = values
         times = pa.array([r[1] for r in of_file], pa.timestamp("us"))
@@ -79,13 +85,34 @@ def end_of(time: datetime) -> datetime:
     return time - (time - START) % SIZE + SIZE
 
 
-def full_join(orders: list[Row], payments: list[Row]) -> Counter[tuple[Any, ...]]:
+def last_of_window(time: datetime) -> datetime:
+    return end_of(time) - timedelta(microseconds=1)
+
+
+def interval_join(orders: list[Row], payments: list[Row]) -> Joined:
+    """Compare all rows of a key with each other."""
+    found: Joined = Counter()
+    of_key: dict[Any, list[tuple[int, Row]]] = {}
+    for number, row in enumerate(payments):
+        of_key.setdefault(row[0], []).append((number, row))
+    matched: set[int] = set()
+    for key, at, item in orders:
+        near = [] if key is None else [(n, p) for n, p in of_key.get(key, []) if LOWER <= p[1] - at <= UPPER]
+        matched |= {number for number, _ in near}
+        found.update((key, at, f"item {item}", p[1], p[2]) for _, p in near)
+        if not near:
+            found[key, at, f"item {item}", None, None] += 1
+    found.update((p[0], None, None, p[1], p[2]) for number, p in enumerate(payments) if number not in matched)
+    return found
+
+
+def full_join(orders: list[Row], payments: list[Row]) -> Joined:
     """Compare all rows of a window with each other."""
     windows: dict[tuple[Any, datetime], tuple[list[Row], list[Row]]] = {}
     for side, rows in enumerate((orders, payments)):
         for row in rows:
             windows.setdefault((row[0], end_of(row[1])), ([], []))[side].append(row)
-    found: Counter[tuple[Any, ...]] = Counter()
+    found: Joined = Counter()
     for (key, _), (left, right) in windows.items():
         if key is not None and left and right:
             found.update((key, o[1], f"item {o[2]}", p[1], p[2]) for o in left for p in right)
@@ -95,18 +122,27 @@ def full_join(orders: list[Row], payments: list[Row]) -> Counter[tuple[Any, ...]
     return found
 
 
-def written(folder: Path) -> Counter[tuple[Any, ...]]:
+def written(folder: Path) -> Joined:
     return Counter(tuple(row.values()) for file in folder.glob("*.parquet") for row in pq.read_table(file).to_pylist())
 
 
-def test_a_full_join_is_exact_through_kills_and_rescales(tmp_path: Path) -> None:
-    orders, late = made("orders", tmp_path, ("id", "at", "item"), ORDERS)
-    payments, late_right = made("payments", tmp_path, ("order", "paid", "cents"), PAYMENTS)
-    expected = full_join(orders, payments)
+KINDS = [("within: 30s", full_join, last_of_window), ("lower: -10s, upper: 20s", interval_join, lambda time: time)]
+
+
+@pytest.mark.parametrize(("times", "join", "last_moment"), KINDS, ids=["window", "interval"])
+def test_a_full_join_is_exact_through_kills_and_rescales(
+    tmp_path: Path,
+    times: str,
+    join: Callable[[list[Row], list[Row]], Joined],
+    last_moment: Callable[[datetime], datetime],
+) -> None:
+    orders, late = made("orders", tmp_path, ("id", "at", "item"), ORDERS, last_moment)
+    payments, late_right = made("payments", tmp_path, ("order", "paid", "cents"), PAYMENTS, last_moment)
+    expected = join(orders, payments)
     pairs = sum(n for row, n in expected.items() if None not in row[1:])
     assert min(pairs, expected.total() - pairs, len(late), len(late_right)) > 100, "the input has all kinds of rows"
     job = tmp_path / "job.yaml"
-    job.write_text(JOB.format(folder=tmp_path))
+    job.write_text(JOB.format(folder=tmp_path, times=times))
     (tmp_path / "storage").mkdir()
     with Rig(job, tmp_path) as rig:
         rig.spawn(0, 1)

@@ -5,7 +5,7 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch, SplitId, Term, Version
-from penstock.contract.manifest import TaskManifest
+from penstock.contract.manifest import SplitState, TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.input_progress import END_OF_TIME
@@ -273,6 +273,26 @@ def test_no_time_passes_from_a_rescale_barrier_until_the_task_has_resumed() -> N
     actions = counter(ev.RescaleCommitted(Version(2), root(1, manifest)))
     assert not [a for a in actions if isinstance(a, ev.AdvanceWatermark)]  # the joiner has said nothing
     assert counter.arrive(to_count(2, 0), Watermark(5)) == [ev.AdvanceWatermark(5)]
+
+
+def test_a_source_that_gains_a_split_takes_back_that_its_own_splits_have_ended() -> None:
+    source = rig(SOURCE, disorder_us=0)
+    own = [split for split in (s.split for s in SPLITS) if source.core.reads_split(split)]
+    for split in own:
+        source(ev.SplitEnded(split))
+    source(ev.InputIdle())
+    assert Watermark(END_OF_TIME) in [e for _, e in sends(source.done)]
+    source(ev.Proposed(ONE, None))
+    source(ev.Injected(rescale(1)))
+    source.store(1)
+    mine = TaskManifest(task(SOURCE, 0), splits=tuple(SplitState(s, "{}", 0, finished=True) for s in own))
+    other = TaskManifest(task(SOURCE, 1), splits=tuple(s for s in SPLITS if s.split not in own))
+    actions = source(ev.RescaleCommitted(Version(2), root(1, mine, other)))
+    actions += source(ev.PeerVersion(to_count(0, 0), Version(2))) + source(ev.InputIdle())
+    assert [e for _, e in sends(actions) if isinstance(e, Watermark)] == []
+    gained = other.splits[0].split
+    source(ev.RowsRead(gained, rows("x", max_ts=7)))
+    assert [e for _, e in sends(source(ev.InputIdle())) if isinstance(e, Watermark)] == [Watermark(7)]
 
 
 def test_rows_on_a_channel_that_the_version_ends_are_the_fault_of_their_sender() -> None:

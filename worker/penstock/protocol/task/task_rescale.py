@@ -219,6 +219,7 @@ class TaskRescale:
         state.outputs = outputs
         if state.splits is not None:
             state.splits.load(load.splits, lost_splits)
+            state.low_us = state.time.low_us  # a split that was gained may be behind what was said
         else:
             state.time.replace(inputs)  # inputs that stay were restarted at the barrier
         state.enter(TaskLifecycle.RUNNING)

@@ -333,6 +333,7 @@ DIRECTED = (
     AIMED,
     replace(AIMED, name="aimed-window", job="window"),
     replace(AIMED, name="aimed-diamond", job="diamond"),
+    replace(AIMED, name="aimed-interval", job="interval"),
 )
 
 SCENARIOS: dict[str, Scenario] = {
@@ -458,11 +459,13 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
+        replace(CHAOS, name="chaos-interval", job="interval"),
         *DIRECTED,
         STORM,
         CHURN,
         replace(CHURN, name="churn-window", job="window"),
         replace(STORM, name="storm-window", job="window"),
         replace(STORM, name="storm-diamond", job="diamond"),
+        replace(STORM, name="storm-interval", job="interval"),
     )
 }

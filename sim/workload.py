@@ -1,10 +1,11 @@
 """The simulated jobs: plans, seeded input, and tiny steps over state in dicts.
 
-A record is ``(key, split, offset, ts)``. Four jobs cover what the protocols must keep exact:
+A record is ``(key, split, offset, ts)``. Five jobs cover what the protocols must keep exact:
 
     count    source -> keyed running count with a sink
     window   source -> relay -> keyed tumbling window with a sink and a late output
     diamond  source -> x -> join, source -> y -> join: one barrier through two paths
+    interval left source, right source -> keyed interval join with a sink and a late output
     pair     source -> half, source -> all: two keyed counters of unlike states. The same job is
              also there with them the other way round, with a stateless stage more, and with a
              third counter, which counts nothing
@@ -62,6 +63,11 @@ class SimJob:
     steps: tuple[str, ...]
     shape: Shape
     input: dict[SplitId, tuple[SimRecord, ...]]
+
+    def splits_by_stage(self) -> dict[StageIndex, tuple[SplitId, ...]]:
+        """Return the splits of each source. They are dealt out in turn."""
+        sources = [stage.index for stage in self.plan.stages if stage.source is not None]
+        return {stage: tuple(self.input)[number :: len(sources)] for number, stage in enumerate(sources)}
 
     def stage_step(self, stage: StageIndex) -> str:
         """Return the name of the step that a stage runs."""
@@ -162,6 +168,16 @@ def _diamond_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _plan("diamond", shape, stages, edges), ("read", "x", "y", "join")
 
 
+def _interval_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "left", source="left", bounded=True),
+        _stage(1, "right", source="right", bounded=True),
+        _stage(2, "interval", keyed=True, sinks=("out", "late")),
+    )
+    edges = (_edge(0, 0, 2, Partitioning.KEY), _edge(1, 1, 2, Partitioning.KEY))
+    return _plan("interval", shape, stages, edges), ("read", "read", "interval")
+
+
 def _pair_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _counters("pair", shape, ("read", "half", "all"))
 
@@ -196,6 +212,7 @@ _PLANS = {
     "count-fixed": _fixed_plan,
     "window": _window_plan,
     "diamond": _diamond_plan,
+    "interval": _interval_plan,
     "pair": _pair_plan,
     "pair-swapped": _swapped_plan,
     "pair-longer": _longer_plan,

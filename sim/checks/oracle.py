@@ -17,6 +17,7 @@ from penstock.contract.ids import BlobName, SplitId, TaskId
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
 from penstock.contract.plan import Assignment
+from sim import interval_steps as intervals
 from sim.cluster.services import Disk, Torn, ref_of
 from sim.kernel.kernel import Violation
 from sim.workload import (
@@ -53,6 +54,8 @@ def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
         rows.update(("out", (key, end, n)) for (key, end), n in ends.items())
         rows.update(("late", (r.key, r.split, r.offset)) for r in records if is_late(r))
         return rows
+    if job.name == "interval":
+        return _joined(records)
     for branch in _BRANCHES[job.name]:
         counted = [r for r in records if branch != "half" or counts_half(r)]
         for key, total in Counter(r.key for r in counted).items():
@@ -61,9 +64,44 @@ def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
     return rows
 
 
+def _joined(records: list[SimRecord]) -> Counter[tuple[str, tuple[object, ...]]]:
+    """Compare each left record with each right record. Both are on time."""
+    rows: Counter[tuple[str, tuple[object, ...]]] = Counter()
+    matched: set[tuple[SplitId, int]] = set()
+    late = [r for r in records if r.ts + intervals.LATENESS_US < r.bound]
+    kept = [r for r in records if r.ts + intervals.LATENESS_US >= r.bound]
+    lefts, rights = ([r for r in kept if intervals.side_of(r.split) == side] for side in intervals.SIDES)
+    for one in lefts:
+        for other in rights:
+            if one.key == other.key and intervals.LOWER_US <= other.ts - one.ts <= intervals.UPPER_US:
+                rows["out", (one.key, one.split, one.offset, other.split, other.offset)] += 1
+                matched |= {(one.split, one.offset), (other.split, other.offset)}
+    rows.update(("out", (r.key, r.split, r.offset, "", -1)) for r in lefts if (r.split, r.offset) not in matched)
+    rows.update(("out", (r.key, "", -1, r.split, r.offset)) for r in rights if (r.split, r.offset) not in matched)
+    rows.update(("late", (r.key, r.split, r.offset)) for r in late)
+    return rows
+
+
+def _kept(prefix: list[SimRecord], watermark: dict[int, int | None], groups: int) -> State:
+    """Return the entries of an interval join whose tasks have read a prefix up to their watermarks."""
+    state: State = {}
+    by_key: dict[int, list[SimRecord]] = {}
+    for record in prefix:
+        if record.ts + intervals.LATENESS_US >= record.bound:
+            by_key.setdefault(record.key, []).append(record)
+    for key, records in by_key.items():
+        reached = watermark.get(group_of(key, groups))
+        come = [intervals.entry(r) for r in records if intervals.passed(r.ts, reached)]
+        state.update((intervals.entry(r), (0, 0)) for r in records if not intervals.passed(r.ts, reached))
+        for one in come:
+            if not intervals.passed(intervals.gone_at(one[2], one[1]), reached):
+                state[one] = (1, int(any(intervals.near(one, other) for other in come)))
+    return state
+
+
 def stripped(job: SimJob, sink: str, row: tuple[object, ...]) -> list[tuple[str, tuple[object, ...]]]:
     """Reduce a visible row in the way of :func:`expected_rows`."""
-    if job.name == "window":
+    if job.name in {"window", "interval"}:
         return [(sink, row)]
     if job.name == "count":
         key, count, split, offset = row
@@ -89,8 +127,10 @@ def expected_state(job: SimJob, root: RootManifest, table: Assignment) -> State:
     if job.name == "diamond":
         return {(k,): (n, n) for k, n in Counter(r.key for r in prefix).items()}
     watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}
-    counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
     groups = job.shape.groups
+    if job.name == "interval":
+        return _kept(prefix, watermark, groups)
+    counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
     return {
         (key, end): (n,) for (key, end), n in counts.items() if not fires(end, watermark.get(group_of(key, groups)))
     }
@@ -186,7 +226,7 @@ class OutputJudge:
 
     def check_order(self, visible: dict[str, object]) -> None:
         """Check O in order of files and rows: counts of a key rise by one, and its offsets in a split rise."""
-        if self._job.name == "window" or self.replay:
+        if self._job.name in {"window", "interval"} or self.replay:
             return
         counts: dict[object, int] = {}
         last: dict[object, int] = {}

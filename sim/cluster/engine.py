@@ -13,7 +13,6 @@ from penstock.contract.ids import (
     Incarnation,
     Ordinal,
     SplitId,
-    StageIndex,
     TaskId,
     Term,
     blob_name,
@@ -174,8 +173,8 @@ class EngineNode(SimTaskScheduler):
             case em.ResetStreams(attempt):
                 self.exchange.reset(attempt)
             case em.ListSplits(order):
-                splits = tuple(SplitState(s, "", 0) for s in self.job.input)
-                listed = (msg.StageSplits(StageIndex(0), splits),)
+                found = self.job.splits_by_stage().items()
+                listed = tuple(msg.StageSplits(i, tuple(SplitState(s, "", 0) for s in splits)) for i, splits in found)
                 self._report(msg.Splits(order.attempt, listed, self.job.plan.fingerprint))
             case em.ClaimOutput():
                 self.call(ClaimOutput(self.cluster.job_uid, action.origin), action)

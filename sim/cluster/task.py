@@ -13,6 +13,7 @@ from penstock.contract.plan import Partitioning, Routes, routes
 from penstock.model.elements import BarrierKind, Data
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskSetup
+from sim import interval_steps
 from sim import workload as job_steps
 from sim.cluster.ports import Shell
 from sim.cluster.task_files import SimReader, TaskFiles
@@ -156,6 +157,8 @@ class SimTask(TaskFiles):
                 return [record._replace(branch=self.step)]
             case "window":
                 self._window(record)
+            case "interval":
+                self._keep(record)
             case "count":
                 self._apply(*job_steps.count_row(self.state.values, record))
             case "join":
@@ -178,13 +181,30 @@ class SimTask(TaskFiles):
         key = (record.key, end)
         self.state.put(key, (self.state.values.get(key, (0,))[0] + 1,))
 
+    def _keep(self, record: SimRecord) -> None:
+        if interval_steps.is_late(record) or interval_steps.passed(record.ts, self.watermark):
+            self.sinks["late"].rows.append((record.key, record.split, record.offset))
+        else:
+            self.state.put(interval_steps.entry(record), (0, 0))
+
     def _advance(self, time_us: int) -> None:
         self.watermark = time_us
+        if self.step == "interval":
+            self._join(time_us)
         if self.step != "window":
             return
         for key in sorted(k for k in self.state.values if job_steps.fires(k[1], time_us)):
             self.sinks["out"].rows.append((*key, *self.state.values[key]))
             self.state.delete(key)
+
+    def _join(self, time_us: int) -> None:
+        changed, leaving, rows = interval_steps.advanced(self.state.values, time_us)
+        for key, value in changed.items():
+            self.state.put(key, value)
+        for key in leaving:
+            self.state.delete(key)
+        for sink, row in rows:
+            self.sinks[sink].rows.append(row)
 
     def _pieces(self, records: list[SimRecord]) -> tuple[ev.RoutedRows, ...]:
         pieces: list[ev.RoutedRows] = []

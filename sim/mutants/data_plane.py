@@ -117,6 +117,28 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "join-takes-the-time-of-one-input",
+        "both-inputs",
+        line(
+            "penstock.protocol.task.input_progress",
+            "if key in self._idle:",
+            "if key in self._idle or mark is None:",
+        ),
+        "chaos-interval",
+        0,
+    ),
+    Mutant(
+        "join-cuts-at-the-barrier-of-one-input",
+        "both-inputs",
+        line(
+            "penstock.protocol.task.input_progress",
+            "if any(c not in self._blocked and c not in self._ended for c in self._channels):",
+            "if any(c not in self._blocked and c not in self._ended for c in [*self._channels][:1]):",
+        ),
+        "chaos-interval",
+        7,
+    ),
+    Mutant(
         "bounded-splits-idle",
         "idle",
         line(

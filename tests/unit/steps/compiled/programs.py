@@ -124,7 +124,9 @@ def before(r: Any, s: Any, out: Any) -> None:
     """Gives the value before this one, which may be None."""
     if s.value is not None:
         out.emit(Spike(r.mote, s.value, 0.0))
-    s.value = r.value
+    s.value = None
+    if r.value is not None:
+        s.value = r.value
 
 
 def matching(r: Any, s: Any, out: Any) -> None:

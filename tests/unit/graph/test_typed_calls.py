@@ -210,9 +210,16 @@ def test_a_state_that_expires_is_refused_until_keys_do() -> None:
     )
 
 
+def searching(r: Alert) -> Alert:
+    import re
+
+    return r if re.match("a", r.entity) else Alert(r.entity, 0)
+
+
 def test_require_is_refused_with_the_reason() -> None:
-    of = r"shorter \(\S+\): compiled=require: no step compiles its function yet"
-    refused(of, lambda j: source(j).map("m", shorter, compiled="require"))
+    assert stages(compiled(lambda j: source(j).map("m", shorter, compiled="require").sink("out", ps.discard())))
+    of = r"compiled=require: \S*test_typed_calls\.py:\d+: import re is not known to compiled functions"
+    refused(of, lambda j: source(j).map("m", searching, compiled="require"))
     plain = r"untyped \(\S+\): compiled=require: only functions with types are compiled"
     refused(plain, lambda j: source(j).map("m", untyped, per="record", columns=TXNS, compiled="require"))
     assert stages(compiled(lambda j: source(j).map("m", shorter, compiled="never").sink("out", ps.discard()))) == [

@@ -36,6 +36,7 @@ def validate(  # noqa: PLR0917  typer passes by name
     drop_state: DropStateOption = [],  # noqa: B006  typer reads the default, nobody writes it
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
+    from penstock.cli.function_lines import function_lines  # noqa: PLC0415  needs LLVM
     from penstock.cli.preflight import CHANGE, MISFIT, Begins, check_outside, fit_lines, input_lines  # noqa: PLC0415  # noqa: PLC0415
     from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  needs Arrow
@@ -61,7 +62,7 @@ def validate(  # noqa: PLR0917  typer passes by name
         return
     steps, stages = len(job.graph.steps), len(job.plan.stages)
     print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")
-    for line in (*fits, *(() if cluster else input_lines(job))):
+    for line in (*fits, *function_lines(job), *(() if cluster else input_lines(job))):
         print(line)
 
 

@@ -30,7 +30,6 @@ SHAPES: Mapping[type, CallShape] = {
     FlatMap: CallShape.FLAT_MAP,
     Process: CallShape.PROCESS,
 }
-_NOT_COMPILED = "no step compiles its function yet; write auto or never, and Python runs it"
 
 
 def typed_parameters(
@@ -53,7 +52,7 @@ def typed_parameters(
         if types.state is not None and types.state.ttl_us is not None:
             raise ConfigError(f"{types.state.place}: state {types.state.name}: no step forgets keys by a ttl yet")
         if call.compiled is CompileChoice.REQUIRE:
-            raise ConfigError(f"{function_place(function)}: compiled=require: {_NOT_COMPILED}")
+            _check_compiled(function, SHAPES[type(parameters)], types)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from None
     main = () if types.main is None else _columns(types.main)
@@ -66,6 +65,14 @@ def _check_choice(call: Call, function: Callable[..., Any]) -> None:
             f"{function_place(function)}: compiled=require: only functions with types are compiled, and no hint of "
             "this one is a @ps.record"
         )
+
+
+def _check_compiled(function: Callable[..., Any], shape: CallShape, types: FunctionTypes) -> None:
+    from penstock.steps.compiled.choice import refusal  # noqa: PLC0415  Arrow and LLVM stay out of the CLI
+
+    refused = refusal(function, shape, types)
+    if refused is not None:
+        raise ConfigError(f"compiled=require: {refused}; with compiled=auto Python runs the function")
 
 
 def _check_said_twice(parameters: Map | FlatMap | Filter | Process, function: Callable[..., Any]) -> None:

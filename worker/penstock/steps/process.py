@@ -140,9 +140,9 @@ class KeyedRecordCalls:
         # The state of its key before each row, if calls may be undone.
         self._before: list[dict[str, Any]] | None = [] if undo else None
 
-    def run(self, append: Callable[[Any], None]) -> None:
+    def run(self, results: list[Any]) -> None:
         """Call the function for one record after the other."""
-        function, values, before = self._function, self._values, self._before
+        function, values, before, append = self._function, self._values, self._before, results.append
         if before is None:
             for record, key in self._left:
                 append(list(returned_records(function(record, values[key]))))

@@ -167,9 +167,9 @@ class PlainRecordCalls:
         self._left = left
         self.combine = function.combine
 
-    def run(self, append: Callable[[Any], None]) -> None:
+    def run(self, results: list[Any]) -> None:
         """Call the function for one record after the other."""
-        self._function.call_all(self._function.function, self._left, append)
+        self._function.call_all(self._function.function, self._left, results.append)
 
     def undo(self, row: int) -> None:
         """Do nothing."""

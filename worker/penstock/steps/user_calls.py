@@ -187,7 +187,7 @@ class Caller(Generic[T]):
 class RecordCalls(Protocol[T_co]):
     """The calls of a function per record for one slice, one call for each record."""
 
-    def run(self, append: Callable[[Any], None]) -> None:
+    def run(self, results: list[Any]) -> None:
         """Call the function for one record after the other, and append each result.
 
         Raises what the function raises. The next ``run`` continues after the record that raised.
@@ -240,7 +240,7 @@ class RecordCaller(Caller[T]):
         errors: dict[int, str] = {}
         while len(results) + len(errors) < part.num_rows:
             try:
-                calls.run(results.append)
+                calls.run(results)
             except BaseException as error:
                 row = len(results) + len(errors)
                 self._refuse(part, start, row, error)

@@ -35,12 +35,13 @@ def miss(ring: Any, first: int) -> Any:
 
 
 def fraud(r: Any, s: Any, out: Any) -> None:
-    s.last.append(r.state)
-    if len(s.last) < 5:
+    last = s.last
+    last.append(r.state)
+    if len(last) < 5:
         return
     total = 0.0
     for i in range(1, 5):
-        total += miss(s.last, i)
+        total += miss(last, i)
     if total / 4 > 0.97:
         out.emit(Alert(r.entity, r.txn, total / 4))
 
@@ -129,8 +130,25 @@ def before(r: Any, s: Any, out: Any) -> None:
         s.value = r.value
 
 
+def searching(r: Any, s: Any, out: Any) -> None:
+    """Asks for the beginning of a text a million times."""
+    i = 0
+    while i < 1_000_000:
+        i += 1
+        if r.word.startswith("ab"):
+            s.n += 1
+            i += r.weight
+    out.emit(Count(r.word, s.n))
+
+
 def matching(r: Any, s: Any, out: Any) -> None:
     import re
 
     if re.match("a", r.word):
         s.n += 1
+
+
+def late_name(r: Any, s: Any, out: Any) -> None:
+    if r.weight > 3:
+        last = s.last
+    last.append(r.weight)

@@ -9,23 +9,29 @@ import pytest
 
 from penstock.keyed_state.hot import HotTable
 from penstock.model.declared.field_kinds import SET, RingField, ScalarField
+from penstock.model.declared.function_types import CallShape, FunctionTypes
 from penstock.model.declared.record_types import RecordType, record_type
 from penstock.model.declared.state_types import StateType, state_type
 from penstock.model.declared.value_kinds import fits
 from penstock.steps.base import StateSchema
-from penstock.steps.compiled.building import ProcessShape, build
+from penstock.steps.compiled.building import build, write_loop
 from penstock.steps.compiled.frames import CompiledRecords
 from penstock.steps.compiled.function_source import RefusedError
 from penstock.steps.keyed import KeyColumns
 from tests.unit.steps.compiled import programs
 
 
-def shape(record: type, state: type, main: type) -> ProcessShape:
+def shape(record: type, state: type, main: type) -> FunctionTypes:
     found = record_type(record), state_type(state), record_type(main)
     assert isinstance(found[0], RecordType)
     assert isinstance(found[1], StateType)
     assert isinstance(found[2], RecordType)
-    return ProcessShape(found[0], found[1], found[2])
+    return FunctionTypes(found[0], found[2], found[1])
+
+
+def state_of(types: FunctionTypes) -> StateType:
+    assert types.state is not None
+    return types.state
 
 
 class Ring(deque[Any]):
@@ -38,12 +44,13 @@ class Ring(deque[Any]):
 class Reference:
     """Python with a state of plain values for each key; a record that fails leaves nothing."""
 
-    def __init__(self, function: Any, shape: ProcessShape) -> None:
+    def __init__(self, function: Any, shape: FunctionTypes) -> None:
         self.function, self.shape = function, shape
+        self.state = state_of(shape)
         self.states: dict[Any, dict[str, Any]] = {}
 
     def first(self) -> dict[str, Any]:
-        kinds = {field.name: field for field in self.shape.state.fields}
+        kinds = {field.name: field for field in self.state.fields}
         return {
             name: Ring(maxlen=field.kind.width) if isinstance(field.kind, RingField) else field.default
             for name, field in kinds.items()
@@ -64,7 +71,7 @@ class Reference:
         return made, None
 
     def _check(self, values: dict[str, Any]) -> None:
-        for field in self.shape.state.fields:
+        for field in self.state.fields:
             if not isinstance(field.kind, ScalarField) or (field.kind.nullable and values[field.name] is None):
                 continue
             if not fits(values[field.name], field.kind.kind):
@@ -74,34 +81,36 @@ class Reference:
 class Both:
     """The compiled step and the reference, over the same batches."""
 
-    def __init__(self, function: Any, shape: ProcessShape, key: str, schema: pa.Schema) -> None:
+    def __init__(self, function: Any, shape: FunctionTypes, key: str, schema: pa.Schema) -> None:
         self.reference = Reference(function, shape)
-        self.shape, self.key = shape, key
+        self.shape, self.key, self.state = shape, key, state_of(shape)
         self.keys = KeyColumns(schema, [key], 256)
-        self.table = HotTable(StateSchema("s", self.keys.fields, shape.state.columns))
-        self.compiled = CompiledRecords(build(function, shape), shape)
+        self.table = HotTable(StateSchema("s", self.keys.fields, self.state.columns))
+        self.compiled = CompiledRecords(build(write_loop(function, CallShape.PROCESS, shape)), shape)
         self.failed = 0
 
     def run(self, batch: pa.RecordBatch) -> int:
         """Compare what each record emits; return how many rows were emitted."""
         rows = self.table.rows(self.keys.codec.keys(self.keys.of(batch)))
-        calls = self.compiled.begin(batch, rows, self.table)
-        assert calls is not None
-        values, emitted, at = batch.to_pylist(), 0, 0
+        assert self.compiled.reads(batch)
+        calls = self.compiled.begin(batch, self.table, rows)
+        values, want, at = batch.to_pylist(), [], 0
         while True:
             row = calls.next_for_python()
-            got = calls.take("main").to_pylist()
-            want = [made for each in values[at:row] for made in self._expected(each)]
-            assert got == [{f.name: getattr(m, f.name) for f in self.shape.main.fields} for m in want]
-            emitted += len(got)
+            want += [(n, made) for n, each in enumerate(values[at:row], at) for made in self._expected(each)]
             if row is None:
                 break
             _, error = self.reference.run(values[row][self.key], values[row])
             assert error is not None, f"record {row} was given back without need"
             self.failed += 1
             at = row + 1
+        emitted, emitters = calls.take("main")
+        assert emitters.tolist() == [n for n, _ in want]
+        assert self.shape.main is not None
+        names = [field.name for field in self.shape.main.fields]
+        assert emitted.to_pylist() == [{name: getattr(made, name) for name in names} for _, made in want]
         self._compare_states({v[self.key]: int(r) for v, r in zip(values, rows, strict=True)})
-        return emitted
+        return int(emitted.num_rows)
 
     def _expected(self, values: dict[str, Any]) -> list[Any]:
         made, error = self.reference.run(values[self.key], values)
@@ -110,7 +119,7 @@ class Both:
 
     def _compare_states(self, rows: dict[Any, int]) -> None:
         for key, row in rows.items():
-            for field in self.shape.state.fields:
+            for field in self.state.fields:
                 want, column = self.reference.states[key][field.name], self.table.column(field.name)[row]
                 if isinstance(field.kind, RingField):
                     head, length = (int(self.table.column(field.name + end)[row]) for end in (".head", ".length"))
@@ -118,7 +127,7 @@ class Both:
                     assert column == list(want)
                 elif want is None:
                     assert self.table.column(field.name + SET)[row] == 0
-                elif self.table.column("__begun")[row] if self.shape.state.begins else True:
+                elif self.table.column("__begun")[row] if self.state.begins else True:
                     assert column == want
                 else:  # its only record failed, so the first values were undone, too
                     assert want == field.default
@@ -166,6 +175,13 @@ def test_an_output_grows_between_two_rows_of_a_record() -> None:
     assert both.run(pa.record_batch([pa.array(["a", "b", "c"] * 33), pa.array([1] * 99)], schema=schema)) == 198
 
 
+def test_a_long_loop_over_texts_uses_no_more_of_the_stack() -> None:
+    schema = pa.schema({"word": pa.string(), "weight": pa.int64()})
+    both = Both(programs.searching, shape(programs.Word, programs.Counter, programs.Count), "word", schema)
+    batch = pa.record_batch([pa.array(["abc", "b"]), pa.array([999_999, 0])], schema=schema)
+    assert both.run(batch) == 2
+
+
 def test_a_field_that_is_set_to_none_has_no_value() -> None:
     schema = pa.schema({"mote": pa.int64(), "value": pa.float64()})
     both = Both(programs.before, shape(programs.Reading, programs.Last, programs.Spike), "mote", schema)
@@ -187,4 +203,9 @@ def test_a_record_that_fails_late_leaves_nothing() -> None:
 
 def test_what_is_not_known_is_refused_by_file_and_line() -> None:
     with pytest.raises(RefusedError, match=r"programs\.py:\d+: import re is not known to compiled functions"):
-        build(programs.matching, shape(programs.Word, programs.Counter, programs.Count))
+        write_loop(programs.matching, CallShape.PROCESS, shape(programs.Word, programs.Counter, programs.Count))
+
+
+def test_a_name_of_a_ring_that_may_have_no_value_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"programs\.py:\d+: last = a ring is not known to compiled functions"):
+        write_loop(programs.late_name, CallShape.PROCESS, shape(programs.Word, programs.Seen, programs.Count))

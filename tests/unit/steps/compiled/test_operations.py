@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.keyed_state.hot import HotTable
+from penstock.model.declared.function_types import CallShape, FunctionTypes
 from penstock.model.declared.record_types import record_type
 from penstock.model.declared.state_types import state_type
 from penstock.steps.base import StateSchema
-from penstock.steps.compiled.building import ProcessShape, build
+from penstock.steps.compiled.building import build, write_loop
 from penstock.steps.compiled.frames import CompiledRecords
 from penstock.steps.compiled.function_source import RefusedError
 
@@ -97,12 +98,12 @@ def no_modules_stay() -> Iterator[None]:
             del sys.modules[name]
 
 
-def shape_of(made: Any) -> ProcessShape:
+def types_of(made: Any) -> FunctionTypes:
     record, state, main = record_type(made.Pair), state_type(made.None_), record_type(made.Made)
     assert record is not None
     assert state is not None
     assert main is not None
-    return ProcessShape(record, state, main)
+    return FunctionTypes(record, main, state)
 
 
 def rows() -> list[dict[str, Any]]:
@@ -122,7 +123,8 @@ def same(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize(("kind", "expression"), CASES)
 def test_an_operation_equals_python(kind: str, expression: str, tmp_path: Path) -> None:
     made = module(HEAD.format(kind=kind, expression=expression), tmp_path)
-    shape = shape_of(made)
+    types = types_of(made)
+    assert types.state is not None
     given = rows()
     fields = {
         "a": pa.int64(),
@@ -133,24 +135,20 @@ def test_an_operation_equals_python(kind: str, expression: str, tmp_path: Path) 
         "u": pa.string(),
     }
     batch = pa.RecordBatch.from_pylist(given, pa.schema(fields))
-    table = HotTable(StateSchema("s", (("k", pa.string()),), shape.state.columns))
-    calls = CompiledRecords(build(made.f, shape), shape).begin(batch, np.zeros(len(given), np.int32), table)
-    assert calls is not None
-    at = compiled = 0
-    while True:
-        row = calls.next_for_python()
-        got = calls.take("main").column(0).to_pylist()
-        for values, found in zip(given[at:row], got, strict=True):
-            want: list[Any] = []
-            out = type("Out", (), {"emit": staticmethod(want.append)})
-            made.f(made.Pair(**values), None, out)  # raises if Python does not know the value that was compiled
-            expected = int(want[0].v) if kind == "int" else want[0].v
-            assert same(found, expected), f"{expression}: {values}: compiled {found!r}, Python {expected!r}"
-        compiled += len(got)
-        if row is None:
-            break
-        at = row + 1
-    assert compiled > len(given) // 20
+    table = HotTable(StateSchema("s", (("k", pa.string()),), types.state.columns))
+    records = CompiledRecords(build(write_loop(made.f, CallShape.PROCESS, types)), types)
+    assert records.reads(batch)
+    calls = records.begin(batch, table, np.zeros(len(given), np.int32))
+    for_python = set(iter(calls.next_for_python, None))
+    emitted, emitters = calls.take("main")
+    assert emitters.tolist() == [row for row in range(len(given)) if row not in for_python]
+    for row, found in zip(emitters.tolist(), emitted.column(0).to_pylist(), strict=True):
+        want: list[Any] = []
+        out = type("Out", (), {"emit": staticmethod(want.append)})
+        made.f(made.Pair(**given[row]), None, out)  # raises if Python does not know the value that was compiled
+        expected = int(want[0].v) if kind == "int" else want[0].v
+        assert same(found, expected), f"{expression}: {given[row]}: compiled {found!r}, Python {expected!r}"
+    assert len(emitters) > len(given) // 20
 
 
 REFUSED = [
@@ -170,7 +168,7 @@ REFUSED = [
 def test_what_is_not_listed_is_refused_by_file_and_line(expression: str, tmp_path: Path) -> None:
     made = module(HEAD.format(kind="int", expression=expression), tmp_path)
     with pytest.raises(RefusedError, match=r"program\.py:23: .* is not known to compiled functions"):
-        build(made.f, shape_of(made))
+        write_loop(made.f, CallShape.PROCESS, types_of(made))
 
 
 def test_a_source_that_has_changed_since_the_import_is_refused(tmp_path: Path) -> None:
@@ -178,4 +176,4 @@ def test_a_source_that_has_changed_since_the_import_is_refused(tmp_path: Path) -
     made = module(text, tmp_path)
     (tmp_path / "program.py").write_text(text.replace("r.a + 1", "r.a + 2"))
     with pytest.raises(RefusedError, match="has changed since it was imported"):
-        build(made.f, shape_of(made))
+        write_loop(made.f, CallShape.PROCESS, types_of(made))

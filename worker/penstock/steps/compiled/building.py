@@ -13,27 +13,28 @@ from typing import Any
 
 from llvmlite import binding  # type: ignore[import-untyped]  # it ships no types
 
-from penstock.model.declared.record_types import RecordType
-from penstock.model.declared.state_types import StateType
-from penstock.steps.compiled.column_access import StateColumns
+from penstock.contract.graph import MAIN
+from penstock.model.declared.function_types import CallShape, FunctionTypes
+from penstock.steps.compiled.arithmetic import present
+from penstock.steps.compiled.column_access import StateColumns, emit, keep
 from penstock.steps.compiled.frame_words import FrameWord
-from penstock.steps.compiled.function_source import RefusedError, function_source
-from penstock.steps.compiled.held_kinds import Held, OutView, RecordView, StateView
+from penstock.steps.compiled.function_source import FunctionSource, function_source
+from penstock.steps.compiled.held_kinds import (
+    BOOL,
+    NONE,
+    Held,
+    Maybe,
+    NotKnownError,
+    OutView,
+    RecordView,
+    StateView,
+    spelled,
+)
 from penstock.steps.compiled.known_calls import LIBRARY
 from penstock.steps.compiled.loop_writer import LOOP, LoopWriter
 from penstock.steps.compiled.statements import Body
 
 OPTIMIZED = 2  # the level of LLVM
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessShape:
-    """What a function of a ``process`` step takes: a record, the state of its key, and an output."""
-
-    record: RecordType
-    state: StateType
-    main: RecordType
-    sides: tuple[tuple[str, RecordType], ...] = ()
 
 
 class BuiltLoop:
@@ -50,20 +51,63 @@ class BuiltLoop:
         return int(self._call(frame))
 
 
-def build(function: Callable[..., Any], shape: ProcessShape, level: int = OPTIMIZED) -> BuiltLoop:
-    """Build the loop of a function of a ``process`` step.
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenLoop:
+    """The loop of a function as LLVM text, and the words of its frame."""
+
+    text: str
+    slots: Mapping[FrameWord, int]
+
+
+def write_loop(function: Callable[..., Any], shape: CallShape, types: FunctionTypes) -> WrittenLoop:
+    """Write the loop of a function.
 
     Raises RefusedError, with file and line of what is not known to compiled functions.
     """
-    m = LoopWriter()
     source = function_source(function)
-    if hasattr(shape.record.python, "__post_init__"):
-        raise RefusedError(f"{shape.record.place}: a __post_init__ is not known to compiled functions")
-    columns = StateColumns(m, shape.state)
-    views = (RecordView(shape.record), StateView(shape.state), OutView(shape.main, shape.sides))
-    Body(m, source, columns).run([Held(view) for view in views])
+    try:
+        return _write(source, shape, types)
+    except NotKnownError as error:
+        raise source.refusal(source.tree, f"{error} is not known to compiled functions") from None
+
+
+def _write(source: FunctionSource, shape: CallShape, types: FunctionTypes) -> WrittenLoop:
+    m = LoopWriter()
+    if hasattr(types.record.python, "__post_init__"):
+        raise NotKnownError(f"{types.record.name}, which has a __post_init__,")
+    columns = StateColumns(m, types.state)
+    views: list[RecordView | StateView | OutView] = [RecordView(types.record)]
+    if types.state is not None:
+        views.append(StateView(types.state))
+    if shape in (CallShape.FLAT_MAP, CallShape.PROCESS):
+        assert types.main is not None, "a function that emits has a main output"
+        views.append(OutView(types.main, types.sides))
+    returned = Body(m, source, columns).run([Held(view) for view in views])
+    _take_returned(m, shape, types, returned)
     m.end_record()
-    return BuiltLoop(_engine(m.finish(), level), m.slots)
+    return WrittenLoop(m.finish(), m.slots)
+
+
+def build(written: WrittenLoop) -> BuiltLoop:
+    """Make machine code of a loop."""
+    return BuiltLoop(_engine(written.text), written.slots)
+
+
+def _take_returned(m: LoopWriter, shape: CallShape, types: FunctionTypes, returned: Held) -> None:
+    """Write what is done with the value that the function returns. Raises NotKnownError for one that Python refuses."""
+    match shape:
+        case CallShape.MAP:
+            assert types.main is not None, "a map gives records"
+            emit(m, MAIN, types.main, returned)
+        case CallShape.FILTER:
+            kept = present(m, returned)
+            if kept.kind != BOOL:
+                raise NotKnownError(f"returning {spelled(kept.kind)} from a filter")
+            keep(m, kept)
+        case _ if isinstance(returned.kind, Maybe):
+            m.check(m.b.not_(returned.leaves[0]))
+        case _ if returned.kind != NONE:
+            raise NotKnownError(f"returning {spelled(returned.kind)} from a function that emits")
 
 
 @cache
@@ -85,11 +129,11 @@ def _target() -> Any:
     return target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=OPTIMIZED, jit=True)
 
 
-def _engine(text: str, level: int) -> Any:
+def _engine(text: str) -> Any:
     machine = _target()
     module = binding.parse_assembly(text)
     module.verify()
-    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=level))
+    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=OPTIMIZED))
     passes.getModulePassManager().run(module, passes)
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()

@@ -215,11 +215,13 @@ def _span(m: LoopWriter, path: str) -> tuple[Any, Any]:
 class StateColumns:
     """The columns of the state at the row of the record's key."""
 
-    def __init__(self, m: LoopWriter, state: StateType) -> None:
-        """Load the row. A new key gets its first values."""
+    def __init__(self, m: LoopWriter, state: StateType | None) -> None:
+        """Load the row. A new key gets its first values. A function without a state has no columns."""
         self._m = m
-        self.row = m.state_row()
         self._ahead: set[str] = set()
+        if state is None:
+            return
+        self.row = m.state_row()
         if state.begins:
             self._begin(state)
 
@@ -379,7 +381,13 @@ def emit(m: LoopWriter, output: str, record: RecordType, value: Held) -> None:
     m.check_room(m.b.icmp_signed("<", row, m.slot(FrameWord(Side.OUT, "", ColumnPart.ROOM, output))))
     for field, each in zip(record.fields, items_of(value), strict=True):
         _emit_value(m, (output, field.name, row), Item(field.kind, field.nullable), each)
+    m.store(m.b.trunc(m.row, I32), m.slot(FrameWord(Side.OUT, "", ColumnPart.ROW, output)), row)
     m.b.store(m.b.add(row, I64(1)), rows)
+
+
+def keep(m: LoopWriter, value: Held) -> None:
+    """Note whether a filter keeps the record."""
+    m.store(m.b.zext(value.only, I8), m.slot(FrameWord(Side.OUT, "", ColumnPart.VALUES)), m.row)
 
 
 def _emit_value(m: LoopWriter, place: tuple[str, str, Any], item: Item, value: Held) -> None:

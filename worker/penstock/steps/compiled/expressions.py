@@ -119,10 +119,16 @@ def converted(value: Held, kind: Any) -> Held:
     """Return a value as one of a kind that :func:`held_kinds.joined` gave for it."""
     if value.kind == kind:
         return value
-    assert isinstance(kind, Maybe), "only None joins kinds"
+    if isinstance(kind, Group):
+        items = [converted(item, wanted) for item, wanted in zip(items_of(value), kind.items, strict=True)]
+        return Held(kind, tuple(leaf for item in items for leaf in item.leaves))
+    assert isinstance(kind, Maybe), "only None and groups join kinds"
     if value.kind == NONE:
         return Held(kind, (I1(0), *(leaf(None) for leaf in kind.kind.leaves)))
-    return Held(kind, (I1(1), *value.leaves))
+    is_there, inner = I1(1), value
+    if isinstance(value.kind, Maybe):
+        is_there, inner = value.leaves[0], Held(value.kind.kind, value.leaves[1:])
+    return Held(kind, (is_there, *converted(inner, kind.kind).leaves))
 
 
 def chosen(body: "Body", test: Any, then: Callable[[], Held], other: Callable[[], Held]) -> Held:

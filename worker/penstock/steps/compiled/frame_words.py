@@ -42,6 +42,7 @@ class ColumnPart(StrEnum):
     BIT = "bit"  # of the bitmap, for row 0
     USED = "used"  # of an output: rows; of a column of texts: bytes
     ROOM = "room"  # of the same
+    ROW = "row"  # of an output: the row of the record that emitted each row (int32)
 
 
 @dataclass(frozen=True, slots=True)

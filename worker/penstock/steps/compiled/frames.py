@@ -1,11 +1,10 @@
 """Runs a built loop over batches: columns to addresses, room for what is emitted, and the records for Python.
 
-run = CompiledRecords(loop, shape)
-calls = run.begin(batch, rows, state)
+run = CompiledRecords(loop, types)
+calls = run.begin(batch, state, rows)
 while (row := calls.next_for_python()) is not None:
-    emitted = calls.take("main")     # of the records before it, in order
     ...                              # Python runs record ``row``, whose writes were all undone
-emitted = calls.take("main")
+emitted, rows = calls.take("main")   # in order, and for each of them the row of its record
 """
 
 from typing import Any
@@ -14,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.contract.graph import MAIN
 from penstock.model.arrays import Int32s, bits, fixed, flat, pack_validity, text
+from penstock.model.declared.function_types import FunctionTypes
 from penstock.model.declared.record_types import RecordType
-from penstock.model.declared.value_kinds import Boolean, Choice, Instant, ValueKind
+from penstock.model.declared.value_kinds import Binary, Boolean, Choice, Instant, Text, ValueKind
 from penstock.steps.base import KeyedState
-from penstock.steps.compiled.building import BuiltLoop, ProcessShape
+from penstock.steps.compiled.building import BuiltLoop
 from penstock.steps.compiled.frame_words import (
     DONE,
     HEADER,
@@ -39,69 +40,79 @@ ENTRIES = 256  # of the undo log at first
 ENTRIES_MAX = 1 << 16  # a record that writes more is run by Python
 TEXT_BYTES = 16  # room for a text at first
 TEXT_BYTES_MAX = 1 << 30  # of one column; what does not fit is run by Python
+_NO_ROWS: Int32s = np.zeros(0, np.int32)
 
 
 class CompiledRecords:
     """A loop with its undo log."""
 
-    def __init__(self, loop: BuiltLoop, shape: ProcessShape) -> None:
-        """Run ``loop``, which was built for ``shape``."""
+    def __init__(self, loop: BuiltLoop, types: FunctionTypes) -> None:
+        """Run ``loop``, which was built for a function of these types."""
         self.loop = loop
-        self.outputs: dict[str, RecordType] = {"main": shape.main, **dict(shape.sides)}
-        self._fields = {field.name: field for field in shape.record.fields}
+        self.outputs: dict[str, RecordType] = dict(types.sides)
+        if types.main is not None:
+            self.outputs[MAIN] = types.main
+        self._fields = {field.name: field for field in types.record.fields}
+        self._used = sorted({slot.column for slot in loop.slots if slot.side is Side.RECORD})
         self.log = np.zeros(ENTRIES * LOG_WORDS, np.int64)
 
-    def begin(self, batch: pa.RecordBatch, rows: Int32s, state: KeyedState) -> "CompiledCalls | None":
-        """Prepare the records of a batch, whose keys have these state rows.
-
-        Returns None for a batch whose columns are not of the record's own types, or have nulls where the
-        record has none: Python reads it.
-        """
+    def begin(self, batch: pa.RecordBatch, state: KeyedState | None = None, rows: Int32s = _NO_ROWS) -> "CompiledCalls":
+        """Prepare the records of a batch that it :meth:`reads`. ``rows`` has the row of each key in ``state``."""
         calls = CompiledCalls(self, batch.num_rows, rows)
         for slot in self.loop.slots:
             if slot.side is Side.STATE:
+                assert state is not None, "a function with a state has keys"
                 calls.show(slot, state.column(slot.column))
-        used = {slot.column for slot in self.loop.slots if slot.side is Side.RECORD}
-        return calls if all(self._record(calls, name, batch) for name in used) else None
+        for name in self._used:
+            self._record(calls, name, flat(batch.column(name)))
+        return calls
 
-    def _record(self, calls: "CompiledCalls", name: str, batch: pa.RecordBatch) -> bool:
-        field, column = self._fields[name], flat(batch.column(name))
-        wanted = _arrow(field.kind)
-        if isinstance(field.kind, Instant) and pa.types.is_timestamp(column.type) and column.type.unit == "us":
-            column = column.cast(wanted)
-        if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
-            wanted = column.type
-        if column.type != wanted or (column.null_count and not field.nullable):
-            return False
-        if wanted in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
+    def reads(self, batch: pa.RecordBatch) -> bool:
+        """Return whether the columns are of the record's own types, without nulls where the record has none.
+
+        Python reads other batches.
+        """
+        for name in self._used:
+            field, column = self._fields[name], batch.column(name)
+            if column.null_count and not field.nullable:
+                return False
+            if column.type != _arrow(field.kind) and not _is_alike(field.kind, column.type):
+                return False
+        return True
+
+    def _record(self, calls: "CompiledCalls", name: str, column: pa.Array) -> None:
+        field = self._fields[name]
+        if isinstance(field.kind, Instant):
+            column = column.cast(pa.int64())
+        if _is_text(column.type):
             offsets, data, _, _ = text(column)
             calls.show(FrameWord(Side.RECORD, name, ColumnPart.OFFSETS), offsets)
             calls.show(FrameWord(Side.RECORD, name, ColumnPart.BYTES), data)
         elif isinstance(field.kind, Boolean):
             calls.show(FrameWord(Side.RECORD, name, ColumnPart.VALUES), bits(column))
         else:
-            dtype = np.int64 if isinstance(field.kind, Instant) else column.type.to_pandas_dtype()
-            calls.show(FrameWord(Side.RECORD, name, ColumnPart.VALUES), fixed(column, dtype))
+            calls.show(FrameWord(Side.RECORD, name, ColumnPart.VALUES), fixed(column, column.type.to_pandas_dtype()))
         if column.null_count:
             calls.show(FrameWord(Side.RECORD, name, ColumnPart.VALID), np.frombuffer(column.buffers()[0], np.uint8))
             calls.put(FrameWord(Side.RECORD, name, ColumnPart.BIT), column.offset)
-        return True
 
 
 class CompiledCalls:
-    """The records of one batch."""
+    """The records of one batch. ``kept`` says for each row whether a filter keeps it."""
 
     def __init__(self, owner: CompiledRecords, count: int, rows: Int32s) -> None:
         """Prepare the frame of ``count`` records."""
         self._owner, self._slots = owner, owner.loop.slots
+        self.outputs = owner.outputs
         self._frame = np.zeros(HEADER + len(self._slots), np.int64)
         self._held: list[Any] = [rows]
-        self._count = count
         self._frame[[ROWS, STATE_ROWS]] = count, rows.ctypes.data
         self._show_log()
         self._buffers: dict[FrameWord, npt.NDArray[Any]] = {}
         for output in owner.outputs:
             self._make_room(output, max(count, 1), TEXT_BYTES * max(count, 1))
+        self.kept = np.zeros(count, np.bool_)
+        self.show(FrameWord(Side.OUT, "", ColumnPart.VALUES), self.kept)
 
     def show(self, slot: FrameWord, values: npt.NDArray[Any]) -> None:
         """Give the loop the address of an array, if the function uses it."""
@@ -145,6 +156,7 @@ class CompiledCalls:
     def _make_room(self, output: str, rows: int, size: int) -> None:
         """Make buffers for so many rows, and so many bytes in each column of texts. Keeps what is there."""
         self.put(FrameWord(Side.OUT, "", ColumnPart.ROOM, output), rows)
+        self._buffer(FrameWord(Side.OUT, "", ColumnPart.ROW, output), np.int32, rows)
         for field in self._owner.outputs[output].fields:
             name = field.name
             if field.nullable:
@@ -178,18 +190,14 @@ class CompiledCalls:
             self._make_room(output, 2 * rows, 2 * size)
         return True
 
-    def take(self, output: str) -> pa.RecordBatch:
-        """Return the rows that were emitted to an output since the last call."""
+    def take(self, output: str) -> tuple[pa.RecordBatch, Int32s]:
+        """Return the rows that were emitted to an output, and for each of them the row of its record. Called once."""
         record = self._owner.outputs[output]
         rows = self._number(FrameWord(Side.OUT, "", ColumnPart.USED, output))
+        emitters = self._buffers.get(FrameWord(Side.OUT, "", ColumnPart.ROW, output), np.zeros(0, np.int32))[:rows]
         arrays = [self._array(output, field, rows) for field in record.fields]
         schema = pa.schema([pa.field(f.name, _arrow(f.kind)) for f in record.fields])
-        for slot in self._slots:
-            if slot.side is Side.OUT and slot.output == output and slot.part is ColumnPart.USED:
-                self.put(slot, 0)
-        self._buffers = {slot: kept for slot, kept in self._buffers.items() if slot.output != output}
-        self._make_room(output, max(self._count, 1), TEXT_BYTES * max(self._count, 1))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema), emitters
 
     def _array(self, output: str, field: Any, rows: int) -> pa.Array:
         kind = _arrow(field.kind)
@@ -207,6 +215,17 @@ class CompiledCalls:
         if isinstance(field.kind, Boolean):
             values = np.packbits(values[:rows], bitorder="little")
         return pa.Array.from_buffers(kind, rows, [bitmap, pa.py_buffer(values)])
+
+
+def _is_alike(kind: ValueKind, found: pa.DataType) -> bool:
+    """Return whether a column of another type has values in the same form."""
+    if isinstance(kind, Instant):
+        return bool(pa.types.is_timestamp(found) and found.unit == "us")
+    return isinstance(kind, Text | Choice | Binary) and _is_text(found)
+
+
+def _is_text(found: pa.DataType) -> bool:
+    return found in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
 def _arrow(kind: ValueKind) -> pa.DataType:

@@ -194,7 +194,13 @@ def joined(one: Kind, other: Kind) -> Kind:
     elif isinstance(one, Maybe) or isinstance(other, Maybe):
         inner = [kind.kind if isinstance(kind, Maybe) else kind for kind in (one, other)]
         return Maybe(joined(inner[0], inner[1]))
+    elif isinstance(one, Group) and isinstance(other, Group) and _are_alike(one, other):
+        return Group(tuple(map(joined, one.items, other.items)), one.record)
     raise NotKnownError(f"a value is {spelled(one)} in one place and {spelled(other)} in another")
+
+
+def _are_alike(one: Group, other: Group) -> bool:
+    return one.record == other.record and len(one.items) == len(other.items)
 
 
 def spelled(kind: Kind) -> str:

@@ -2,12 +2,14 @@
 
 import ast
 import math
+import sysconfig
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 
+from penstock.base.user_code import is_users
 from penstock.model.declared import spans
 from penstock.model.declared.record_types import MISSING, record_type
 from penstock.steps.compiled import arithmetic, column_access, text_operations
@@ -40,6 +42,7 @@ LIBRARY = ("exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan",
 """Functions of ``math`` that are the same function of the C library in both modes."""
 
 _ROUNDINGS = {math.floor: "floor", math.ceil: "ceil", math.trunc: "trunc"}
+_STANDARD = sysconfig.get_paths()["stdlib"]
 _SPANS = (spans.days, spans.hours, spans.minutes, spans.seconds, spans.milliseconds)
 
 
@@ -124,9 +127,14 @@ def _function(body: "Body", node: ast.Call, function: Any, arguments: list[Held]
         return arithmetic.rounded(m, _ROUNDINGS[function], arguments[0])
     if getattr(function, "__module__", None) == "math":
         return _of_math(body, function.__name__, arguments)
-    if isinstance(function, FunctionType) and not function.__module__.startswith("penstock."):
+    if isinstance(function, FunctionType) and _is_written_by_users(function.__code__.co_filename):
         return body.inner(function, arguments)
     raise NotKnownError(ast.unparse(node.func))
+
+
+def _is_written_by_users(file: str) -> bool:
+    """Return whether a function of a file may be written in place: it is neither Penstock's nor Python's own."""
+    return is_users(file) and (not file.startswith(_STANDARD) or "site-packages" in file)
 
 
 def _of_math(body: "Body", name: str, arguments: list[Held]) -> Held:

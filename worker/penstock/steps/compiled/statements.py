@@ -184,7 +184,8 @@ class Body:
             case ast.Assign(targets, value):
                 found = evaluate(self, value)
                 for target in targets:
-                    self._store(target, found)
+                    if not self._names_ring(node, target, found):
+                        self._store(target, found)
             case ast.AugAssign(target, operator, value):
                 before = evaluate(self, self._as_read(target))
                 self._store(target, arithmetic.binary(self.m, sign_of(operator), before, evaluate(self, value)))
@@ -205,6 +206,16 @@ class Body:
                 pass
             case _:
                 raise NotKnownError(ast.unparse(node).partition("\n")[0])
+
+    def _names_ring(self, node: ast.Assign, target: ast.expr, value: Held) -> bool:
+        """Take the target as another name of a ring, if it is one in the whole function."""
+        if not isinstance(target, ast.Name) or not isinstance(value.kind, RingView) or target.id in self._variables:
+            return False
+        names = [n for n in ast.walk(self.source.tree) if isinstance(n, ast.Name) and n.id == target.id]
+        if node not in self.source.tree.body or sum(isinstance(n.ctx, ast.Store) for n in names) > 1:
+            return False
+        self._fixed[target.id] = value
+        return True
 
     def _as_read(self, target: ast.expr) -> Any:
         if isinstance(target, ast.Name):

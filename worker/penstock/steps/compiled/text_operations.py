@@ -94,7 +94,7 @@ def begins(m: LoopWriter, text: Held, part: Held, *, at_end: bool) -> Any:
     (address, size), (other, length) = text.leaves, part.leaves
     fits = m.b.icmp_signed(">=", size, length)
     start = m.b.add(address, m.b.sub(size, length)) if at_end else address
-    found = m.b.alloca(I1)
+    found = m.local(I1)  # at the entry: an alloca in a loop takes more of the stack in each turn
     m.b.store(I1(0), found)
     with m.b.if_then(fits):
         m.b.store(m.b.icmp_signed("==", _compare(m, start, other, length), I32(0)), found)

@@ -5,6 +5,7 @@ batch may need: they are read together when the first one is needed, and stored 
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -61,9 +62,14 @@ class BoundTable:
     def __init__(self, state: KeyedState | ChildState, rows: Int32s) -> None:
         """Show the columns of ``state``. ``rows`` has the row of each key of the batch, also repeatedly."""
         self.state = state
-        self.rows: Int32s = np.unique(rows).astype(np.int32)
+        self._every = rows
         self._texts: list[BoundTexts] = []
         self._later: list[Pending] = []
+
+    @cached_property
+    def rows(self) -> Int32s:
+        """Return the rows of the batch, each once and rising."""
+        return np.unique(self._every).astype(np.int32)
 
     def fixed(self, name: str) -> memoryview:
         """Return a column of fixed width: ``values[row]``, and ``values[row, i]`` if it is wide."""

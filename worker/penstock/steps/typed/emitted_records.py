@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.suggest import unknown
 from penstock.contract.graph import MAIN
+from penstock.model.arrays import Int32s
 from penstock.model.declared.record_types import RecordType
 from penstock.steps.typed.record_writer import RecordWriter, Values
 from penstock.steps.typed.undo_log import UndoLog
 
 Schemas = Mapping[str, pa.Schema]
-EmittedRows = tuple[pa.RecordBatch, list[int]]
+EmittedRows = tuple[pa.RecordBatch, Int32s]
 """Rows, and for each of them the number of its record among the accepted ones of the call."""
 
 
@@ -49,10 +51,15 @@ class EmittedRecords:
             raise ValueError(unknown("output", output, self._writers))
         self._log.append(self._rows[output], (self.record, self._writers[output].values(record)))
 
+    def schema(self, output: str) -> pa.Schema:
+        """Return the schema of an output."""
+        return self._writers[output].schema
+
     def take(self) -> dict[str, EmittedRows]:
         """Return the rows of each output, and forget them."""
         taken = {}
         for output, rows in self._rows.items():
-            taken[output] = self._writers[output].batch([values for _, values in rows]), [record for record, _ in rows]
+            numbers = np.array([record for record, _ in rows], np.int32)
+            taken[output] = self._writers[output].batch([values for _, values in rows]), numbers
             self._rows[output] = []
         return taken

@@ -7,9 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import MAIN, Call
-from penstock.model.declared.function_types import FunctionTypes
+from penstock.model.declared.function_types import CallShape, FunctionTypes
 from penstock.steps.base import with_hidden
+from penstock.steps.compiled.choice import compiled
 from penstock.steps.stateless import UserFunctionStep
+from penstock.steps.typed.compiled_calls import beginning, emitted_by_both, kept_by_both, mapped_by_both
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows, Schemas
 from penstock.steps.typed.record_calls import TypedCalls, check_returns_nothing
 from penstock.steps.typed.record_reader import RecordReader
@@ -34,12 +36,14 @@ class TypedMapStep(UserFunctionStep):
         assert types.main is not None, "a map gives records"
         reader, writer = RecordReader(types.record, schemas[0]), RecordWriter(types.main, schemas[1])
 
-        def begin(part: pa.RecordBatch, _: bool) -> TypedCalls[pa.RecordBatch]:
-            def one(record: Any) -> Any:
-                return writer.values(function(record))
+        def one(record: Any) -> Any:
+            return writer.values(function(record))
 
+        def by_python(part: pa.RecordBatch) -> TypedCalls[pa.RecordBatch]:
             return TypedCalls(reader.read(part), one, writer.batch, UndoLog())
 
+        machine = compiled(call.compiled, function, CallShape.MAP, types)
+        begin = beginning(machine, by_python, lambda calls, python: mapped_by_both(calls, python, writer))
         super().__init__(name, lambda place: RecordCaller(place, call, begin))
 
     def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
@@ -65,9 +69,11 @@ class TypedFilterStep(UserFunctionStep):
         def combine(results: Sequence[bool]) -> pa.Array:
             return pa.array(results, pa.bool_())
 
-        def begin(part: pa.RecordBatch, _: bool) -> TypedCalls[pa.Array]:
+        def by_python(part: pa.RecordBatch) -> TypedCalls[pa.Array]:
             return TypedCalls(reader.read(part), one, combine, UndoLog())
 
+        machine = compiled(call.compiled, function, CallShape.FILTER, types)
+        begin = beginning(machine, by_python, kept_by_both)
         super().__init__(name, lambda place: RecordCaller(place, call, begin))
 
     def _emitted(self, rows: pa.RecordBatch, bounds: pa.Array | None, result: CallResult[Any]) -> pa.RecordBatch:
@@ -96,7 +102,7 @@ class EmittingStep(UserFunctionStep):
         return with_hidden(emitted, kept)
 
     def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
-        return self._rows_of(result)[1][row]
+        return int(self._rows_of(result)[1][row])
 
     def _rows_of(self, result: CallResult[Mapping[str, EmittedRows]]) -> EmittedRows:
         return result.value[self._output]
@@ -118,10 +124,12 @@ class TypedFlatMapStep(EmittingStep):
             check_returns_nothing(function(record, out), "out")
             emitted.record += 1
 
-        def begin(part: pa.RecordBatch, _: bool) -> TypedCalls[Mapping[str, EmittedRows]]:
+        def by_python(part: pa.RecordBatch) -> TypedCalls[Mapping[str, EmittedRows]]:
             emitted.record = 0
             return TypedCalls(reader.read(part), one, lambda _: emitted.take(), log)
 
+        machine = compiled(call.compiled, function, CallShape.FLAT_MAP, types)
+        begin = beginning(machine, by_python, lambda calls, python: emitted_by_both(calls, python, emitted))
         super().__init__(name, call, begin)
 
 

@@ -8,14 +8,18 @@ For each slice of rows:
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import Call
 from penstock.model.arrays import Int32s
-from penstock.model.declared.function_types import FunctionTypes
+from penstock.model.declared.function_types import CallShape, FunctionTypes
 from penstock.steps.base import StateSchema
+from penstock.steps.compiled.choice import compiled
+from penstock.steps.compiled.frames import CompiledCalls
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.compiled_calls import CompiledTypedCalls, PythonRecords, emitted_by_both
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows, Schemas
 from penstock.steps.typed.entry_tables import children_of
 from penstock.steps.typed.field_cells import check_cells
@@ -25,6 +29,7 @@ from penstock.steps.typed.record_reader import RecordReader, Records
 from penstock.steps.typed.state_contents import StateContents
 from penstock.steps.typed.state_rows import StateRows
 from penstock.steps.typed.undo_log import UndoLog
+from penstock.steps.user_calls import RecordCalls
 
 
 class TypedProcessStep(EmittingStep):
@@ -48,6 +53,7 @@ class TypedProcessStep(EmittingStep):
         super().__init__(name, call, self._begin)
         self._keys = keys
         self._reader = RecordReader(types.record, schemas[""])
+        self._compiled = compiled(call.compiled, self._function, CallShape.PROCESS, types)
         self._log = UndoLog()
         self._emitted_records = EmittedRecords(outputs_of(types), schemas, self._log)
         self._rows = StateRows(types.state, self._log)
@@ -59,14 +65,21 @@ class TypedProcessStep(EmittingStep):
         self._state = state(self._schema)
 
     def _state_rows(self, part: pa.RecordBatch) -> Int32s:
-        """Return the state row of each row's key, and show these rows to the function from now on."""
-        rows = self._state.rows(self._keys.codec.keys(self._keys.of(part)))
-        self._rows.bind(BoundTable(self._state, rows))
-        return rows
+        """Return the state row of each row's key."""
+        return self._state.rows(self._keys.codec.keys(self._keys.of(part)))
 
-    def _begin(self, part: pa.RecordBatch, _: bool) -> "KeyedTypedCalls":
-        records = self._reader.read(part)  # first: an error of it leaves no new key
-        return KeyedTypedCalls(self._function, records, (self._rows, self._state_rows(part)), self._emitted_records)
+    def _begin(self, part: pa.RecordBatch, _: bool) -> RecordCalls[Mapping[str, EmittedRows]]:
+        if self._compiled is None or not self._compiled.reads(part):
+            records = self._reader.read(part)  # first: an error of it leaves no new key
+            return self._python_calls(records, self._state_rows(part))
+        rows = self._state_rows(part)
+        machine = self._compiled.begin(part, self._state, rows)
+        python = PythonRecords(lambda: self._python_calls(self._reader.read(part), rows))
+        return KeyedCompiledCalls(machine, rows, python, self._emitted_records)
+
+    def _python_calls(self, records: Records, rows: Int32s) -> "KeyedTypedCalls":
+        self._rows.bind(BoundTable(self._state, rows))
+        return KeyedTypedCalls(self._function, records, (self._rows, rows), self._emitted_records)
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return the keys of state rows and the fields of their states."""
@@ -86,6 +99,7 @@ class TypedProcessStep(EmittingStep):
         """
         before = self._state.about_keys()
         places = self._state_rows(rows)
+        self._rows.bind(BoundTable(self._state, places))
         if self._state.about_keys() - before < rows.num_rows:
             names = ", ".join(name for name, _ in self._keys.fields)
             raise ValueError(f"a key is there twice, here or in an earlier row: each key ({names}) has one row")
@@ -124,6 +138,13 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
         self._rows.kept()
         self._emitted.record += 1
 
+    def kept_later(self, failed: Sequence[int], kept: Int32s) -> None:
+        """Note which keys have a record that was kept after one that failed. ``kept`` are rows that others have run."""
+        places = np.asarray(self._places)
+        last = {self._places[row]: row for row in failed}
+        later = [place for place, row in last.items() if np.any(places[kept[np.searchsorted(kept, row) :]] == place)]
+        self._rows.kept_rows(later)
+
     def _take(self, _: Sequence[Any]) -> Mapping[str, EmittedRows]:
         return self._emitted.take()
 
@@ -135,3 +156,22 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
     def store(self) -> None:
         """Store what the records have written."""
         self._rows.store()
+
+
+class KeyedCompiledCalls(CompiledTypedCalls[Mapping[str, EmittedRows]]):
+    """The calls of a compiled function for records with state."""
+
+    def __init__(
+        self, machine: CompiledCalls, rows: Int32s, python: PythonRecords[Any], emitted: EmittedRecords
+    ) -> None:
+        """Run the records whose keys have these state rows."""
+        super().__init__(machine, len(rows), python, lambda: emitted_by_both(machine, python, emitted))
+        self._keyed = python
+
+    def store(self) -> None:
+        """Store what Python has written, and delete the keys of which only records that failed are known."""
+        calls, failed = self._keyed.calls, self._keyed.failed
+        if failed and isinstance(calls, KeyedTypedCalls):
+            by_python = np.array(sorted({*self._keyed.done, *failed}), np.intp)
+            calls.kept_later(failed, np.delete(np.arange(self._rows, dtype=np.int32), by_python))
+        super().store()

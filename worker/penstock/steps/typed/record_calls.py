@@ -28,12 +28,17 @@ class TypedCalls(Generic[T_co]):
         self._left = iter(range(len(records)))
         self.combine = combine
 
-    def run(self, append: Callable[[Any], None]) -> None:
+    def run(self, results: list[Any]) -> None:
         """Call the function for one record after the other."""
-        record, begin, call = self._records.record, self._log.begin, self._call_row
+        record, begin, call, append = self._records.record, self._log.begin, self._call_row, results.append
         for row in self._left:
             begin()
             append(call(row, record(row)))
+
+    def run_one(self, row: int) -> Any:
+        """Call the function for the record of one row, and return its result."""
+        self._log.begin()
+        return self._call_row(row, self._records.record(row))
 
     def _call_row(self, row: int, record: Any) -> Any:
         """Call the function for the record of a row."""

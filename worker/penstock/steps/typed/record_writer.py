@@ -24,7 +24,7 @@ class RecordWriter:
         """Write the fields of ``record`` as rows of ``schema``."""
         self._class = record.python
         self._name = record.name
-        self._schema = schema
+        self.schema = schema
         self._names = [f.name for f in record.fields]
         items = [Item(f.kind, f.nullable) for f in record.fields]
         self._items = items
@@ -50,9 +50,9 @@ class RecordWriter:
 
     def batch(self, rows: Sequence[Values]) -> pa.RecordBatch:
         """Make a batch of what :meth:`values` returned for each row."""
-        columns = zip(*rows, strict=True) if rows else ((),) * len(self._schema)
-        arrays = [pa.array(list(values), kind) for values, kind in zip(columns, self._schema.types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        columns = zip(*rows, strict=True) if rows else ((),) * len(self.schema)
+        arrays = [pa.array(list(values), kind) for values, kind in zip(columns, self.schema.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def _arrow_rule(item: Item) -> Rule:

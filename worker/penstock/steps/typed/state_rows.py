@@ -8,6 +8,7 @@
 values of a new key are undone with the record that has met the key first.
 """
 
+from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
@@ -60,6 +61,10 @@ class StateRows:
         """Note that a record of the key has succeeded."""
         if self._undone:
             self._undone.discard(self._cursor.row)
+
+    def kept_rows(self, rows: Iterable[int]) -> None:
+        """Note that a later record of each of these keys has succeeded."""
+        self._undone.difference_update(rows)
 
     def undone(self, row: int) -> None:
         """Note that a record of the key was undone. A key of which nothing else is kept is deleted by :meth:`store`."""

@@ -141,10 +141,8 @@ class World(ControlPlane):
 
     def done(self) -> bool:
         """Return whether the job has ended: the run that is wanted, not one before it."""
-        latest = self.latest()
-        refused = self.scenario.refusal is not None and latest.stalled is not None
-        wanted = latest.finished or latest.run == self.supervisor.desired.run
-        return refused or (latest.closed() and wanted)
+        refused = self.scenario.refusal is not None and self.latest().stalled is not None
+        return refused or self.supervisor.ended()
 
     # --- What a user may do
 

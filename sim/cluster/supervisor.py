@@ -76,11 +76,11 @@ class SupervisorNode:
         self.machine.write_desired(self.desired)
 
     def run_again(self, *, oldest: bool, allow_replay: bool) -> None:
-        """Start a stopped job again: a new run, optionally from its oldest retained epoch."""
+        """Start a stopped job again: a new run, optionally from its oldest retained epoch, if it has one."""
         restore = None
-        if oldest:
-            epoch = self.machine.latest().retained[0].epoch
-            restore = Restore("restore-1", None, epoch, allow_replay)
+        retained = self.machine.latest().retained
+        if oldest and retained:
+            restore = Restore("restore-1", None, retained[0].epoch, allow_replay)
         for ordinal in self.machine.ordinals():
             if not self.machine.worker_runs(ordinal):
                 self.machine.start_worker(ordinal)
@@ -128,10 +128,15 @@ class SupervisorNode:
         self._start_missing()
         self._shrink(latest)
 
+    def ended(self) -> bool:
+        """Return whether the run that is wanted has ended, not one before it."""
+        latest = self.machine.latest()
+        return latest.finished or (latest.closed() and latest.run == self.desired.run)
+
     def _start_missing(self) -> None:
         latest = self.machine.latest()
         for number in range(max(self.desired.workers, latest.workers)):
-            if not latest.closed() and not self.machine.worker_known(Ordinal(number)):
+            if not self.ended() and not self.machine.worker_known(Ordinal(number)):
                 self.machine.start_worker(Ordinal(number))
 
     def _shrink(self, latest: Latest) -> None:
@@ -145,6 +150,5 @@ class SupervisorNode:
                     self.machine.remove_worker(ordinal)
 
     def _wanted(self, ordinal: Ordinal) -> bool:
-        latest = self.machine.latest()
         possible = ordinal != self.impossible
-        return possible and self.machine.worker_known(ordinal) and not latest.closed()
+        return possible and self.machine.worker_known(ordinal) and not self.ended()

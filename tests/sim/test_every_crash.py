@@ -22,6 +22,8 @@ def test_a_fault_at_any_effect_breaks_no_promise(scenario: str) -> None:
         ("drained", "172:after"),  # a worker is told to end while others go back to a checkpoint
         ("drained", "241:before"),  # an engine has just died, and its keeper still has its last report
         ("restore-elsewhere", "185:unknown"),  # a savepoint fails, and the job that asked for it goes on
+        ("restore-older", "3:after"),  # a stopped job runs again that has no epoch to go back to
+        ("restore-older", "332:before"),  # a keeper dies while the next run is wanted and has not begun
         ("restore-older", "281:after"),  # the next run is wanted while the Lease of a dead leader has not ended
     ],
 )

@@ -102,6 +102,8 @@ class Reconciler:
                 return None
             decided = decide(seen)
             _log(key, await self._perform(key, seen, decided))
+            if decided.status is not None:
+                self.shown[key] = now  # it has the progress, too
         if refresh:
             self.refresh_at[key] = now + self._about(max(REFRESH_S, len(self.store.known) / REFRESHES_PER_S))
         # Watches report what was done; until then the store has what the writes returned. After a

@@ -132,6 +132,26 @@ def test_of_a_fleet_each_job_is_shown_less_often() -> None:
     run(conversation)
 
 
+def test_a_status_that_was_written_for_another_reason_shows_the_progress_too() -> None:
+    async def conversation(rig: Rig) -> None:
+        async def after(seconds: float, epoch: int) -> list[str]:
+            rig.now += seconds
+            rig.api.play(epoch)
+            rig.api.show(rig.store)
+            rig.api.asked.clear()
+            await rig.reconciler.reconcile(KEY)
+            return [asked for asked in rig.api.asked if asked == "status streamjobs"]
+
+        rig.add_others(int(2 * SHOW_INTERVAL_S * SHOWS_PER_S) - 1)
+        refresh_s = rig.reconciler.refresh_at[KEY] - rig.now
+        assert len(await after(refresh_s, 3)) == 1
+        assert await after(1.5 * SHOW_INTERVAL_S, 4) == []
+        assert len(await after(0.5 * SHOW_INTERVAL_S, 5)) == 1
+        assert rig.shown() == 5
+
+    run(conversation)
+
+
 def test_everything_is_applied_anew_at_times_that_chance_draws_apart() -> None:
     async def waits(rig: Rig) -> None:
         rig.now = rig.reconciler.refresh_at[KEY]

@@ -30,6 +30,7 @@ LOG = logging.getLogger("penstock_operator.reconcile")
 ORPHANS_AGAIN_S = 5.0
 SHOW_INTERVAL_S = 60.0  # between two writes of progress, whatever the checkpoint interval is
 SHOWS_PER_S = 4.0  # for all jobs: with many jobs, each of them is shown less often
+SHOW_INTERVAL_MAX_S = 600.0  # with very many jobs, more writes than that
 REFRESH_S = 600.0  # between two times that all objects of a job are applied again
 REFRESHES_PER_S = 0.25  # for all jobs, each of some twenty calls: with many jobs, each is refreshed less often
 RELIST_S = 300.0  # between two comparisons of the whole store with the server
@@ -112,15 +113,18 @@ class Reconciler:
         return 0.0 if follows else self._rest(key, decided.again_s, now)
 
     async def _show(self, key: JobKey, seen: Observed, decided: Decision) -> float | None:
-        """Write progress if it was not written for a while. Returns when to reconcile again."""
+        """Write progress if it was not written for a while. Returns when to reconcile again.
+
+        A job at rest is reconciled to show its progress only, so not before the next write may come.
+        """
         now = self.clock()
-        interval = max(SHOW_INTERVAL_S, len(self.store.known) / SHOWS_PER_S)
+        interval = min(max(SHOW_INTERVAL_S, len(self.store.known) / SHOWS_PER_S), SHOW_INTERVAL_MAX_S)
         wait = self.shown.get(key, -math.inf) + interval - now
-        if wait > 0:
-            return wait if decided.again_s is None else min(wait, decided.again_s)
-        self.shown[key] = now
-        await self.runner.perform(seen, decided)
-        return decided.again_s
+        if wait <= 0:
+            self.shown[key], wait = now, interval
+            await self.runner.perform(seen, decided)
+        again_s = REST_S if decided.again_s is None else decided.again_s
+        return wait if again_s >= REST_S else min(wait, again_s)
 
     def _refresh_at(self, key: JobKey, now: float) -> float:
         """Return when all objects are applied again. The first times are soon, but spread."""

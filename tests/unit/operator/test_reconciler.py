@@ -1,10 +1,12 @@
 """What a job at rest costs: no call for a checkpoint, a rare write, and no two jobs in step."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
+from penstock_operator.app.health import OLDEST_S
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import ActionRunner, Events
 from penstock_operator.cluster.store import ForeignObjects, Store
@@ -12,6 +14,7 @@ from penstock_operator.handlers.reconciler import (
     JITTER,
     REFRESH_S,
     REFRESHES_PER_S,
+    SHOW_INTERVAL_MAX_S,
     SHOW_INTERVAL_S,
     SHOWS_PER_S,
     Reconciler,
@@ -130,6 +133,29 @@ def test_of_a_fleet_each_job_is_shown_less_often() -> None:
         assert rig.shown() == 11
 
     run(conversation)
+
+
+def test_of_a_fleet_each_job_is_looked_at_once_for_each_write() -> None:
+    async def conversation(rig: Rig) -> None:
+        rig.add_others(int(2 * SHOW_INTERVAL_S * SHOWS_PER_S) - 1)
+        rig.reconciler.refresh_at[KEY] = math.inf
+        looks, due = 0, rig.now
+        for epoch in range(3, 123):
+            rig.now += INTERVAL_S
+            rig.api.play(epoch)
+            rig.api.show(rig.store)
+            if rig.now >= due:
+                again = await rig.reconciler.reconcile(KEY)
+                assert again is not None
+                looks, due = looks + 1, rig.now + again
+        assert rig.api.asked == looks * ["status streamjobs"]
+        assert looks <= 120 * INTERVAL_S / (2 * SHOW_INTERVAL_S) + 1
+
+    run(conversation)
+
+
+def test_of_a_very_large_fleet_no_job_waits_longer_for_a_look_than_its_health_allows() -> None:
+    assert SHOW_INTERVAL_MAX_S * (1 + JITTER) < OLDEST_S
 
 
 def test_a_status_that_was_written_for_another_reason_shows_the_progress_too() -> None:

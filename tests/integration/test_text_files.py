@@ -19,7 +19,7 @@ from penstock.contract.status import JobState, JobStatus
 from tests.integration.local_job import wait_until
 
 WITHIN_S = 200.0
-FILES, LINES, RATE = 4, 3000, 400
+FILES, LINES, RATE = 4, 3000, 80
 JOB = """\
 apiVersion: penstock.dev/v1alpha1
 kind: StreamJob
@@ -106,6 +106,42 @@ def test_text_is_exact_when_an_engine_is_killed_and_the_job_is_rescaled(tmp_path
         assert victim is not None
         os.kill(victim, signal.SIGKILL)
         assert process.wait(WITHIN_S) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    check_exact(tmp_path / "out", expected)
+
+
+def test_a_folder_that_is_followed_is_exact_when_an_engine_is_killed_and_the_job_is_rescaled(tmp_path: Path) -> None:
+    expected, log = make_input(tmp_path, "csv"), tmp_path / "log"
+    later = tmp_path / "later"
+    later.mkdir()
+    for name in ("1.csv", "3.csv"):
+        (tmp_path / "in" / name).rename(later / name)
+    job = JOB.format(source="csv", sink="json", rate=0).replace("rate: 0", "follow: 0.3")
+    (tmp_path / "job.yaml").write_text(job)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=tmp_path, stdout=out, stderr=out
+        )
+
+    def has(rows: int) -> bool:
+        assert process.poll() is None, log.read_text()
+        return (tmp_path / "out").is_dir() and len(rows_of(tmp_path / "out")) >= rows
+
+    try:
+        wait_until(lambda: has(2 * LINES), shown=log.read_text)
+        (later / "1.csv").rename(tmp_path / "in" / "1.csv")
+        assert command(tmp_path, "rescale", "text", "3").returncode == 0
+        wait_until(lambda: has(3 * LINES), shown=log.read_text)
+        wait_until(lambda: len(status(tmp_path).workers) == 3, shown=log.read_text)
+        victim = status(tmp_path).workers[1].engine_pid
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        (later / "3.csv").rename(tmp_path / "in" / "3.csv")
+        wait_until(lambda: has(4 * LINES), shown=log.read_text)
+        assert command(tmp_path, "stop", "text").returncode == 0
+        process.wait(WITHIN_S)
     finally:
         process.kill()
         process.wait()

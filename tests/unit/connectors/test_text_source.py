@@ -179,6 +179,18 @@ def test_a_file_that_shrinks_while_it_is_read_is_named(tmp_path: Path, kind: str
         deque(iter(lambda: reader.read(100_000), None), maxlen=0)
 
 
+@kinds
+def test_a_file_that_grows_while_it_is_read_is_named(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"b.{kind}"
+    file.write_bytes(content(kind))
+    made = source(tmp_path, kind)
+    reader = made.open(made.splits()[0])
+    with file.open("ab") as more:
+        more.write(MAKERS[kind][1](7))
+    with pytest.raises(StateError, match="grew from"):
+        deque(iter(lambda: reader.read(1000), None), maxlen=0)
+
+
 def test_a_packed_file_that_broke_off_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(content("json", 5000))[:-20])
     kit.check_bad_input(lambda: source(tmp_path, "json"), "a.jsonl.gz")

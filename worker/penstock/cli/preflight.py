@@ -182,6 +182,8 @@ def check_paths(job: "CompiledJob") -> None:
         if path is None:
             continue
         given = step.parameters
+        if isinstance(given, Source) and given.connector.options.get("follow"):
+            continue  # new files come later; its own check looks at those that are there
         problem = input_problem(path, given.connector.kind) if isinstance(given, Source) else output_problem(path)
         if problem is not None:
             raise ConfigError(f"{job.places[step.name]}: step {step.name!r}: {path} {problem}")
@@ -236,6 +238,9 @@ def input_lines(job: "CompiledJob") -> list[str]:
     for step in job.graph.steps:
         path = _files_path(step)
         if path is None or not isinstance(step.parameters, Source) or not path.is_dir():
+            continue
+        if step.parameters.connector.options.get("follow"):
+            lines.append(f"input of {step.name}: {path} is followed: files that come later are read")
             continue
         kind = step.parameters.connector.kind
         count = len(list_input(path, kind).files)

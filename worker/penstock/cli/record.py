@@ -99,7 +99,8 @@ def _places(step: Step, stages: dict[str, int]) -> Iterator[Place]:
         path = connector.options.get(option)
         if isinstance(path, str):
             at = os.path.abspath(path)  # what a symbolic link means stays its own
-            yield Place(step.name, connector.kind, at, stages.get(step.name, 0))
+            kind = "followed" if connector.options.get("follow") else connector.kind
+            yield Place(step.name, kind, at, stages.get(step.name, 0))
 
 
 def _code(job: "CompiledJob", file: "JobFile") -> Iterator[Digest]:

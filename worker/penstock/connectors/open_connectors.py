@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
+from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
 from penstock.connectors.ingest import IngestSource, ingest_schema
@@ -16,7 +17,7 @@ from penstock.connectors.parquet_source import ParquetSource, check_files, plain
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.columns import Columns
-from penstock.contract.connectors import Bounded, Role, WordsSpec, connector_kinds
+from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
@@ -33,7 +34,10 @@ def open_source(source: Source) -> SourcePort:
             return ParquetSource(_path(connector), source.columns, source.event_time, rate)
         case "json" | "csv":
             rate = int(connector.options.get("rate") or 0) or None
-            return TextSource(_path(connector), _text(connector, source.columns), source.event_time, rate)
+            form, every_s = _text(connector, source.columns), connector.options.get("follow")
+            if every_s:
+                return FollowedFolder(_path(connector), form, float(every_s), source.event_time, rate)
+            return TextSource(_path(connector), form, source.event_time, rate)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case "ingest":
@@ -68,7 +72,7 @@ class ConnectorInspector:
                 return plain_schema(Path(_path(connector)), columns)
             case "json" | "csv":
                 form = _text(connector, columns)
-                check_text_files(Path(_path(connector)), form)
+                _check_text(connector, form)
                 return form.schema
             case "ingest":
                 return ingest_schema(columns)
@@ -85,19 +89,21 @@ class ConnectorInspector:
         if connector.kind == "parquet":
             check_files(Path(_path(connector)), columns)
         elif connector.kind in ("json", "csv"):
-            check_text_files(Path(_path(connector)), _text(connector, columns))
+            _check_text(connector, _text(connector, columns))
 
     def bounded(self, connector: Connector) -> bool:
         """Return whether the source ends."""
-        kind = connector_kinds(Role.SOURCE)[connector.kind]
-        if kind.bounded is Bounded.WITH_ROWS:
-            return connector.options.get("rows") is not None
-        return kind.bounded is Bounded.ALWAYS
+        return connector_kinds(Role.SOURCE)[connector.kind].bounded.ends(connector.options)
 
 
 def _text(connector: Connector, columns: Columns) -> TextForm:
     delimiter = str(connector.options.get("delimiter") or ",")
     return TextForm(connector.kind, declared_schema(connector.kind, columns), delimiter)
+
+
+def _check_text(connector: Connector, form: TextForm) -> None:
+    check = check_followed if connector.options.get("follow") else check_text_files
+    check(Path(_path(connector)), form)
 
 
 def _path(connector: Connector) -> str:

@@ -38,6 +38,7 @@ from penstock.ports import Read
 
 HASHED_BYTES = 64 * 1024  # at each end of a file
 LINE_SHOWN_CHARS = 120
+RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # read this much before a file is closed: opening has a cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +188,20 @@ class TextSource:
 
     def open(self, state: SplitState) -> "TextReader":
         """Open a file at a row. Raises StateError when it is not the file that was listed."""
-        identity, place = parse_spec(state.spec)
-        file = self._path if self._path.is_file() else self._path / identity.file
-        check_text_unchanged(file, identity)
-        names, behind = _csv_columns(file, self._form) if self._form.kind == "csv" else ([], LinePlace())
-        begin = behind if place.byte < behind.byte else place
+        rows = open_rows(self._path, self._form, state.spec)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
-        decoder = _decoder(self._form, names)
-        return TextReader(TextRows(file, identity, decoder, begin), state, stamper, RateLimit(self._rate))
+        reader_class = TextReader if self._rate else UnpacedTextReader
+        return reader_class(rows, state, stamper, RateLimit(self._rate))
+
+
+def open_rows(path: Path, form: TextForm, spec: str) -> "TextRows":
+    """Open a file of the folder ``path`` where ``spec`` says. Raises StateError when it is not the file of ``spec``."""
+    identity, place = parse_spec(spec)
+    file = path if path.is_file() else path / identity.file
+    check_text_unchanged(file, identity)
+    names, behind = _csv_columns(file, form) if form.kind == "csv" else ([], LinePlace())
+    begin = behind if place.byte < behind.byte else place
+    return TextRows(file, identity, _decoder(form, names), begin)
 
 
 def _decoder(form: TextForm, names: Sequence[str]) -> Decode:
@@ -213,8 +220,20 @@ class TextRows:
         self._block: Block | None = None
         self._rows: pa.RecordBatch | None = None
         self._taken = 0
+        self._opened_at = 0
         self.place = begin
         self.ended = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the file."""
+        return self._identity.file
+
+    @property
+    def may_close(self) -> bool:
+        """Return whether all decoded rows are taken, and much was read since the file was opened."""
+        decoded = self._rows is None or self._taken >= self._rows.num_rows
+        return decoded and (self._blocks is None or self.place.byte - self._opened_at >= RELEASE_AFTER_BYTES)
 
     def spec(self) -> str:
         """Return the text for a checkpoint: the file, and where the next row begins."""
@@ -239,6 +258,8 @@ class TextRows:
         self.place = self._block.place(self._taken)
         if self._path.suffix not in PACKED:  # the length of a packed text is not known before its end
             self.ended = self._taken >= self._rows.num_rows and self.place.byte >= self._identity.size
+            if self.ended:
+                check_text_unchanged(self._path, self._identity)  # somebody may still be writing it
         return piece
 
     def close(self) -> None:
@@ -249,7 +270,7 @@ class TextRows:
         """Decode the next block. Returns whether there was one."""
         if self._blocks is None:
             check_text_unchanged(self._path, self._identity)
-            self._blocks = blocks(self._path, self.place)
+            self._blocks, self._opened_at = blocks(self._path, self.place), self.place.byte
         block = next(self._blocks, None)
         if block is None:
             check_text_unchanged(self._path, self._identity)  # a file that shrank ends early
@@ -314,14 +335,23 @@ class TextReader:
         """Return how long to wait for the next rows."""
         return self._pace.wait_s()
 
-    def release(self) -> bool:
-        """Close the file until the next read, which goes on at the next row."""
-        self._rows.close()
-        return True
-
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Do nothing: a file stays."""
 
     def close(self) -> None:
         """Close the file. A later read opens it again."""
         self._rows.close()
+
+
+class UnpacedTextReader(TextReader):
+    """Reads one file as fast as possible. Between two blocks the file may be closed."""
+
+    def release(self) -> bool:
+        """Close the file, unless opening it again would be expensive; return whether it was closed.
+
+        It is expensive within a block, whose lines would be decoded twice, and soon after it was opened.
+        """
+        if not self._finished and not self._rows.may_close:
+            return False
+        self._rows.close()
+        return True

@@ -4,6 +4,7 @@ The code behind each kind is in ``penstock.connectors``. A graph is checked agai
 the documentation and the CRD are made from it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -28,11 +29,18 @@ class Role(StrEnum):
 
 
 class Bounded(StrEnum):
-    """Whether a source ends: always, never, or when the option ``rows`` is given."""
+    """Whether a source ends: always, never, with ``rows``, or without ``follow``."""
 
     ALWAYS = "always"
     NEVER = "never"
     WITH_ROWS = "with rows"
+    NOT_FOLLOWED = "not followed"
+
+    def ends(self, options: Mapping[str, object]) -> bool:
+        """Return whether a source with these options ends."""
+        if self is Bounded.WITH_ROWS:
+            return options.get("rows") is not None
+        return self is Bounded.ALWAYS or (self is Bounded.NOT_FOLLOWED and not options.get("follow"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,14 @@ class JsonInput(Fields):
         Field("path", "a folder of *.jsonl, *.ndjson or *.json files, plain or with .gz or .zst, or one file"),
     ]
     rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+    follow: Annotated[
+        float | None,
+        Field(
+            "follow",
+            "seconds between two looks for new files; the source has no end then, and reads files that come later",
+            minimum=0.1,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,14 @@ class CsvInput(Fields):
 
     path: Annotated[LongText, Field("path", "a folder of *.csv files, plain or with .gz or .zst, or one file")]
     rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+    follow: Annotated[
+        float | None,
+        Field(
+            "follow",
+            "seconds between two looks for new files; the source has no end then, and reads files that come later",
+            minimum=0.1,
+        ),
+    ] = None
     delimiter: Annotated[str, Field("delimiter", "the character between two values", length_min=1, length_max=1)] = ","
 
 
@@ -166,12 +190,14 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SOURCE,
         "JSON lines: each line is an object; each file is a split, and the number of a row is its offset",
         JsonInput,
+        Bounded.NOT_FOLLOWED,
     ),
     ConnectorKind(
         "csv",
         Role.SOURCE,
         "CSV files with a header; each file is a split, and the number of a row is its offset",
         CsvInput,
+        Bounded.NOT_FOLLOWED,
     ),
     ConnectorKind(
         "generator",

@@ -21,28 +21,29 @@ def parquet(path: "str | PathLike[str]", *, rate: int = 0) -> Connector:
     return Connector("parquet", {**options, "rate": rate} if rate else options)
 
 
-def json(path: "str | PathLike[str]", *, rate: int = 0) -> Connector:
+def json(path: "str | PathLike[str]", *, rate: int = 0, follow: float | None = None) -> Connector:
     """Read or write JSON lines, exactly once: each line is an object, and each row a line.
 
     A source needs declared columns; a field that is missing is null, and other fields are passed over.
     It reads ``*.jsonl``, ``*.ndjson`` and ``*.json`` files, and the same with ``.gz`` or ``.zst``. ``rate``
-    limits the rows per second of each file; 0 means no limit.
+    limits the rows per second of each file; 0 means no limit. With ``follow`` the source has no end, and looks for
+    new files so often, in seconds.
     """
-    options: dict[str, Option] = {"path": fspath(path)}
-    return Connector("json", {**options, "rate": rate} if rate else options)
+    options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "follow": follow}
+    return Connector("json", {name: value for name, value in options.items() if value is not None})
 
 
-def csv(path: "str | PathLike[str]", *, rate: int = 0, delimiter: str | None = None) -> Connector:
+def csv(
+    path: "str | PathLike[str]", *, rate: int = 0, delimiter: str | None = None, follow: float | None = None
+) -> Connector:
     """Read or write CSV files with a header, exactly once.
 
     A source needs declared columns, which are found by the names in the header. It reads ``*.csv`` files, and
     the same with ``.gz`` or ``.zst``. ``rate`` limits the rows per second of each file; 0 means no limit.
-    ``delimiter`` is a comma by default; a sink writes commas.
+    ``delimiter`` is a comma by default; a sink writes commas. ``follow`` is as in :func:`json`.
     """
-    options: dict[str, Option] = {"path": fspath(path)}
-    if rate:
-        options["rate"] = rate
-    return Connector("csv", {**options, "delimiter": delimiter} if delimiter is not None else options)
+    options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "delimiter": delimiter, "follow": follow}
+    return Connector("csv", {name: value for name, value in options.items() if value is not None})
 
 
 def generator(

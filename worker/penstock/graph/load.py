@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.contract.columns import Column, Columns
-from penstock.contract.connectors import Bounded, Role, connector_kinds
+from penstock.contract.connectors import Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
     PYTHON_CONNECTOR,
@@ -131,8 +131,7 @@ def _is_bounded(step: Step, draft: GraphDraft) -> bool:
     connector = step.parameters.connector
     if connector.kind == PYTHON_CONNECTOR:
         return bool(getattr(draft.functions[step.name, CONNECTOR], "bounded", False))
-    rule = connector_kinds(Role.SOURCE)[connector.kind].bounded
-    return rule is Bounded.ALWAYS or (rule is Bounded.WITH_ROWS and "rows" in connector.options)
+    return connector_kinds(Role.SOURCE)[connector.kind].bounded.ends(connector.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,115 @@
+"""A folder that grows: each file is read once, in whatever order names come, and finished ones leave the state."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.connectors.followed_folder import LANES, FollowedFolder, LaneReader, parse_lane
+from penstock.connectors.text_source import TextForm
+from penstock.contract.manifest import SplitState
+from penstock.testing import connectors as kit
+
+FORM = TextForm("json", pa.schema([("n", pa.int64())]))
+
+
+def followed(folder: Path, every_s: float = 0.0) -> FollowedFolder:
+    return FollowedFolder(str(folder), FORM, every_s)
+
+
+def put(folder: Path, name: str, numbers: Iterable[int]) -> None:
+    draft = folder / f"_{name}"
+    draft.write_text("".join(json.dumps({"n": n}) + "\n" for n in numbers))
+    draft.rename(folder / name)
+
+
+def take(readers: list[LaneReader]) -> Counter[int]:
+    found = Counter[int]()
+    for reader in readers:
+        while (read := reader.read(7)) is not None:
+            found.update(read.batch.column("n").to_pylist())
+    return found
+
+
+def opened(folder: Path, states: Iterable[SplitState]) -> list[LaneReader]:
+    source = followed(folder)
+    return [source.open(state) for state in states]
+
+
+def test_the_rules_of_a_source(tmp_path: Path) -> None:
+    for file in range(20):
+        put(tmp_path, f"{file}.jsonl", range(100 * file, 100 * file + 30))
+    later = iter(range(1000))
+
+    def more() -> None:
+        put(tmp_path, f"z{next(later)}.jsonl", [7])
+
+    assert kit.check_source(lambda: followed(tmp_path), more) >= 600
+
+
+def test_files_that_come_later_are_read_once_also_those_whose_names_come_earlier(tmp_path: Path) -> None:
+    put(tmp_path, "m.jsonl", range(10))
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    assert take(readers) == Counter(range(10))
+    put(tmp_path, "z.jsonl", range(10, 20))
+    put(tmp_path, "a.jsonl", range(20, 30))
+    put(tmp_path, "empty.jsonl", ())
+    assert take(readers) == Counter(range(10, 30))
+    again = opened(tmp_path, [reader.state() for reader in readers])
+    assert take(again) == Counter()
+
+
+def test_a_restored_lane_goes_on_within_a_file_and_repeats_nothing(tmp_path: Path) -> None:
+    for file in range(12):
+        put(tmp_path, f"{file}.jsonl", range(100 * file, 100 * file + 20))
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    first = Counter(n for r in readers if (read := r.read(5)) for n in read.batch.column("n").to_pylist())
+    put(tmp_path, "00.jsonl", [5000])
+    rest = take(opened(tmp_path, [reader.state() for reader in readers]))
+    expected = Counter(n for file in range(12) for n in range(100 * file, 100 * file + 20))
+    assert first + rest == expected + Counter([5000])
+
+
+def test_a_file_that_was_read_and_is_removed_leaves_the_state(tmp_path: Path) -> None:
+    put(tmp_path, "a.jsonl", range(10))
+    put(tmp_path, "b.jsonl", range(10))
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    take(readers)
+    assert sum(len(parse_lane(r.state().spec).read) for r in readers) == 2
+    (tmp_path / "a.jsonl").unlink()
+    assert take(readers) == Counter()
+    assert sum(len(parse_lane(r.state().spec).read) for r in readers) == 1
+
+
+def test_a_file_is_not_looked_for_before_it_is_time(tmp_path: Path) -> None:
+    source = followed(tmp_path, 3600.0)
+    readers = [source.open(state) for state in source.splits()]
+    assert take(readers) == Counter()
+    put(tmp_path, "a.jsonl", range(10))
+    assert take(readers) == Counter()
+    assert all(3500 < reader.wait_s() <= 3600 for reader in readers)
+
+
+def test_a_file_that_is_being_read_and_goes_away_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "a.jsonl", range(20))
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    states = [reader.state() for reader in readers if reader.read(5) is not None]
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(StateError, match=r"a\.jsonl is gone: put it back"):
+        opened(tmp_path, states)
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "a.jsonl", range(20))
+    (tmp_path / "b.jsonl").write_text('{"n": 1}\n{"n": "x"}\n')
+    kit.check_bad_input(lambda: followed(tmp_path), "b.jsonl, line 2")
+
+
+def test_the_folder_has_to_be_there_and_may_be_empty(tmp_path: Path) -> None:
+    assert len(followed(tmp_path).splits()) == LANES
+    with pytest.raises(ConfigError, match="there is no folder"):
+        followed(tmp_path / "none").splits()

@@ -264,6 +264,18 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(keyBy=["k"], aggregate={"compute": [{"name": "s", "function": "sum"}]}),
         "every function but count needs a column",
     ),
+    "a join without times": (
+        _step(keyBy=["k"], join={"right": ["other"], "lower": "-5m"}),
+        "a join needs within, or lower and upper",
+    ),
+    "a join of windows and an interval": (
+        _step(keyBy=["k"], join={"right": ["other"], "within": "1m", "lower": "-5m", "upper": "5m"}),
+        "a join needs within, or lower and upper",
+    ),
+    "an end of an interval that is no duration": (
+        _step(keyBy=["k"], join={"right": ["other"], "lower": "-", "upper": "5m"}),
+        "lower",
+    ),
     # bounds of durations and quantities, in CEL
     "too often": (job({"checkpoint": {"interval": "99ms"}}), "must be at least 100ms"),
     "a short time-out": (job({"checkpoint": {"timeout": "999ms"}}), "must be at least 1s"),

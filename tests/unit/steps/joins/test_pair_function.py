@@ -70,3 +70,24 @@ def test_an_error_shows_step_and_pair() -> None:
 def test_columns_must_be_declared() -> None:
     with pytest.raises(ConfigError, match="step 'both': columns are missing"):
         joined(of_batches, columns=None)
+
+
+def test_the_time_may_be_a_key_of_an_interval_join() -> None:
+    job = ps.Job()
+    orders = job.source("orders", ListSource(LEFTS, columns=LEFT), columns=LEFT, event_time="at")
+    right = ListSource(RIGHTS, columns=RIGHT)
+    payments = job.source("payments", right, columns=RIGHT, event_time="at", out_of_orderness="1m")
+    both = orders.join_interval(
+        "both",
+        payments,
+        of_records,
+        on={"at": "at"},
+        lower="0s",
+        upper="0s",
+        how="full",
+        columns=OUTPUT,
+        per="record",
+    )
+    both.sink("out", ps.discard())
+    found = sorted(row["text"] for row in ps.run(job, collect=True)["out"])
+    assert found == ["- 1/7", "1/5 3/8", "2/6 3/8", "None/None 3/8"]

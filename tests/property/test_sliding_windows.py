@@ -2,124 +2,22 @@
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.graph import Compute, Function
-from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Range, Share, intersect
-from penstock.contract.manifest import StateFile
-from penstock.contract.settings import StateSettings
-from penstock.keyed_state.keyed_backend import KeyedStateBackend
-from penstock.steps.base import BOUND_COLUMN
-from penstock.steps.keyed import KeyColumns
-from penstock.steps.windows.by_shape import window
 from penstock.steps.windows.late_rows import WindowShape
-from penstock.storage.blobs import DirectoryBlobStore
+from tests.support.window_tasks import Tasks, all_deleted, batch, plain
 
-GROUPS = 12
-TIME = pa.timestamp("us")
-INPUT = pa.schema(
-    [
-        ("mote", pa.int64()), ("ts", TIME), ("value", pa.float64()), ("whole", pa.int32()), ("big", pa.uint64()),
-        (BOUND_COLUMN, pa.int64()),
-    ]
-)  # fmt: skip
-PLAIN = pa.schema(list(INPUT)[:-1])
-COMPUTE = (
-    Compute("count", Function.COUNT),
-    Compute("valued", Function.COUNT, "value"),
-    Compute("sum", Function.SUM, "value"),
-    Compute("least", Function.MIN, "value"),
-    Compute("most", Function.MAX, "whole"),
-    Compute("mean", Function.MEAN, "whole"),
-    Compute("total", Function.SUM, "big"),
-    Compute("newest", Function.LAST, "ts"),
-)
-TYPES = (
-    pa.int64(), pa.int64(), pa.float64(), pa.float64(), pa.int32(), pa.float64(), pa.uint64(), TIME,
-)  # fmt: skip
-OUTPUT = pa.schema(
-    [("mote", pa.int64()), ("window_start", TIME), ("window_end", TIME)]
-    + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
-)
 SHAPES = st.sampled_from([(20, 5), (10, 5), (6, 2), (40, 2), (34, 1), (5, 1)])
 ROW = st.tuples(
     st.none() | st.integers(0, 5), st.integers(-60, 250), st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)
 )
 TURN = st.tuples(st.lists(ROW, max_size=12), st.integers(0, 30), st.sampled_from([0, 0, 2, 3]))
 TURNS = st.lists(TURN, min_size=1, max_size=8)
-
-
-class Task:
-    """A task that owns a share of the key groups."""
-
-    def __init__(self, shape: WindowShape, share: Share, folder: Path, main: list[Any], late: list[Any]) -> None:
-        self.share = share
-        self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
-        keys = KeyColumns(PLAIN, ["mote"], GROUPS)
-        self.step = window("slides", shape, keys, COMPUTE, (PLAIN, OUTPUT))
-        self.step.open(self.state.open)
-        self.step.bind({"main": main.append, "late": late.append})
-
-
-class Tasks:
-    """The step in some tasks, which a rescale replaces by others that load their state."""
-
-    def __init__(self, shape: WindowShape, folder: Path) -> None:
-        self.main: list[pa.RecordBatch] = []
-        self.late: list[pa.RecordBatch] = []
-        self._shape, self._folder = shape, folder
-        self._blobs = DirectoryBlobStore(folder / "blobs")
-        self._epochs, self._names = count(1), count()
-        self.tasks = list(self._made(2))
-
-    def _made(self, workers: int) -> Iterator[Task]:
-        for number in range(workers):
-            share = (Range(number * GROUPS // workers, (number + 1) * GROUPS // workers),)
-            yield Task(self._shape, share, self._folder, self.main, self.late)
-
-    def push(self, rows: pa.RecordBatch) -> None:
-        groups = KeyColumns(PLAIN, ["mote"], GROUPS).codec.hashed([rows.column("mote")])[1]
-        for task in self.tasks:
-            mine = [i for i, group in enumerate(groups) if any(r.start <= group < r.stop for r in task.share)]
-            if mine:
-                task.step.on_batch(rows.take(pa.array(mine)))
-
-    def watermark(self, time: int) -> None:
-        for task in self.tasks:
-            while task.step.on_watermark(time):
-                pass
-
-    def rescale(self, workers: int, watermark: int) -> None:
-        files: list[StateFile] = []
-        for task in self.tasks:
-            cut = task.state.flip(Epoch(next(self._epochs)))
-            while not task.state.copy_on():
-                pass
-            files += cut.write(lambda end: BlobName(f"{next(self._names)}{end}"), self._blobs)
-            task.state.close()
-        self.tasks = list(self._made(workers))
-        for task in self.tasks:
-            wanted = [(f, intersect(f.groups, task.share)) for f in files]
-            mine = [StateFile(f.blob, f.state, groups, f.order, f.epoch, f.rows) for f, groups in wanted if groups]
-            task.state.load(mine, self._blobs)
-            task.step.on_groups_gained(task.share, watermark)
-
-
-def batch(rows: list[Any], bounds: list[int]) -> pa.RecordBatch:
-    motes, times, values, wholes = (list(column) for column in zip(*rows, strict=True))
-    big = [None if w is None else w + 9 for w in wholes]
-    columns = [pa.array(motes, pa.int64()), pa.array(times, pa.int64()).cast(TIME), pa.array(values, pa.float64())]
-    columns += [pa.array(wholes, pa.int32()), pa.array(big, pa.uint64()), pa.array(bounds, pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, schema=INPUT)
 
 
 def computed(rows: list[Any], slide: int) -> tuple[Any, ...]:
@@ -137,14 +35,6 @@ def computed(rows: list[Any], slide: int) -> tuple[Any, ...]:
         sum(w + 9 for w in wholes) if wholes else None,
         [t for t, _, _ in rows if t // slide == last_slice][-1],
     )
-
-
-def plain(batches: list[pa.RecordBatch]) -> list[Any]:
-    rows: list[Any] = []
-    for each in batches:
-        columns = [c.cast(pa.int64()) if c.type == TIME else c for c in each.columns[:-1]]
-        rows += zip(*(c.to_pylist() for c in columns), strict=True)
-    return rows
 
 
 @given(TURNS, SHAPES, st.sampled_from([0, 3]))
@@ -177,13 +67,9 @@ def test_sliding_windows_agree_with_a_naive_model(turns: Any, shape: tuple[int, 
         expected = [(mote, end - size, end, *computed(rows, slide)) for (mote, end), rows in windows.items()]
         assert sorted(found, key=str) == sorted(expected, key=str)
         assert sum(b.num_rows for b in tasks.late) == dropped
-        assert all(task.state.keys == 0 or _all_deleted(task) for task in tasks.tasks), "nothing is kept for ever"
+        assert all(task.state.keys == 0 or all_deleted(task) for task in tasks.tasks), "nothing is kept for ever"
         for task in tasks.tasks:
             task.state.close()
-
-
-def _all_deleted(task: Task) -> bool:
-    return len(task.state.live_rows("slides")) == 0
 
 
 def test_slices_that_are_kept_can_be_looked_at() -> None:
@@ -193,7 +79,7 @@ def test_slices_that_are_kept_can_be_looked_at() -> None:
         shown = [
             row
             for task in tasks.tasks
-            for row in task.step.contents(np.asarray(task.state.live_rows("slides"))).to_pylist()
+            for row in task.step.contents(np.asarray(task.state.live_rows("windows"))).to_pylist()
         ]
         micros = [{k: v for k, v in row.items() if k in {"count", "sum"}} for row in shown]
         ends = [row["window_end"].microsecond for row in shown]

@@ -70,6 +70,7 @@ NAMES = {
     "renamed",
     "run",
     "seconds",
+    "session",
     "sliding",
     "state",
     "sum",

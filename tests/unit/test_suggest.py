@@ -9,7 +9,7 @@ def test_a_near_miss_names_the_known_one() -> None:
 
 def test_what_is_not_built_is_not_likened_to_something_else() -> None:
     said = unknown("field", "gap", ["size", "offset"])
-    assert said.startswith("unknown field 'gap': windows are tumbling or sliding here; for session windows")
+    assert said.startswith("unknown field 'gap': sessions have a shape of their own: ps.session('30m')")
     assert "slide: 1m" in unknown("field", "hop", ["size", "slide"])
     assert unknown("step", "session", ["session"]).endswith("did you mean 'session'?")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import csv, discard, generator, ingest, json, parquet
     from penstock.graph.parameters import Parameters
-    from penstock.graph.window_shapes import sliding, tumbling
+    from penstock.graph.window_shapes import session, sliding, tumbling
     from penstock.inprocess.run import Result, run
     from penstock.model.declared.hints import (
         Aggregate,
@@ -108,7 +108,7 @@ _HOMES = {
         "uint32",
         "uint64",
     ),
-    "penstock.graph.window_shapes": ("sliding", "tumbling"),
+    "penstock.graph.window_shapes": ("session", "sliding", "tumbling"),
     "penstock.model.declared.record_types": ("record",),
     "penstock.model.declared.spans": ("days", "hours", "milliseconds", "minutes", "seconds"),
     "penstock.model.declared.state_types": ("field", "renamed", "state"),
@@ -195,6 +195,7 @@ __all__ = [
     "renamed",
     "run",
     "seconds",
+    "session",
     "sliding",
     "state",
     "sum",

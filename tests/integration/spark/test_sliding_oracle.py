@@ -38,22 +38,33 @@ def plain(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(x.replace(tzinfo=None) if isinstance(x, datetime) else x for x in row) for row in rows)
 
 
-def test_spark_finds_the_same_windows_and_late_rows(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
+def compare(spark: SparkSession, folder: Path, example: str, queries: tuple[str, str, str]) -> tuple[int, int]:
+    """Run an example over readings, and compare what it wrote with what Spark finds.
+
+    ``queries`` judge the rows, compute the output, and list the late rows. Returns how many rows both have.
+    """
+    (folder / "in").mkdir()
     for file in range(FILES):
         table = pa.Table.from_pylist([row._asdict() for row in readings(file)], SCHEMA)
-        pq.write_table(table, tmp_path / "in" / f"part-{file}.parquet")
+        pq.write_table(table, folder / "in" / f"part-{file}.parquet")
     folders = {"input": "in", "output": "out", "late": "late"}
-    settings = [part for name, to in folders.items() for part in ("--set", f"job.parameters.{name}={tmp_path / to}")]
-    command = [sys.executable, "-m", "penstock.cli", "run", str(REPOSITORY / "examples" / "sliding.yaml")]
-    subprocess.run([*command, "--workers", "2", "--dir", str(tmp_path / "state"), *settings], check=True)
+    settings = [part for name, to in folders.items() for part in ("--set", f"job.parameters.{name}={folder / to}")]
+    command = [sys.executable, "-m", "penstock.cli", "run", str(REPOSITORY / "examples" / example)]
+    subprocess.run([*command, "--workers", "2", "--dir", str(folder / "state"), *settings], check=True)
 
-    spark.read.parquet(str(tmp_path / "in")).selectExpr(
+    spark.read.parquet(str(folder / "in")).selectExpr(
         "mote", "cast(ts as timestamp) as ts", "temperature", "_metadata.file_name file", "_metadata.row_index row"
     ).createOrReplaceTempView("readings")
-    spark.sql(JUDGED).createOrReplaceTempView("judged")
-    expected, late = (plain([tuple(row) for row in spark.sql(query).collect()]) for query in (RECENT, LATE))
-    assert plain(written(tmp_path / "out")) == expected
-    assert plain(written(tmp_path / "late")) == late
-    assert late.total() > 100
-    assert expected.total() > 300
+    judged, output, late = queries
+    spark.sql(judged).createOrReplaceTempView("judged")
+    found, expected = plain(written(folder / "out")), plain([tuple(row) for row in spark.sql(output).collect()])
+    assert found == expected
+    found_late = plain(written(folder / "late"))
+    assert found_late == plain([tuple(row) for row in spark.sql(late).collect()])
+    return found.total(), found_late.total()
+
+
+def test_spark_finds_the_same_windows_and_late_rows(spark: SparkSession, tmp_path: Path) -> None:
+    found, late = compare(spark, tmp_path, "sliding.yaml", (JUDGED, RECENT, LATE))
+    assert late > 100
+    assert found > 300

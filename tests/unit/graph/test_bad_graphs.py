@@ -25,6 +25,7 @@ COLUMNS = (
 COUNT = "aggregate: {compute: [{name: count, function: count}]}"
 SINK = "{name: out, sink: {discard: {}}}"
 TIME = "eventTime: {column: ts}"
+SESSION = "session: {gap: 1m, compute: [{name: count, function: count}]}"
 WINDOW = "window: {size: 1m, compute: [{name: count, function: count}]}"
 
 
@@ -77,7 +78,7 @@ WRONG_STEPS = [
     ),
     (
         f"{{name: a, keyBy: ['n'], {WINDOW.replace('size: 1m', 'size: 1m, gap: 10s')}}}",
-        "unknown field 'gap': windows are tumbling or sliding here; for session windows keep",
+        "unknown field 'gap': sessions have a shape of their own: ps.session('30m'); in a job file a step with session",
     ),
     *(
         (f"{{name: a, keyBy: ['n'], {WINDOW.replace('size: 1m', times)}}}", problem)
@@ -89,6 +90,16 @@ WRONG_STEPS = [
             ("size: 3d, slide: 1s", "size 72h has 259,200 slides of 1s; at most 4,096 are allowed"),
         )
     ),
+    *(
+        (f"{{name: a, keyBy: ['n'], {SESSION.replace('gap: 1m, ', given)}}}", problem)
+        for given, problem in (
+            ("gap: 0s, ", "must be at least 1us"),
+            ("", "field 'gap' is missing: the time without a row that ends a session"),
+            ("gap: 1m, size: 1m, ", "unknown field 'size'"),
+            ("gap: 1m, ", "a window needs event time, and its rows have none"),
+        )
+    ),
+    (f"{{name: a, {SESSION}}}", "keeps state by key: keyBy is missing"),
     (
         "{name: a, keyBy: ['n'], aggregate: {compute: [{name: 'n', function: count}]}}",
         "two columns are named 'n'",

@@ -7,7 +7,7 @@ import pytest
 
 import penstock as ps
 from penstock.base.errors import ConfigError
-from penstock.graph.window_shapes import WindowForm
+from penstock.graph.window_shapes import SessionForm, WindowForm
 
 HERE = Path(__file__).name
 
@@ -22,10 +22,12 @@ HERE = Path(__file__).name
         (lambda: ps.sliding("4097s", "1s"), "4,097 slides of 1s; at most 4,096 are allowed"),
         (lambda: ps.sliding("1m", "often"), "slide: "),
         (lambda: ps.sliding("1m", "1s", offset="x"), "offset: "),
+        (lambda: ps.session("0s"), "gap of a session: 0s; it must be longer"),
+        (lambda: ps.session("soon"), "gap: "),
         (lambda: ps.tumbling("0s"), "size of a window: 0s; it must be longer"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused(shape: Callable[[], WindowForm], problem: str) -> None:
+def test_a_shape_that_cannot_be_is_refused(shape: Callable[[], WindowForm | SessionForm], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         shape()
     line = shape.__code__.co_firstlineno
@@ -37,8 +39,12 @@ def test_a_window_has_up_to_4096_slides() -> None:
     assert ps.sliding("4096s", "1s").size_us == 4_096_000_000
 
 
-def test_a_shape_has_its_own_offset() -> None:
+@pytest.mark.parametrize(
+    ("shape", "problem"),
+    [(ps.sliding("10m", "1m"), "say the offset in the shape"), (ps.session("1m"), "it has no offset")],
+)
+def test_a_shape_has_its_own_offset(shape: WindowForm | SessionForm, problem: str) -> None:
     job = ps.Job()
     rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
-    with pytest.raises(ConfigError, match="say the offset in the shape"):
-        rows.key_by("k").window("w", ps.sliding("10m", "1m"), offset="5s", n=ps.count())
+    with pytest.raises(ConfigError, match=problem):
+        rows.key_by("k").window("w", shape, offset="5s", n=ps.count())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_SESSIONS = "windows are tumbling or sliding here; for session windows keep a state in a process step"
+_SESSIONS = "sessions have a shape of their own: ps.session('30m'); in a job file a step with session: {gap: 30m}"
 _SLIDE = "the time between windows is the second part of the shape: ps.sliding('10m', '1m'); in a job file slide: 1m"
 NOT_BUILT = {
     **dict.fromkeys(("slide", "hop", "every"), _SLIDE),

@@ -253,6 +253,14 @@ def declared_window(**values: object) -> Window:
     return window
 
 
+class Session(Message, tag="Session"):
+    """Windows of rows that are less than a gap apart; one row per key and session, at its end + lateness."""
+
+    gap_us: Annotated[DurationUs, Field("gap", "the time without a row that ends a session", minimum="1us")]
+    compute: Computes
+    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a session waits for late rows")] = 0
+
+
 class Join(Message, tag="Join"):
     """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness.
 
@@ -282,8 +290,8 @@ class Sink(Message, tag="Sink"):
     connector: Connector
 
 
-Parameters = Source | Map | FlatMap | Filter | Split | Aggregate | Window | Join | Process | Sink
-STATEFUL = (Aggregate, Window, Join, Process)
+Parameters = Source | Map | FlatMap | Filter | Split | Aggregate | Window | Session | Join | Process | Sink
+STATEFUL = (Aggregate, Window, Session, Join, Process)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -292,6 +300,7 @@ KINDS: dict[type, str] = {
     Split: "split",
     Aggregate: "aggregate",
     Window: "window",
+    Session: "session",
     Join: "join",
     Process: "process",
     Sink: "sink",
@@ -373,7 +382,7 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
     match parameters:
         case Sink():
             return ()
-        case Window():
+        case Window() | Session():
             return (MAIN, LATE)
         case Join():
             return (MAIN, LATE, LATE_RIGHT)
@@ -492,7 +501,9 @@ PROCESS = _calling(Process, "process", "a user function over the rows of keys, w
 class DeclaredStep(Fields):
     """One entry."""
 
-    ONE_OF = ("source", "map", "flatMap", "filter", "split", "aggregate", "window", "join", "process", "sink")
+    ONE_OF = (
+        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "join", "process", "sink"
+    )  # fmt: skip
     RULES = (
         Rule(
             "!(has(self.keyBy) && size(self.keyBy) > 0 && has(self.partition))",
@@ -506,7 +517,8 @@ class DeclaredStep(Fields):
         ),
         Rule(
             "has(self.keyBy) && size(self.keyBy) > 0"
-            " || !has(self.aggregate) && !has(self.window) && !has(self.join) && !has(self.process)",
+            " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.join)"
+            " && !has(self.process)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -546,6 +558,7 @@ class DeclaredStep(Fields):
     window: Annotated[
         Window | None, Field("window", "tumbling or sliding windows of event time", make=declared_window)
     ] = None
+    session: Annotated[Session | None, Field("session", "windows of rows with no gap of time between them")] = None
     join: Annotated[DeclaredJoin | None, JOIN] = None
     process: Annotated[Process | None, PROCESS] = None
     sink: Annotated[Sink | None, SINK] = None
@@ -564,7 +577,7 @@ class DeclaredStep(Fields):
         if self.join is not None:
             return self.join.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
-        others = (self.source, self.split, self.aggregate, self.window, self.sink)
+        others = (self.source, self.split, self.aggregate, self.window, self.session, self.sink)
         return next(each for each in (*calls, *others) if each is not None)
 
 

@@ -17,6 +17,7 @@ from penstock.contract.graph import (
     Join,
     Map,
     Process,
+    Session,
     Sink,
     Source,
     Split,
@@ -38,8 +39,9 @@ from penstock.steps.seq_node import SeqNode, SeqNodeStep
 from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_step import TypedProcessStep
-from penstock.steps.windows.by_shape import window
+from penstock.steps.windows.by_shape import AnyWindowStep, window
 from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.sessions import SessionShape
 
 if TYPE_CHECKING:
     from typing import Any
@@ -133,7 +135,7 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
-        case Aggregate() | Window() | Join() | Process():
+        case Aggregate() | Window() | Session() | Join() | Process():
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, input_schema, states)
         case _:
@@ -173,9 +175,10 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         case Window(size, compute, offset, lateness) as declared:
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
             shape = WindowShape(size, offset, lateness, node.time, declared.step_us)
-            window_step = window(node.name, shape, keys, compute, schemas)
-            window_step.open(states.open)
-            return window_step
+            return _opened(window(node.name, shape, keys, compute, schemas), states)
+        case Session(gap, compute, lateness):
+            assert node.time is not None, f"step {node.name!r} was checked to have event time"
+            return _opened(window(node.name, SessionShape(gap, lateness, node.time), keys, compute, schemas), states)
         case Process(call) if node.types is not None:
             schemas_by_output = _typed_schemas(node, node.types)
             typed = TypedProcessStep(node.name, keys, call, (_function(node), node.types), schemas_by_output)
@@ -188,6 +191,11 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return process
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
+
+
+def _opened(step: AnyWindowStep, states: States) -> Step:
+    step.open(states.open)
+    return step
 
 
 def _join(node: CompiledStep, join: Join, states: States) -> Step:

@@ -46,6 +46,7 @@ from penstock.contract.graph import (
     Parameters,
     Per,
     Process,
+    Session,
     Sink,
     Source,
     Split,
@@ -58,7 +59,7 @@ from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
 from penstock.graph.typed_calls import typed_parameters
-from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds, tumbling
+from penstock.graph.window_shapes import Duration, SessionForm, WindowForm, microseconds, signed_microseconds, tumbling
 
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs
@@ -422,7 +423,7 @@ class KeyedStream(Stream):
     def window(
         self,
         name: str,
-        shape: WindowForm | Duration,
+        shape: WindowForm | SessionForm | Duration,
         /,
         *,
         offset: Duration | None = None,
@@ -431,18 +432,24 @@ class KeyedStream(Stream):
     ) -> Stream:
         """Emit one row for each key and window of event time.
 
-        ``shape`` is ``ps.tumbling("1m")`` or ``ps.sliding("10m", "1m")``. A text is the length of tumbling windows;
-        ``offset`` shifts them. A window emits when the watermark reaches its end plus ``allowed_lateness``.
+        ``shape`` is ``ps.tumbling("1m")``, ``ps.sliding("10m", "1m")`` or ``ps.session("30m")``. A text is the length
+        of tumbling windows; ``offset`` shifts them. A window emits when the watermark reaches its end plus
+        ``allowed_lateness``.
         The columns are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows that
         arrive later go to the output ``late``. If nothing reads this output, late rows are counted and dropped.
         """
-        if isinstance(shape, WindowForm) and offset is not None:
-            raise ConfigError(
-                f"{caller_place()}: step {name!r}: say the offset in the shape, as tumbling(..., offset=)"
+        if not isinstance(shape, Duration) and offset is not None:
+            problem = (
+                "a session begins with its first row: it has no offset"
+                if isinstance(shape, SessionForm)
+                else "say the offset in the shape, as tumbling(..., offset=)"
             )
-        form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
+            raise ConfigError(f"{caller_place()}: step {name!r}: {problem}")
         lateness = microseconds("allowed_lateness", allowed_lateness)
         computed = _computed(name, compute)
+        if isinstance(shape, SessionForm):
+            return self._step(name, Session(shape.gap_us, computed, lateness))
+        form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
         return self._step(name, Window(form.size_us, computed, form.offset_us, lateness, form.slide_us))
 
     def process(

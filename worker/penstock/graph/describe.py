@@ -10,6 +10,7 @@ from penstock.contract.graph import (
     Map,
     Parameters,
     Process,
+    Session,
     Sink,
     Source,
     Split,
@@ -44,6 +45,9 @@ def describe(parameters: Parameters) -> str:
             slide = "" if window.step_us == size_us else f" every {duration_text(window.step_us)}"
             lateness = f" + {duration_text(late)}" if late else ""
             return f"{duration_text(size_us)}{slide}{lateness}: {_compute_text(compute)}"
+        case Session(gap_us, compute, late):
+            lateness = f" + {duration_text(late)}" if late else ""
+            return f"sessions with gap {duration_text(gap_us)}{lateness}: {_compute_text(compute)}"
         case Join(within_us, how, allowed_lateness_us=late, call=call) as join:
             lateness = f" + {duration_text(late)}" if late else ""
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"

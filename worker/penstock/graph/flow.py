@@ -40,6 +40,7 @@ from penstock.contract.graph import (
     OnError,
     Per,
     Process,
+    Session,
     Sink,
     Source,
     Split,
@@ -176,7 +177,7 @@ class _Tracer:
                 return {MAIN: self._split(column, into, flow)}
             case Aggregate(compute):
                 return {MAIN: self._computed(compute, flow, ())}
-            case Window(compute=compute):
+            case Window(compute=compute) | Session(compute=compute):
                 return self._window(compute, flow)
             case Join():
                 raise AssertionError("a join has two flows")

@@ -20,6 +20,7 @@ from penstock.contract.graph import (
     Join,
     LogicalGraph,
     Process,
+    Session,
     Sink,
     Source,
     Step,
@@ -114,7 +115,7 @@ def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
     steps = {step.name: step for step in stage.steps}
     step = steps[entry.step]
     match step.parameters:
-        case Aggregate() | Window():
+        case Aggregate() | Window() | Session():
             kept = step.keys == entry.keys
         case Filter():
             kept = entry.output == MAIN
@@ -215,6 +216,8 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             times = [size_us, offset_us, *([] if window.step_us == size_us else [window.step_us])]
             computed = codec.to_plain(compute)
             return [*_keyed(step, flows), computed, _output_types(step, flows), times]
+        case Session(gap_us, compute):
+            return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows), [gap_us]]
         case Join():
             return [*_keyed(step, flows), codec.to_plain(step.parameters)]
         case Process(state=state):

@@ -11,6 +11,7 @@ from penstock.contract.graph import (
     Join,
     LogicalGraph,
     Process,
+    Session,
     Sink,
     Source,
     Step,
@@ -43,6 +44,8 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
         case Window(size_us, compute, offset_us) as window:
             slide = () if window.step_us == size_us else (window.step_us,)
             return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us, *slide))
+        case Session(gap_us, compute):
+            return _keyed(step, flows, _computed(step, compute, flows), (gap_us,))
         case Join(None, lower_us=int(lower), upper_us=int(upper)):
             return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
         case Join(within_us, offset_us=offset_us):

@@ -1,4 +1,4 @@
-"""The shapes of windows in the Python API: ``tumbling("1m")`` and ``sliding("10m", "1m")``."""
+"""The shapes of windows in the Python API: ``tumbling("1m")``, ``sliding("10m", "1m")`` and ``session("30m")``."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,24 @@ class WindowForm:
     size_us: int
     slide_us: int | None
     offset_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionForm:
+    """The time without a row that ends a session, in microseconds."""
+
+    gap_us: int
+
+
+def session(gap: Duration) -> SessionForm:
+    """Describe windows of rows of a key that follow each other in less than ``gap``.
+
+    A session ends ``gap`` after its last row. A row at that very time begins another session. Raises ConfigError.
+    """
+    gap_us = microseconds("gap", gap)
+    if gap_us <= 0:
+        raise ConfigError(f"{caller_place()}: gap of a session: 0s; it must be longer")
+    return SessionForm(gap_us)
 
 
 def tumbling(size: Duration, *, offset: Duration = "0s") -> WindowForm:

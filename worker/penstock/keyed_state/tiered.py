@@ -153,6 +153,10 @@ class TieredTable:
         """Return the encoded keys of rows."""
         return self.hot.keys_of(rows)
 
+    def mark(self, rows: Int32s) -> None:
+        """Mark live rows as changed."""
+        self.hot.mark(rows)
+
     def delete(self, rows: Int32s) -> None:
         """Delete rows with their child rows, and their stale copies on disk, which would otherwise come back."""
         for child in self.children:

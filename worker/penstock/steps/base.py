@@ -151,6 +151,10 @@ class KeyedState(Protocol):
         """Return the encoded keys of rows."""
         ...
 
+    def mark(self, rows: "Int32s") -> None:
+        """Mark rows as changed: their columns will be written."""
+        ...
+
     def delete(self, rows: "Int32s") -> None:
         """Delete rows, each given once. If their keys come again, their values begin anew."""
         ...

@@ -33,7 +33,7 @@ from penstock.model.arrays import (
     pack_validity,
     validity,
 )
-from penstock.model.kernels import aggregate, slices
+from penstock.model.kernels import aggregate, session_parts, slices
 from penstock.model.keys import KeyCodec, check_key_columns
 from penstock.model.table_columns import Value
 from penstock.steps.base import KeyedState, PlainStep, StateSchema, split_hidden, with_hidden
@@ -50,6 +50,9 @@ _OPERATIONS = {
 _SIGN = np.uint64(1 << 63)
 _COUNTS = pa.int64()
 _ALL = (NO_BYTES, 0)  # validity: no row is null
+
+Handed = tuple[Int32s, Int32s]
+"""State rows of parts of sessions that are over, and of the parts that follow them: ``kernels.session_parts``."""
 
 Pages = tuple[Int32s, int, int, int, int]
 """The state rows of the pages of sliding windows, and which of their places are covered: ``kernels.slices``."""
@@ -212,6 +215,38 @@ class Aggregates:
             done = slices.combine_unsigned(pages, stored, (values, seen))
         if done < windows:
             problem = OverflowError(f"the sum of column {fold.column!r} over the slices of a window leaves 64 bits")
+            raise UserCodeError(Where(self._step), problem)
+        return Folded(values, seen)
+
+    def handed_on(self, state: KeyedState, handed: Handed, last: npt.NDArray[np.int64]) -> list[pa.Array]:
+        """Hand the accumulators of parts of sessions on, and return the computed columns of those at ``last``.
+
+        Raises UserCodeError if a sum of whole numbers does not fit into 64 bits.
+        """
+        found = [self._hand_on(fold, state, handed) for fold in self._folds]
+        return self.running([Folded(each.values[last], each.seen[last]) for each in found])
+
+    def _hand_on(self, fold: Fold, state: KeyedState, handed: Handed) -> Folded:
+        kept, count = self._column(state, fold.accumulator.name), len(handed[0])
+        seen = np.empty(count, np.int64)
+        if fold.method is FoldMethod.COUNT:
+            session_parts.hand_on_counts(handed, kept, seen)
+            return Folded(seen, seen)
+        if fold.method in _MEANS:
+            low, high = np.empty(count, np.int64), np.empty(count, np.int64)
+            wide = session_parts.hand_on_wide(handed, kept, (low, high, seen))
+            return Folded(_rounded(low, high) if wide else low, seen)
+        stored = kept, self._column(state, fold.seen)
+        floating = fold.method is FoldMethod.FLOAT
+        values: npt.NDArray[Any] = np.empty(count, np.float64 if floating else np.int64)
+        if floating:
+            done = session_parts.hand_on_floats(fold.operation, handed, stored, (values, seen))
+        elif fold.method is FoldMethod.WHOLE:
+            done = session_parts.hand_on_integers(fold.operation, handed, stored, (values, seen))
+        else:
+            done = session_parts.hand_on_unsigned(handed, stored, (values, seen))
+        if done < count:
+            problem = OverflowError(f"the sum of column {fold.column!r} over the rows of a session leaves 64 bits")
             raise UserCodeError(Where(self._step), problem)
         return Folded(values, seen)
 

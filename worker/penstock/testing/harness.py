@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.contract.graph import EventTime as EventTimeRule
-from penstock.contract.graph import Source, Window
+from penstock.contract.graph import Session, Source, Window
 from penstock.graph.compiled import CompiledStep
 from penstock.inprocess.collect import Rows, Shown
 from penstock.inprocess.list_source import Item, Marker
@@ -197,7 +197,7 @@ class Run:
 
 
 def _is_window(node: object) -> bool:
-    return isinstance(getattr(node, "parameters", None), Window)
+    return isinstance(getattr(node, "parameters", None), Window | Session)
 
 
 def run(

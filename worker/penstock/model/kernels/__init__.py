@@ -22,12 +22,17 @@ def compile_all() -> int:
         joins,
         key_bytes,
         routing,
+        session_parts,
+        slices,
         strings,
         timers,
         windows,
     )
 
-    modules = (aggregate, arena, clock, due, hash_table, intervals, joins, key_bytes, routing, strings, timers, windows)
+    modules = (
+        aggregate, arena, clock, due, hash_table, intervals, joins, key_bytes, routing, session_parts, slices, strings,
+        timers, windows,
+    )  # fmt: skip
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:
         each.compile()

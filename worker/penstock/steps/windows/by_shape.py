@@ -5,17 +5,19 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.contract.graph import Compute
+from penstock.model.kernels import session_parts
 from penstock.steps.keyed import Aggregates, KeyColumns
 from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.sessions import SessionShape, SessionStep
 from penstock.steps.windows.sliding import SlidingStep, places_of
 from penstock.steps.windows.tumbling import WindowStep
 
-AnyWindowStep = WindowStep | SlidingStep
+AnyWindowStep = WindowStep | SlidingStep | SessionStep
 
 
 def window(
     name: str,
-    shape: WindowShape,
+    shape: WindowShape | SessionShape,
     keys: KeyColumns,
     compute: Sequence[Compute],
     schemas: tuple[pa.Schema, pa.Schema],
@@ -24,6 +26,8 @@ def window(
 
     The caller must open its state before the first batch.
     """
+    if isinstance(shape, SessionShape):
+        return SessionStep(name, shape, Aggregates(name, compute, schemas[0], session_parts.PLACES), keys, schemas[1])
     if shape.step_us == shape.size_us:
         return WindowStep(name, shape, Aggregates(name, compute, schemas[0]), keys, schemas[1])
     aggregates = Aggregates(name, compute, schemas[0], places_of(shape))

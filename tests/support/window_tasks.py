@@ -1,0 +1,126 @@
+"""A window step in some tasks, whose state moves to others at a rescale; rows for it, and its output."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.contract.graph import Compute, Function
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.keygroups import Range, Share, intersect
+from penstock.contract.manifest import StateFile
+from penstock.contract.settings import StateSettings
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.steps.base import BOUND_COLUMN
+from penstock.steps.keyed import KeyColumns
+from penstock.steps.windows.by_shape import window
+from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.sessions import SessionShape
+from penstock.storage.blobs import DirectoryBlobStore
+
+GROUPS = 12
+TIME = pa.timestamp("us")
+INPUT = pa.schema(
+    [
+        ("mote", pa.int64()), ("ts", TIME), ("value", pa.float64()), ("whole", pa.int32()), ("big", pa.uint64()),
+        (BOUND_COLUMN, pa.int64()),
+    ]
+)  # fmt: skip
+PLAIN = pa.schema(list(INPUT)[:-1])
+COMPUTE = (
+    Compute("count", Function.COUNT),
+    Compute("valued", Function.COUNT, "value"),
+    Compute("sum", Function.SUM, "value"),
+    Compute("least", Function.MIN, "value"),
+    Compute("most", Function.MAX, "whole"),
+    Compute("mean", Function.MEAN, "whole"),
+    Compute("total", Function.SUM, "big"),
+    Compute("newest", Function.LAST, "ts"),
+)
+TYPES = (
+    pa.int64(), pa.int64(), pa.float64(), pa.float64(), pa.int32(), pa.float64(), pa.uint64(), TIME,
+)  # fmt: skip
+OUTPUT = pa.schema(
+    [("mote", pa.int64()), ("window_start", TIME), ("window_end", TIME)]
+    + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
+)
+
+Shape = WindowShape | SessionShape
+
+
+class Task:
+    """A task that owns a share of the key groups."""
+
+    def __init__(self, shape: Shape, share: Share, folder: Path, main: list[Any], late: list[Any]) -> None:
+        self.share = share
+        self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
+        keys = KeyColumns(PLAIN, ["mote"], GROUPS)
+        self.step = window("windows", shape, keys, COMPUTE, (PLAIN, OUTPUT))
+        self.step.open(self.state.open)
+        self.step.bind({"main": main.append, "late": late.append})
+
+
+class Tasks:
+    """The step in some tasks, which a rescale replaces by others that load their state."""
+
+    def __init__(self, shape: Shape, folder: Path) -> None:
+        self.main: list[pa.RecordBatch] = []
+        self.late: list[pa.RecordBatch] = []
+        self._shape, self._folder = shape, folder
+        self._blobs = DirectoryBlobStore(folder / "blobs")
+        self._epochs, self._names = count(1), count()
+        self.tasks = list(self._made(2))
+
+    def _made(self, workers: int) -> Iterator[Task]:
+        for number in range(workers):
+            share = (Range(number * GROUPS // workers, (number + 1) * GROUPS // workers),)
+            yield Task(self._shape, share, self._folder, self.main, self.late)
+
+    def push(self, rows: pa.RecordBatch) -> None:
+        groups = KeyColumns(PLAIN, ["mote"], GROUPS).codec.hashed([rows.column("mote")])[1]
+        for task in self.tasks:
+            mine = [i for i, group in enumerate(groups) if any(r.start <= group < r.stop for r in task.share)]
+            if mine:
+                task.step.on_batch(rows.take(pa.array(mine)))
+
+    def watermark(self, time: int) -> None:
+        for task in self.tasks:
+            while task.step.on_watermark(time):
+                pass
+
+    def rescale(self, workers: int, watermark: int) -> None:
+        files: list[StateFile] = []
+        for task in self.tasks:
+            cut = task.state.flip(Epoch(next(self._epochs)))
+            while not task.state.copy_on():
+                pass
+            files += cut.write(lambda end: BlobName(f"{next(self._names)}{end}"), self._blobs)
+            task.state.close()
+        self.tasks = list(self._made(workers))
+        for task in self.tasks:
+            wanted = [(f, intersect(f.groups, task.share)) for f in files]
+            mine = [StateFile(f.blob, f.state, groups, f.order, f.epoch, f.rows) for f, groups in wanted if groups]
+            task.state.load(mine, self._blobs)
+            task.step.on_groups_gained(task.share, watermark)
+
+
+def batch(rows: list[Any], bounds: list[int]) -> pa.RecordBatch:
+    motes, times, values, wholes = (list(column) for column in zip(*rows, strict=True))
+    big = [None if w is None else w + 9 for w in wholes]
+    columns = [pa.array(motes, pa.int64()), pa.array(times, pa.int64()).cast(TIME), pa.array(values, pa.float64())]
+    columns += [pa.array(wholes, pa.int32()), pa.array(big, pa.uint64()), pa.array(bounds, pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, schema=INPUT)
+
+
+def plain(batches: list[pa.RecordBatch]) -> list[Any]:
+    rows: list[Any] = []
+    for each in batches:
+        columns = [c.cast(pa.int64()) if c.type == TIME else c for c in each.columns[:-1]]
+        rows += zip(*(c.to_pylist() for c in columns), strict=True)
+    return rows
+
+
+def all_deleted(task: Task) -> bool:
+    return len(task.state.live_rows("windows")) == 0

@@ -185,6 +185,7 @@ def test_a_file_that_grows_while_it_is_read_is_named(tmp_path: Path, kind: str) 
     file.write_bytes(content(kind))
     made = source(tmp_path, kind)
     reader = made.open(made.splits()[0])
+    assert reader.read(10) is not None
     with file.open("ab") as more:
         more.write(MAKERS[kind][1](7))
     with pytest.raises(StateError, match="grew from"):

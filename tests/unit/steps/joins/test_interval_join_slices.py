@@ -105,6 +105,16 @@ def test_a_row_is_kept_while_it_decides_on_a_miss_of_the_other_side(tmp_path: Pa
     tasks.close()
 
 
+def test_a_part_knows_its_earliest_row_when_that_came_later(tmp_path: Path) -> None:
+    tasks = JoinTasks(tmp_path, How.INNER, INTERVAL)
+    tasks.take(RIGHT, right([(1, 900, "b"), (1, 100, "a")]))
+    tasks.take(LEFT, left([(1, 200, 1)]))
+    tasks.advance(300)
+    tasks.advance(END)
+    assert tasks.rows() == [(200, 1, 1, "a", 100), (200, 1, 1, "b", 900)]
+    tasks.close()
+
+
 def test_a_miss_is_said_when_the_other_side_has_passed(tmp_path: Path) -> None:
     tasks = JoinTasks(tmp_path, How.LEFT, INTERVAL)
     tasks.take(LEFT, left([(1, 10, 1)]))

@@ -35,6 +35,7 @@ TITLE = "joins of one task, by the number of keys"
 GROUPS = 256
 BATCH_ROWS = 8192
 ROWS = 2_000_000
+END = np.iinfo(np.int64).max
 COMMIT_ROWS = 500_000
 SPAN_US = 200_000
 MEMORY_BYTES = 1 << 34
@@ -127,9 +128,9 @@ def measure_rows(kind: str, drawn: npt.NDArray[np.int64]) -> tuple[dict[str, flo
     for side, batch, now in batches(drawn):
         at_cpu, begun = time.thread_time(), time.perf_counter()
         task.takes[side](batch)
-        moments, more = [time.perf_counter()], True
-        while more:
-            more = task.step.on_watermark(now)
+        moments, reached = [time.perf_counter()], None
+        while reached != now:
+            reached = task.step.on_watermark(now)
             moments.append(time.perf_counter())
         cpu, worked = cpu + time.thread_time() - at_cpu, worked + moments[-1] - begun
         pauses["batch"] = max(pauses["batch"], moments[0] - begun)
@@ -137,7 +138,7 @@ def measure_rows(kind: str, drawn: npt.NDArray[np.int64]) -> tuple[dict[str, flo
         if now % COMMIT_ROWS < BATCH_ROWS:
             state = max(state, task.table.size_bytes)
             task.commit()
-    while task.step.on_watermark(np.iinfo(np.int64).max):
+    while task.step.on_watermark(END) < END:
         pass
     task.table.close()
     figures = {

@@ -93,9 +93,9 @@ class Clocks:
         cpu, begun = time.thread_time(), time.perf_counter()
         task.step.on_batch(batch)
         moments = [time.perf_counter()]
-        more = True
-        while more:
-            more = task.step.on_watermark(time_us)
+        reached = None
+        while reached != time_us:
+            reached = task.step.on_watermark(time_us)
             moments.append(time.perf_counter())
         cpu = time.thread_time() - cpu
         if counts:

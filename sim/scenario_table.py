@@ -156,6 +156,9 @@ DIRECTED = (
         attempts=(2, 2),
     ),
     replace(BUSY, name="around-window", job="window"),
+    replace(BUSY, name="around-cascade", job="cascade"),
+    # Most barriers come while windows fire.
+    replace(BUSY, name="firing", job="cascade", size=Shape(records=60, keys=40, groups=8, batch=8)),
     # Tasks leave workers that stay, and come back to them.
     replace(BUSY, name="around-fixed", job="count-fixed", safety_us=20 * SECOND, attempts=(1, 1)),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
@@ -332,6 +335,7 @@ DIRECTED = (
     ),
     AIMED,
     replace(AIMED, name="aimed-window", job="window"),
+    replace(AIMED, name="aimed-cascade", job="cascade"),
     replace(AIMED, name="aimed-diamond", job="diamond"),
     replace(AIMED, name="aimed-interval", job="interval"),
 )
@@ -458,6 +462,7 @@ SCENARIOS: dict[str, Scenario] = {
             safety_us=20 * SECOND,
         ),
         replace(CHAOS, name="chaos-window", job="window"),
+        replace(CHAOS, name="chaos-cascade", job="cascade"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
         replace(CHAOS, name="chaos-interval", job="interval"),
         *DIRECTED,

@@ -4,6 +4,7 @@ A record is ``(key, split, offset, ts)``. Five jobs cover what the protocols mus
 
     count    source -> keyed running count with a sink
     window   source -> relay -> keyed tumbling window with a sink and a late output
+    cascade  the same, whose windows go to a keyed window of three times the length: rows that a watermark makes
     diamond  source -> x -> join, source -> y -> join: one barrier through two paths
     interval left source, right source -> keyed interval join with a sink and a late output
     pair     source -> half, source -> all: two keyed counters of unlike states. The same job is
@@ -23,8 +24,10 @@ from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePl
 
 WINDOW_US = 100
 LATENESS_US = 20
+LONG_WINDOW_US = 300  # of the second window of a cascade
 OUT_OF_ORDER_US = 30
 COUNTERS = ("half", "all")
+LONG = 1  # stands in the keys of long windows, which are apart from those of the short ones
 
 
 class SimRecord(NamedTuple):
@@ -152,6 +155,21 @@ def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _plan("window", shape, stages, edges), ("read", "pass", "window")
 
 
+def _cascade_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "pass"),
+        _stage(2, "window", keyed=True, sinks=("late",)),
+        _stage(3, "long", keyed=True, sinks=("out",)),
+    )
+    edges = (
+        _edge(0, 0, 1, Partitioning.FORWARD),
+        _edge(1, 1, 2, Partitioning.KEY),
+        _edge(2, 2, 3, Partitioning.KEY),
+    )
+    return _plan("cascade", shape, stages, edges), ("read", "pass", "window", "long")
+
+
 def _diamond_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
         _stage(0, "read", source="read", bounded=True),
@@ -211,6 +229,7 @@ _PLANS = {
     "count": _count_plan,
     "count-fixed": _fixed_plan,
     "window": _window_plan,
+    "cascade": _cascade_plan,
     "diamond": _diamond_plan,
     "interval": _interval_plan,
     "pair": _pair_plan,
@@ -261,6 +280,21 @@ def window_end(ts: int) -> int:
     return ts - ts % WINDOW_US + WINDOW_US
 
 
+def fires_at(end: int) -> int:
+    """Return the watermark at which the window that ends at ``end`` emits. Its row has the time just before it."""
+    return end + LATENESS_US
+
+
+def long_end(ts: int) -> int:
+    """Return the end of the long window of a cascade that holds an event time."""
+    return ts - ts % LONG_WINDOW_US + LONG_WINDOW_US
+
+
+def long_fires(end: int, watermark: int | None) -> bool:
+    """Return whether the long window that ends at ``end`` has emitted under a watermark."""
+    return watermark is not None and end <= watermark
+
+
 def is_late(record: SimRecord) -> bool:
     """Return whether a record is late by its own stamp, which is the same in every interleaving."""
     return window_end(record.ts) + LATENESS_US <= record.bound
@@ -268,4 +302,4 @@ def is_late(record: SimRecord) -> bool:
 
 def fires(end: int, watermark: int | None) -> bool:
     """Return whether the window that ends at ``end`` has emitted under a watermark."""
-    return watermark is not None and end + LATENESS_US <= watermark
+    return watermark is not None and fires_at(end) <= watermark

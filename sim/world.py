@@ -55,7 +55,7 @@ class World(ControlPlane):
         self.sizes = scenario.sizes(streams.workload)
         self.idle_after_s = scenario.idle_after_s
         self.poison = scenario.poison
-        self.disorder_us: int | None = 30 if scenario.job in {"window", "interval"} else None
+        self.disorder_us: int | None = 30 if scenario.job in {"window", "cascade", "interval"} else None
         self.pace_us = scenario.pace(streams.workload)
         self.moments = scenario.moments
         self.plan = scenario.happenings(streams.workload)

@@ -11,8 +11,9 @@ The reference shares nothing with the core but the two formats that it must read
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import BlobName, SplitId, TaskId
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
@@ -22,12 +23,16 @@ from sim.cluster.services import Disk, Torn, ref_of
 from sim.kernel.kernel import Violation
 from sim.workload import (
     COUNTERS,
+    LONG,
     SimJob,
     SimRecord,
     counts_half,
     fires,
+    fires_at,
     group_of,
     is_late,
+    long_end,
+    long_fires,
     window_end,
 )
 
@@ -35,6 +40,7 @@ StateKey = tuple[int, ...]
 State = dict[StateKey, tuple[int, ...]]
 
 
+WINDOWED = {"window", "cascade"}
 _BRANCHES = {"count": ("",), "diamond": ("x", "y"), "pair": COUNTERS}
 
 
@@ -49,8 +55,10 @@ def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
     """
     rows: Counter[tuple[str, tuple[object, ...]]] = Counter()
     records = [r for split in job.input.values() for r in split]
-    if job.name == "window":
+    if job.name in WINDOWED:
         ends = Counter((r.key, window_end(r.ts)) for r in records if not is_late(r))
+        if job.name == "cascade":
+            ends = Counter({(key, end): n for (key, end, _), (n,) in _long_windows(ends).items()})
         rows.update(("out", (key, end, n)) for (key, end), n in ends.items())
         rows.update(("late", (r.key, r.split, r.offset)) for r in records if is_late(r))
         return rows
@@ -101,7 +109,7 @@ def _kept(prefix: list[SimRecord], watermark: dict[int, int | None], groups: int
 
 def stripped(job: SimJob, sink: str, row: tuple[object, ...]) -> list[tuple[str, tuple[object, ...]]]:
     """Reduce a visible row in the way of :func:`expected_rows`."""
-    if job.name in {"window", "interval"}:
+    if job.name in {*WINDOWED, "interval"}:
         return [(sink, row)]
     if job.name == "count":
         key, count, split, offset = row
@@ -111,10 +119,11 @@ def stripped(job: SimJob, sink: str, row: tuple[object, ...]) -> list[tuple[str,
     return [("count", (key, branch, count)), ("origin", (key, branch, split, offset))]
 
 
-def expected_state(job: SimJob, root: RootManifest, table: Assignment) -> State:
+def expected_state(job: SimJob, root: RootManifest, table: Assignment, found: State) -> State:
     """Fold the records before the offsets of a checkpoint into the state it must hold.
 
-    ``table`` is the assignment under which its tasks were cut: before a rescale, the old one.
+    ``table`` is the assignment under which its tasks were cut: before a rescale, the old one. ``found`` says which
+    windows have fired where the manifest says that some have and others have not.
     """
     offsets = {s.split: s.offset for t in root.tasks for s in t.splits}
     prefix = [r for split, rows in job.input.items() for r in rows[: offsets.get(split, 0)]]
@@ -126,14 +135,44 @@ def expected_state(job: SimJob, root: RootManifest, table: Assignment) -> State:
         return {key: (n,) for key, n in every.items()}
     if job.name == "diamond":
         return {(k,): (n, n) for k, n in Counter(r.key for r in prefix).items()}
-    watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}
-    groups = job.shape.groups
     if job.name == "interval":
-        return _kept(prefix, watermark, groups)
+        watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}
+        return _kept(prefix, watermark, job.shape.groups)
     counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
-    return {
-        (key, end): (n,) for (key, end), n in counts.items() if not fires(end, watermark.get(group_of(key, groups)))
+    reached, firing = _times(job, root, table, "window")
+    fired = {
+        (key, end)
+        for key, end in counts
+        if fires(end, reached(key)) or (fires(end, firing(key)) and (key, end) not in found)
     }
+    wanted: State = {key: (n,) for key, n in counts.items() if key not in fired}
+    if job.name == "cascade":
+        reached, firing = _times(job, root, table, "long")
+        for (key, end, _), n in _long_windows(Counter({k: counts[k] for k in fired})).items():
+            gone = long_fires(end, firing(key)) and (key, end, LONG) not in found
+            if not long_fires(end, reached(key)) and not gone:
+                wanted[key, end, LONG] = n
+    return wanted
+
+
+def _long_windows(windows: Counter[tuple[int, int]]) -> State:
+    """Add the counts of windows up, by key and long window."""
+    totals: Counter[tuple[int, int]] = Counter()
+    for (key, end), n in windows.items():
+        totals[key, long_end(fires_at(end) - 1)] += n
+    return {(key, end, LONG): (n,) for (key, end), n in totals.items()}
+
+
+Time = Callable[[int], int | None]
+
+
+def _times(job: SimJob, root: RootManifest, table: Assignment, step: str) -> tuple[Time, Time]:
+    """Return the time that the tasks of a step have reached, and that up to which some windows have fired, by key."""
+    tasks = [t for t in root.tasks if job.stage_step(t.task.stage) == step]
+    reached = {g: t.watermark_us for t in tasks for g in groups_of(table.share_of(t.task))}
+    told = {g: f.time_us for t in tasks if t.firing is not ABSENT for f in t.firing for g in groups_of(f.groups)}
+    groups = job.shape.groups
+    return lambda key: reached.get(group_of(key, groups)), lambda key: told.get(group_of(key, groups))
 
 
 # --- Restoring a checkpoint alone
@@ -174,7 +213,8 @@ def check_restorable(job: SimJob, root: RootManifest, table: Assignment, disk: D
     """C for one checkpoint: copy what it lists, restore the copy, compare with the fold."""
     names = [f.blob.name for t in root.tasks for f in t.files]
     copy = {name: disk.files[name] for name in names if name in disk.files}
-    found, wanted = restored_state(job, root, copy), expected_state(job, root, table)
+    found = restored_state(job, root, copy)
+    wanted = expected_state(job, root, table, found)
     if found != wanted:
         raise Violation("C", f"epoch {root.epoch} holds {_difference(found, wanted)}")
     offsets(job, root)
@@ -226,7 +266,7 @@ class OutputJudge:
 
     def check_order(self, visible: dict[str, object]) -> None:
         """Check O in order of files and rows: counts of a key rise by one, and its offsets in a split rise."""
-        if self._job.name in {"window", "interval"} or self.replay:
+        if self._job.name in {*WINDOWED, "interval"} or self.replay:
             return
         counts: dict[object, int] = {}
         last: dict[object, int] = {}

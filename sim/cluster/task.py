@@ -21,6 +21,9 @@ from sim.workload import SimRecord
 
 FIXED_CHARGE = 512
 ROW_CHARGE = 64
+FIRED_MAX = 1  # windows that fire in one slice
+NO_SPLIT = SplitId("")  # of a record that a window has made
+_FIRING = {"window": (job_steps.fires, job_steps.LATENESS_US), "long": (job_steps.long_fires, 0)}
 
 
 class SimTask(TaskFiles):
@@ -36,28 +39,33 @@ class SimTask(TaskFiles):
 
     # --- Input
 
-    def candidates(self) -> list[ChannelId | SplitId]:
-        """List the inputs that may be taken now."""
+    def candidates(self) -> list[ChannelId | SplitId | None]:
+        """List the inputs that may be taken now. None: the steps may fire on."""
         if self.shell.exchange.congested(self.id):
             self.waited = True
             return []
         inputs = self.shell.exchange.inputs(self.id)
-        found: list[ChannelId | SplitId] = [c for c, i in inputs if i.queue and self.core.reads(c)]
+        found: list[ChannelId | SplitId | None] = [c for c, i in inputs if i.queue and self.core.reads(c)]
         found += [
             s for s, r in self.readers.items() if not r.finished and self.core.reads_split(s) and self._readable(s, r)
         ]
+        if self.core.fires:
+            found.append(None)
         return found
 
     def _readable(self, split: SplitId, reader: SimReader) -> bool:
         size = len(self.shell.job.input[split])
         return reader.offset < self.shell.available(split) or reader.offset >= size
 
-    def take(self, origin: ChannelId | SplitId) -> None:
-        """Take one element of a channel, or one batch of a split."""
+    def take(self, origin: ChannelId | SplitId | None) -> None:
+        """Take one element of a channel, or one batch of a split. None: fire on."""
         if self.waited:
             self.waited = False
             self.tell(ev.ReadBlocked())
         self.quiet = False
+        if origin is None:
+            self.tell(ev.FireOn())
+            return
         if isinstance(origin, ChannelId):
             self.tell(ev.ElementReceived(origin, self.shell.exchange.take(origin)))
             return
@@ -142,7 +150,7 @@ class SimTask(TaskFiles):
             self.busy_until_us = self.shell.kernel.now_us + took_us
         out: list[SimRecord] = []
         for record in data.payload if isinstance(data.payload, tuple) else ():
-            if self.step != "read":
+            if self.step not in {"read", "long"}:
                 self.shell.meet(record.split, record.offset)
             out += self._run(record)
         pieces = self._pieces(out) if out else ()
@@ -159,6 +167,8 @@ class SimTask(TaskFiles):
                 self._window(record)
             case "interval":
                 self._keep(record)
+            case "long":
+                self._long(record)
             case "count":
                 self._apply(*job_steps.count_row(self.state.values, record))
             case "join":
@@ -175,7 +185,7 @@ class SimTask(TaskFiles):
 
     def _window(self, record: SimRecord) -> None:
         end = job_steps.window_end(record.ts)
-        if job_steps.is_late(record) or job_steps.fires(end, self.watermark):
+        if job_steps.is_late(record) or job_steps.fires(end, self.fired.get(self._group(record.key))):
             self.sinks["late"].rows.append((record.key, record.split, record.offset))
             return
         key = (record.key, end)
@@ -188,14 +198,43 @@ class SimTask(TaskFiles):
             self.state.put(interval_steps.entry(record), (0, 0))
 
     def _advance(self, time_us: int) -> None:
-        self.watermark = time_us
+        """Fire one slice, and say how far the step has come."""
+        fires, lateness = _FIRING.get(self.step, (None, 0))
+        self.watermark = reached = time_us
         if self.step == "interval":
             self._join(time_us)
-        if self.step != "window":
-            return
-        for key in sorted(k for k in self.state.values if job_steps.fires(k[1], time_us)):
-            self.sinks["out"].rows.append((*key, *self.state.values[key]))
+        if fires is not None:
+            self._told(range(self.plan.max_key_groups), time_us)
+            due = sorted((k for k in self.state.values if fires(k[1], time_us)), key=lambda k: (k[1], k))
+            self._fire(due[:FIRED_MAX])
+            if due[FIRED_MAX:]:
+                self.shell.kernel.happened("windows left for the next slice")
+                reached = due[FIRED_MAX][1] + lateness - 1
+        self.tell(ev.Fired(reached))
+
+    def _fire(self, windows: list[tuple[int, ...]]) -> None:
+        out: list[SimRecord] = []
+        for key in windows:
+            (count,) = self.state.values[key]
+            if "out" in self.sinks:
+                self.sinks["out"].rows.append((*key[:2], count))
+            else:
+                out.append(SimRecord(key[0], NO_SPLIT, count, job_steps.fires_at(key[1]) - 1, 0))
             self.state.delete(key)
+        if out and (pieces := self._pieces(out)):
+            self.tell(ev.Produced(pieces))
+
+    def _long(self, record: SimRecord) -> None:
+        """Add the count of a window to a long window. A row behind its time shows that somebody said too much."""
+        end = job_steps.long_end(record.ts)
+        if job_steps.long_fires(end, self.fired.get(self._group(record.key))):
+            self.sinks["out"].rows.append(("late", record.key, record.ts, record.offset))
+            return
+        key = (record.key, end, job_steps.LONG)
+        self.state.put(key, (self.state.values.get(key, (0,))[0] + record.offset,))
+
+    def _group(self, key: int) -> int:
+        return job_steps.group_of(key, self.plan.max_key_groups)
 
     def _join(self, time_us: int) -> None:
         changed, leaving, rows = interval_steps.advanced(self.state.values, time_us)
@@ -221,7 +260,7 @@ class SimTask(TaskFiles):
     def _by_key(self, table: Routes, records: list[SimRecord]) -> list[ev.RoutedRows]:
         parts: dict[tuple[ChannelId | None, ChannelId | None], list[SimRecord]] = {}
         for record in records:
-            group = job_steps.group_of(record.key, self.plan.max_key_groups)
+            group = self._group(record.key)
             parts.setdefault((table.old[group], table.new[group]), []).append(record)
         return [ev.RoutedRows(old, new, _data(tuple(rows))) for (old, new), rows in parts.items()]
 

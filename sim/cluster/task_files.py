@@ -4,10 +4,12 @@ Reads and writes are calls, and replies answer them. Only a read and a publicati
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
+from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
 from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
@@ -82,6 +84,7 @@ class TaskFiles:
         self.sinks = {name: SimSink() for name in self.stage.sinks}
         self.readers: dict[SplitId, SimReader] = {}
         self.watermark: int | None = None
+        self.fired: dict[int, int] = {}  # the latest time that the step was told, by key group
         self.published = Epoch(0)
         self._storing: Storing | None = None
         self._loading: Loading | None = None
@@ -205,12 +208,18 @@ class TaskFiles:
             self.readers[split.split] = SimReader(split.offset, split.finished, split.max_ts)
         if action.watermark_us is not None:
             self.watermark = action.watermark_us
+        for fired in action.fired:
+            self._told(groups_of(fired.groups), fired.time_us)
         self._loading = Loading(action.version, action.files)
         names = dict.fromkeys(f.blob for f in action.files)
         for ref in names:
             self.shell.call(Get(ref), Token(self.id, "load", extra=ref))
         if not names:
             self._all_loaded()
+
+    def _told(self, groups: Iterable[int], time_us: int) -> None:
+        for group in groups:
+            self.fired[group] = max(time_us, self.fired.get(group, time_us))
 
     def _read(self, token: Token, reply: Reply) -> None:
         assert isinstance(token.extra, BlobRef)

@@ -139,6 +139,39 @@ MUTANTS = (
         7,
     ),
     Mutant(
+        "said-before-fired",
+        "fire",
+        line(
+            "penstock.protocol.task.task_state",
+            "return None if heard is None or reached is None else min(heard, reached)",
+            "return heard",
+        ),
+        "firing",
+        1,
+    ),
+    Mutant(
+        "time-heard-is-stored",
+        "fire",
+        line(
+            "penstock.protocol.task.task_core",
+            "return SnapshotInProgress(barrier, state.time.task_us, self.exhausted, firing)",
+            "return SnapshotInProgress(barrier, state.heard_us, self.exhausted, firing)",
+        ),
+        "firing",
+        13,
+    ),
+    Mutant(
+        "last-epoch-before-fired",
+        "fire",
+        line(
+            "penstock.protocol.task.task_core",
+            "if barrier.kind is Kind.FINAL and (firing := state.advance()):",
+            "if (firing := ()):",
+        ),
+        "chaos-cascade",
+        0,
+    ),
+    Mutant(
         "bounded-splits-idle",
         "idle",
         line(

@@ -28,8 +28,8 @@ _TABLE = (
         "rows that a watermark fires leave only with the next batch",
         _line(
             "engine.task_effects",
-            "more = self._advance_steps(action.time_us)",
-            "if not (more := self._advance_steps(action.time_us)): return",
+            "reached = self._advance_steps(action.time_us)",
+            "if (reached := self._advance_steps(action.time_us)): return self.step(ev.Fired(reached))",
         ),
     ),
     EngineMutant(

@@ -229,9 +229,10 @@ def test_state_is_exactly_what_was_stored_or_refused_by_name(
 def test_a_job_that_has_not_changed_keeps_its_table_and_its_times(branches: Jobs, workers: int) -> None:
     root, plan = begun(branches, workers), plan_of(branches)
     assert incompatible(root, plan) is None
-    assert table_of(root, plan) == root.assignment
+    table = root.assignment
+    assert table_of(root, plan) == table
     for manifest in root.tasks:
-        assert watermark_of(root, plan, manifest.task) == manifest.watermark_us
+        assert watermark_of(root, plan, manifest.task, table.share_of(manifest.task)) == manifest.watermark_us
 
 
 @given(edited())
@@ -246,7 +247,7 @@ def test_a_watermark_is_never_ahead_of_what_a_step_has_seen(jobs: tuple[Jobs, Jo
     table = table_of(root, plan) or deal_anew(root, plan, 2, listed(root, plan))
     kept = match(root, plan).kept
     for task in table.tasks():
-        mark, own = watermark_of(root, plan, task), [m for m in root.tasks if m.task == task]
+        mark, own = watermark_of(root, plan, task, table.share_of(task)), [m for m in root.tasks if m.task == task]
         steps = [n for n in plan.stages[task.stage].steps if n in kept]
         if mark is not None and steps and mark not in {m.watermark_us for m in own}:
             assert all(mark <= min(homes[name]) for name in steps)

@@ -92,7 +92,7 @@ class JoinTask:
 
     def advance(self, time: int) -> None:
         """Reach a time, slice by slice."""
-        while self.step.on_watermark(time):
+        while self.step.on_watermark(time) < time:
             pass
 
 
@@ -116,7 +116,8 @@ class JoinTasks:
         for task in self.tasks:
             narrowed = [(f, intersect(f.groups, task.share)) for f in files]
             task.state.load([_with(f, groups) for f, groups in narrowed if groups], self.blobs)
-            task.step.on_groups_gained(task.share, self.reached)
+            if self.reached is not None:
+                task.step.on_groups_gained(task.share, self.reached)
 
     def take(self, side: str, batch: pa.RecordBatch) -> None:
         """Deal rows out to their tasks."""

@@ -85,11 +85,12 @@ def rescale(epoch: int, term: int = 1) -> Barrier:
 
 @dataclass
 class Rig:
-    """Drives a core and keeps its actions."""
+    """Drives a core and keeps its actions. Its steps fire ``slice_us`` of event time at once, None: all."""
 
     core: TaskCore
     now: float = 0.0
     done: list[ev.Action] = field(default_factory=list)
+    slice_us: int | None = None
 
     def __call__(self, event: ev.Event) -> list[ev.Action]:
         actions = self.core.step(event, self.now)
@@ -97,7 +98,13 @@ class Rig:
         for action in actions:
             if isinstance(action, ev.LoadState):
                 actions = actions + self(ev.Loaded(action.version))
+            elif isinstance(action, ev.AdvanceWatermark):
+                actions = actions + self(ev.Fired(self._reached(action.time_us)))
         return actions
+
+    def _reached(self, told_us: int) -> int:
+        before = self.core.state.time.task_us or 0
+        return told_us if self.slice_us is None else min(told_us, before + self.slice_us)
 
     def arrive(self, channel: ChannelId, element: object) -> list[ev.Action]:
         assert self.core.reads(channel)

@@ -87,7 +87,7 @@ class Tasks:
 
     def watermark(self, time: int) -> None:
         for task in self.tasks:
-            while task.step.on_watermark(time):
+            while task.step.on_watermark(time) < time:
                 pass
 
     def rescale(self, workers: int, watermark: int) -> None:

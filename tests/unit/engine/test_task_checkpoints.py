@@ -11,7 +11,7 @@ import pytest
 from penstock.base.errors import StateError
 from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Range, Share
-from penstock.contract.manifest import SinkHandle
+from penstock.contract.manifest import GroupsTime, SinkHandle
 from penstock.engine.checkpoint_files import Captured, SinkRaised
 from penstock.engine.task_effects import TaskEffects, TaskStopped
 from penstock.engine.task_runtime import FetchedState, OutEdge, Stop, TaskParts, TaskRuntime
@@ -35,7 +35,7 @@ from tests.support.task_harness import (
 
 BATCH = pa.record_batch({"word": ["a", "b", "c", "d", "e", "f", "g", "h"]})
 SHARE: Share = (Range(0, 2),)
-LOAD = ev.LoadState(Version(1), SHARE, (), (), None, None)
+LOAD = ev.LoadState(Version(1), SHARE, (), (), None, (GroupsTime(SHARE, 7),))
 
 
 class State:
@@ -125,7 +125,7 @@ def test_a_task_whose_state_cannot_be_fetched_does_not_go_on_without_it() -> Non
 def test_fetched_state_is_loaded_before_the_steps_hear_of_its_groups() -> None:
     hands = Hands(rig(COUNT))
     hands.effects.take(FetchedState(LOAD, "fetched"))
-    assert hands.state.told == [("take", "fetched"), ("on_groups_gained", SHARE, None)]
+    assert hands.state.told == [("take", "fetched"), ("on_groups_gained", SHARE, 7)]
 
 
 def test_state_and_source_hear_of_a_commit_and_of_what_leaves() -> None:

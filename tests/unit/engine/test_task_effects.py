@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.contract.ids import Ordinal, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Range, Share
+from penstock.contract.manifest import GroupsTime
 from penstock.engine.task_effects import TaskEffects
 from penstock.engine.task_runtime import FetchedState, OutEdge, TaskParts, TaskRuntime
 from penstock.protocol.task import task_messages as ev
@@ -37,15 +38,15 @@ class Chain:
     def __init__(self, told: list[object], rows: list[pa.RecordBatch], slices: int) -> None:
         self._told, self._rows, self._left = told, rows, slices
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         assert not self._rows, "the slice before has left"
         self._rows.append(BATCH)
         self._left -= 1
         self._told.append(f"fired at {time_us}")
-        return self._left > 0
+        return time_us - self._left
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        self._told.append((share, watermark_us))
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        self._told.append((share, fired_us))
 
 
 class State:
@@ -82,13 +83,11 @@ def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.Rec
     return Hands(parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), cast(Any, threading.Event())), rows
 
 
-def test_fired_rows_are_sent_in_slices_before_anything_else() -> None:
+def test_the_rows_of_a_slice_are_sent_before_anything_else_and_no_second_slice_fires() -> None:
     told: list[object] = []
     performer, rows = hands(told, slices=2)
     performer._advance(ev.AdvanceWatermark(7))
-    produced = [t.pieces for t in told if isinstance(t, ev.Produced)]
-    assert produced == [(BATCH,), (BATCH,)]
-    assert [type(t) for t in told] == [str, ev.Produced] * 2
+    assert told == ["fired at 7", ev.Produced((BATCH,)), ev.Fired(6)]
     assert not rows, "what stays here would leave behind the next barrier"
 
 
@@ -96,6 +95,7 @@ def test_steps_get_the_loaded_groups_and_their_watermark() -> None:
     told: list[object] = []
     performer, _ = hands(told)
     share: Share = (Range(0, 4),)
-    load = ev.LoadState(Version(3), share, (), (), 15, emitted_us=20)
+    fired = (GroupsTime((Range(0, 1),), 20), GroupsTime((Range(1, 4),), 15))
+    load = ev.LoadState(Version(3), share, (), (), 15, fired)
     performer.take(FetchedState(load, cast(Any, "fetched")))
-    assert told == ["fetched", (share, 20), ev.Loaded(Version(3))]
+    assert told == ["fetched", ((Range(0, 1),), 20), ((Range(1, 4),), 15), ev.Loaded(Version(3))]

@@ -60,9 +60,9 @@ class Chain:
     def entry(self, edge: int) -> Any:
         return self.on_batch
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         self.times.append(time_us)
-        return False
+        return time_us
 
     def stop(self) -> None:
         """Has nothing to stop."""

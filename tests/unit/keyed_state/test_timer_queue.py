@@ -58,6 +58,13 @@ def test_a_time_that_is_reached_counts_as_the_microsecond_after_it() -> None:
     assert [time for time, _, _ in take(table, 1000)] == [101, 101, 101]
 
 
+def test_a_timer_that_is_set_at_the_end_of_time_is_cleared() -> None:
+    table = HotTable(SCHEMA)
+    rows = put(table, ["a"], 100, reached=np.full(4, NEVER, np.int64))
+    assert table.column("idle")[rows].tolist() == [NO_TIMER]
+    assert (table.next_timer(), take(table, NEVER)) == (NEVER, [])
+
+
 def test_a_later_time_costs_no_entry_and_a_cleared_timer_never_fires() -> None:
     table = HotTable(SCHEMA)
     for time in range(10, 1000):

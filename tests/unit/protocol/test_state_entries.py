@@ -6,9 +6,9 @@ from penstock.base.errors import StateError
 from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch, Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.keygroups import Range
-from penstock.contract.manifest import BlobRef, RootManifest, SplitState, StateFile, TaskManifest
+from penstock.contract.manifest import BlobRef, GroupsTime, RootManifest, SplitState, StateFile, TaskManifest
 from penstock.contract.plan import PhysicalPlan, StagePlan, StepState
-from penstock.protocol.state_entries import emitted_until, entries_of, splits_of, watermark_of
+from penstock.protocol.state_entries import entries_of, fired_until, splits_of, watermark_of
 from penstock.protocol.state_matching import without
 from tests.support.running_jobs import running
 
@@ -70,9 +70,9 @@ def test_files_of_child_tables_follow_the_step_of_their_parent() -> None:
 
 def test_a_task_that_joins_begins_at_the_lowest_watermark_of_its_stage() -> None:
     root = two_sources()
-    assert watermark_of(root, PLAN, task(LEFT, 0)) == 10
-    assert watermark_of(root, PLAN, task(LEFT, 2)) == 5
-    assert watermark_of(root, PLAN, task(RIGHT, 2)) is None, "one of them knows none"
+    assert watermark_of(root, PLAN, task(LEFT, 0), ()) == 10
+    assert watermark_of(root, PLAN, task(LEFT, 2), ()) == 5
+    assert watermark_of(root, PLAN, task(RIGHT, 2), ()) is None, "one of them knows none"
 
 
 def test_a_step_that_moved_follows_all_tasks_that_had_it() -> None:
@@ -85,7 +85,8 @@ def test_a_step_that_moved_follows_all_tasks_that_had_it() -> None:
         ),
         states=(StepState("left", "source"),),
     )
-    assert watermark_of(root, moved, task(RIGHT, 0)) == 5, "the least: it has seen no more"
-    assert emitted_until(root, moved, task(RIGHT, 0)) == 10, "the greatest: nothing comes twice"
-    assert watermark_of(root, moved, task(LEFT, 0)) is None, "a new stage"
+    assert watermark_of(root, moved, task(RIGHT, 0), ()) == 5, "the least: it has seen no more"
+    all_groups = (Range(0, 4),)
+    assert fired_until(root, moved, task(RIGHT, 0), all_groups) == (GroupsTime(all_groups, 10),), "nothing comes twice"
+    assert watermark_of(root, moved, task(LEFT, 0), ()) is None, "a new stage"
     assert splits_of(root, moved, "left", (A,)) == (SplitState(A, "left", 1),)

@@ -5,7 +5,7 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch, SplitId, Term, Version
-from penstock.contract.manifest import SplitState, TaskManifest
+from penstock.contract.manifest import GroupsTime, SplitState, TaskManifest
 from penstock.model.elements import Active, EndOfStream, Idle, Watermark
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.input_progress import END_OF_TIME
@@ -17,6 +17,7 @@ from tests.support.task_harness import (
     SOURCE,
     SPLITS,
     THREE,
+    TWO,
     barrier,
     handle,
     rescale,
@@ -318,7 +319,8 @@ def test_a_barrier_of_a_version_that_a_task_does_not_know_is_refused() -> None:
 def test_a_task_that_is_restored_keeps_its_time() -> None:
     counter = rig(COUNT, root=root(3, TaskManifest(task(COUNT, 0), watermark_us=40)))
     load = next(a for a in counter.done if isinstance(a, ev.LoadState))
-    assert (load.watermark_us, load.emitted_us) == (40, 40), "the windows up to it were emitted"
+    fired = (GroupsTime(TWO.share_of(task(COUNT, 0)), 40),)
+    assert (load.watermark_us, load.fired) == (40, fired), "the windows up to it were emitted"
     for time_us, told in ((30, []), (50, [ev.AdvanceWatermark(50)])):
         counter.arrive(to_count(0, 0), Watermark(time_us))
         assert counter.arrive(to_count(1, 0), Watermark(time_us)) == told

@@ -2,8 +2,10 @@
 
 from penstock.base.limits import HELD_BYTES_MIN, HELD_WINDOWS
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
-from penstock.contract.manifest import SplitState
+from penstock.contract.keygroups import Range
+from penstock.contract.manifest import GroupsTime, SplitState
 from penstock.model.elements import Data, Watermark
+from penstock.protocol.task.group_times import GroupTimes
 from penstock.protocol.task.input_progress import OutputMarks, SourceSplits, WatermarkMerge
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.task_messages import RoutedRows, Send
@@ -19,27 +21,52 @@ def piece(old: int | None, new: int | None, text: str = "x") -> RoutedRows:
     return RoutedRows(places[0], places[1], Data(text, 1, 10))
 
 
-def test_a_tasks_watermark_is_the_lowest_of_its_inputs_and_never_goes_back() -> None:
+def test_a_tasks_watermark_is_the_lowest_of_its_inputs_and_goes_back_only_for_loaded_groups() -> None:
     time = WatermarkMerge("ab", None)
     time.note("a", 9)
-    assert time.advance() is None
+    lows = [time.low_us]
     time.note("b", 5)
-    assert time.advance() == 5
+    lows.append(time.low_us)
+    reached = [time.task_us]  # the steps have not fired yet
+    time.reach(5)
     time.restart()
     time.note("a", 3)
     time.note("b", 8)
-    assert (time.advance(), time.task_us, time.low_us) == (None, 5, 3)
+    time.reach(3)
+    lows.append(time.low_us)
+    reached.append(time.task_us)
+    assert (lows, reached) == ([None, 5, 3], [None, 5])
+    for loaded, left in ((7, 5), (4, 4), (None, None)):
+        time.go_back(loaded)
+        assert time.task_us == left
+    time.go_back(4)
+    assert time.task_us is None
+
+
+def test_what_steps_were_told_beyond_the_time_reached_is_known_by_group() -> None:
+    times, share = GroupTimes(), (Range(0, 4),)
+    assert times.beyond(None, share) == ()
+    times.tell(100)
+    assert times.beyond(60, share) == (GroupsTime(share, 100),)
+    assert times.beyond(100, share) == ()
+    times.gain(share, [GroupsTime((Range(4, 8),), 50), GroupsTime((Range(6, 8),), 40)])
+    grown = (Range(0, 8),)
+    assert times.beyond(40, grown) == (GroupsTime(share, 100), GroupsTime((Range(4, 8),), 50))
+    times.tell(70)
+    assert times.beyond(60, grown) == (GroupsTime(share, 100), GroupsTime((Range(4, 8),), 70))
+    assert times.beyond(60, (Range(5, 6),)) == (GroupsTime((Range(5, 6),), 70),)
+    assert times.beyond(100, grown) == ()
 
 
 def test_an_idle_input_holds_nothing_back_and_new_inputs_begin_silent() -> None:
     time = WatermarkMerge("ab", 2)
     time.note("a", 7)
     time.idle("b")
-    assert time.advance() == 7
+    low = time.low_us
     time.replace("abc")
     silent = time.low_us
     time.idle("c")
-    assert (silent, time.low_us, time.all_idle) == (None, 7, False)
+    assert (low, silent, time.low_us, time.all_idle) == (7, None, 7, False)
 
 
 def test_no_mark_is_sent_twice_unless_the_receivers_have_forgotten_it() -> None:

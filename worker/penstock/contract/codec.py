@@ -23,6 +23,8 @@ from penstock.base.errors import PeerError
 from penstock.base.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
 
 T = TypeVar("T")
+Absent = msgspec.UnsetType
+ABSENT = msgspec.UNSET  # the value of a field that is left out of the text, so that older readers take it
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 # msgspec reads whole numbers of any length. A text that may have a long one is read slowly: with 19
 # digits in a row behind what can stand before a number. (A hash has so many behind a letter.)

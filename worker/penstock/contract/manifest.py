@@ -4,7 +4,7 @@ One root manifest per epoch holds the manifests of all tasks inline: one file, o
 whole. It lists every live file in order and never refers to a parent. Hashes live here only.
 """
 
-from penstock.contract.codec import Message
+from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, TaskId, Term
 from penstock.contract.keygroups import Share
 from penstock.contract.plan import Assignment, StepState
@@ -77,8 +77,20 @@ class SinkHandle(Message, tag="SinkHandle"):
     size: int
 
 
+class GroupsTime(Message, tag="GroupsTime"):
+    """An event time that the steps of some key groups were told."""
+
+    groups: Share
+    time_us: int
+
+
 class TaskManifest(Message, tag="TaskManifest"):
-    """One task's snapshot at a barrier. Its acknowledgement carries it."""
+    """One task's snapshot at a barrier. Its acknowledgement carries it.
+
+    ``watermark_us`` is the time that the steps have reached: all windows and timers up to it have fired. ``firing`` has
+    the key groups whose steps were told a later time, of which some windows and timers may have fired. It is left
+    out when there are none, because older workers refuse fields that they do not know.
+    """
 
     task: TaskId
     files: tuple[StateFile, ...] = ()
@@ -87,6 +99,7 @@ class TaskManifest(Message, tag="TaskManifest"):
     watermark_us: int | None = None
     lists: tuple[str, ...] = ()
     exhausted: bool = False
+    firing: tuple[GroupsTime, ...] | Absent = ABSENT
 
 
 class StepRows(Message, tag="StepRows"):

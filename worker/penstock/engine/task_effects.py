@@ -125,12 +125,11 @@ class TaskEffects:
             self._forward_marker(LatencyMarker(self.task, origin_ns))
 
     def _advance(self, action: ev.AdvanceWatermark) -> None:
-        more = True
-        while more:  # in slices, so that fired rows wait for credit and do not fill memory
-            more = self._advance_steps(action.time_us)
-            self._flush()
+        reached = self._advance_steps(action.time_us)
+        self._flush()
+        self.step(ev.Fired(reached))
 
-    def _advance_steps(self, time_us: int) -> bool:
+    def _advance_steps(self, time_us: int) -> int:
         slot = self._parts.in_flight
         if slot is None:
             return self._parts.chain.on_watermark(time_us)
@@ -326,7 +325,8 @@ class TaskEffects:
         if parts.source is not None:
             parts.source.open(order.splits)
         if parts.state is not None:
-            parts.chain.on_groups_gained(order.share, order.emitted_us)
+            for fired in order.fired:
+                parts.chain.on_groups_gained(fired.groups, fired.time_us)
         self.timings.load_s = monotonic() - since
         self.step(ev.Loaded(order.version))
 

@@ -97,6 +97,7 @@ class TaskLoop:
         if controlled:
             self._effects.wake_receivers()  # the steps may need long for the rows that are read next
         worked = self._read() or controlled
+        worked = self._fire_on() or worked
         copied = self._effects.copy_on()
         drained = self._drained and not controlled and self._may_sleep()
         idle = copied and (drained or not worked)
@@ -120,12 +121,13 @@ class TaskLoop:
         Raises as :meth:`run_pass`.
         """
         heard = self._control()
+        heard = self._fire_on() or heard
         self._effects.wake_receivers()
         return not self._effects.copy_on() or heard
 
     def _may_sleep(self) -> bool:
         """Return whether only input, credit or an order can make work; each of them wakes the task."""
-        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE
+        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE and not self.core.fires
 
     def _sleep(self) -> None:
         self._effects.flush()
@@ -145,6 +147,13 @@ class TaskLoop:
         for sink in self._sinks:  # noqa: SIM110 - all() makes a generator for every batch
             if not sink.room():
                 return False
+        return True
+
+    def _fire_on(self) -> bool:
+        """Let the steps fire their next slice, if a watermark has left something to fire. Return whether they did."""
+        if not self.core.fires or not self.room():
+            return False
+        self._effects.step(ev.FireOn())
         return True
 
     def _read(self) -> bool:

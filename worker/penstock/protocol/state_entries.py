@@ -17,9 +17,10 @@ from collections.abc import Sequence
 
 from penstock.base.errors import StateError
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import Epoch, SplitId, TaskId
 from penstock.contract.keygroups import Share, intersect, subtract, to_share
-from penstock.contract.manifest import RootManifest, SplitState, StateFile, TaskManifest
+from penstock.contract.manifest import GroupsTime, RootManifest, SplitState, StateFile, TaskManifest
 from penstock.contract.plan import SINK, PhysicalPlan
 
 Files = tuple[StateFile, ...]
@@ -57,33 +58,62 @@ def all_splits_of(root: RootManifest, plan: PhysicalPlan, source: str) -> dict[S
     return {s.split: s for m in homes for s in m.splits}
 
 
-def watermark_of(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> int | None:
-    """Return the watermark of a task in a checkpoint; None where none is known.
+def watermark_of(root: RootManifest, plan: PhysicalPlan, task: TaskId, share: Share) -> int | None:
+    """Return the watermark of a task that takes over ``share`` in a checkpoint; None where none is known.
 
     It is the task's own watermark if its steps were in the same stage. Else, and for a task that
-    joins, it is the least watermark of the tasks that had those of its steps that keep state. So no
-    step is told a time that it has not reached.
+    joins, it is the least watermark of the tasks that had those of its steps that keep state. A task
+    that gives one of the groups may have reached less: its windows and timers have not fired. So
+    no step is told a time that it has not reached.
     """
-    marks = _marks(root, plan, task)
+    marks = [m.watermark_us for m in (*_followed(root, plan, task), *_givers(root, plan, task, share))]
     return None if None in marks else min((m for m in marks if m is not None), default=None)
 
 
-def emitted_until(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> int | None:
-    """Return the time up to which some task has emitted the windows that ``task`` takes over.
+def fired_until(root: RootManifest, plan: PhysicalPlan, task: TaskId, share: Share) -> tuple[GroupsTime, ...]:
+    """Return the time up to which windows and timers of the groups of ``share`` may have fired.
 
-    A row for such a window is late. Otherwise the window would be emitted twice.
+    A row for such a window is late. Otherwise the window would be emitted twice. The entries of a task
+    say which groups it had. A group without entries has no state that says who had it: the
+    greatest time counts. A group is there several times when its steps were in several stages.
     """
-    return max((m for m in _marks(root, plan, task) if m is not None), default=None)
+    found: list[GroupsTime] = []
+    left = share
+    for manifest in _givers(root, plan, task, share):
+        mine = intersect(share, _groups_of(manifest, plan.stages[task.stage].steps))
+        left = subtract(left, mine)
+        found += _times(manifest, mine)
+    latest = max((m.watermark_us for m in _followed(root, plan, task) if m.watermark_us is not None), default=None)
+    return (*found, GroupsTime(left, latest)) if left and latest is not None else tuple(found)
 
 
-def _marks(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> list[int | None]:
-    """List the watermarks that ``task`` takes over: its own, or those of whole stages."""
+def _times(manifest: TaskManifest, share: Share) -> list[GroupsTime]:
+    firing = () if manifest.firing is ABSENT else manifest.firing
+    found = [GroupsTime(groups, f.time_us) for f in firing if (groups := intersect(f.groups, share))]
+    rest = subtract(share, tuple(r for f in found for r in f.groups))
+    if rest and manifest.watermark_us is not None:
+        found.append(GroupsTime(rest, manifest.watermark_us))
+    return found
+
+
+def _givers(root: RootManifest, plan: PhysicalPlan, task: TaskId, share: Share) -> list[TaskManifest]:
+    """List the manifests of the tasks that had state of groups of ``share``, ``task`` among them."""
+    steps = plan.stages[task.stage].steps
+    return [m for m in root.tasks if intersect(share, _groups_of(m, steps))] if share else []
+
+
+def _groups_of(manifest: TaskManifest, steps: tuple[str, ...]) -> Share:
+    return groups_of_files([f for f in manifest.files if f.step in steps])
+
+
+def _followed(root: RootManifest, plan: PhysicalPlan, task: TaskId) -> list[TaskManifest]:
+    """List the manifests whose time ``task`` takes over: its own, or those of whole stages."""
     steps = plan.stages[task.stage].steps
     keeping = tuple(s.step for s in plan.states if s.step in steps and s.kind != SINK)
     homes = _homes(root, plan, keeping or steps)
     own = [m for m in homes if m.task == task]
     stays = bool(own) and {m.task.stage for m in homes} == {task.stage}
-    return [m.watermark_us for m in (own if stays else homes)]
+    return own if stays else homes
 
 
 def _homes(root: RootManifest, plan: PhysicalPlan, steps: tuple[str, ...]) -> list[TaskManifest]:

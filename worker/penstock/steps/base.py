@@ -39,6 +39,9 @@ The bound is the source's limit for rows that are out of order.
 NO_BOUND = np.iinfo(np.int64).min
 """The value of the bound column for a row that is never late."""
 
+NOTHING_DUE = np.iinfo(np.int64).max
+"""What :meth:`KeyedState.next_due` and :meth:`KeyedState.next_timer` return if nothing is queued."""
+
 END = "end"
 TOUCHED = f"{HIDDEN_PREFIX}touched"
 
@@ -184,7 +187,8 @@ class KeyedState(Protocol):
         """Queue the timers of rows whose timer columns may have been written since.
 
         ``reached`` is the time reached by key group. A timer at or before it becomes the microsecond
-        after it. A row may be listed more than once. To clear a timer, write NO_TIMER: no call is needed.
+        after it, and is cleared at the end of time.
+        A row may be listed more than once. To clear a timer, write NO_TIMER: no call is needed.
         """
         ...
 
@@ -298,18 +302,17 @@ class Step(Protocol):
         """Process the rows of a batch in order, and emit the results before returning."""
         ...
 
-    def on_watermark(self, time_us: int) -> bool:
-        """Advance event time to ``time_us``, which never decreases. Emit at most one slice of rows.
+    def on_watermark(self, time_us: int) -> int:
+        """Advance event time to ``time_us``, and fire what is due: at most one slice of rows.
 
-        Returns true if more rows are due. The task then calls this method again.
+        Returns the time reached: all that is due up to it has fired. If it is less than ``time_us``, the task
+        calls this method again. Between two calls it may take a snapshot, or rows. A later call may have an
+        earlier time only after state was loaded of which less has fired.
         """
         ...
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Take note that state of these key groups was loaded.
-
-        Windows up to ``watermark_us`` were already emitted from this state. None means none were.
-        """
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that state of these key groups was loaded: what was due up to ``fired_us`` may have fired."""
         ...
 
     def parent(self, row: int) -> int | None:
@@ -357,11 +360,11 @@ class PlainStep:
         self._outputs = outputs
         self._emit = outputs["main"]
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         """Do nothing: this step does not use event time."""
-        return False
+        return time_us
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
         """Do nothing: the task has loaded the state itself."""
 
     def parent(self, row: int) -> int | None:
@@ -375,6 +378,15 @@ class PlainStep:
 
 def _unbound(batch: pa.RecordBatch) -> None:
     raise AssertionError("a step must be bound before it gets rows")
+
+
+def reached(time_us: int, first_us: int, lateness_us: int = 0) -> int:
+    """Return the time that a step has reached which was told ``time_us``: all that is due up to it has fired.
+
+    ``first_us`` is what :meth:`KeyedState.next_due` or :meth:`KeyedState.next_timer` says. It fires
+    ``lateness_us`` later.
+    """
+    return time_us if first_us == NOTHING_DUE else min(time_us, first_us + lateness_us - 1)
 
 
 def split_hidden(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:

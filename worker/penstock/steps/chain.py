@@ -122,18 +122,20 @@ class Chain:
             return Where(step, found[0], found[1])
         return Where(step, found[0], found[1], found[2] + at)
 
-    def on_watermark(self, time_us: int) -> bool:
-        """Advance event time in the steps, in order. Emits at most one slice of rows.
+    def on_watermark(self, time_us: int) -> int:
+        """Advance event time in the steps, in order. Each fires at most one slice of rows.
 
-        A step's rows reach later steps before those advance. Returns true if more rows may be due.
-        The caller can then send the emitted rows before it calls again.
+        A step is told the time that the step before it has reached, so the rows of that step are never late. Returns
+        the time that all have reached. If it is less than ``time_us``, the caller sends the rows and calls again.
         """
-        return any(step.on_watermark(time_us) for step in self.steps)
-
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Tell all steps that the task has loaded state of these key groups."""
         for step in self.steps:
-            step.on_groups_gained(share, watermark_us)
+            time_us = step.on_watermark(time_us)
+        return time_us
+
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Tell all steps that the task has loaded state of these key groups: see :class:`Step`."""
+        for step in self.steps:
+            step.on_groups_gained(share, fired_us)
 
     def stop(self) -> None:
         """Let the steps release what they hold, in order. Nothing else may be called any more."""

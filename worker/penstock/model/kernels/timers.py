@@ -36,6 +36,7 @@ TIMERS = tuple_of((OUT_ENTRIES, OUT_I64, OUT_I64, OUT_I64, INT))
 # What was taken: rows, fields, times and hashes, in the order of firing.
 TAKEN = tuple_of((OUT_I32, OUT_I32, OUT_I64, OUT_U64))
 
+_END_OF_TIME = np.iinfo(np.int64).max
 _WAYS = 4  # children of a place in the heap: half the levels of two, and they stand together
 
 # Helpers take arrays one by one: see ``kernels.hash_table``.
@@ -137,7 +138,8 @@ def _settle_first(heap: Any, columns: Any, queued: Any, counters: Any, room: Any
 def arm(table: Any, timers: Any, rows: Any, reached: Any) -> None:
     """Queue the timers of rows that were written. Room for one entry for each row and field is there.
 
-    A time at or before ``reached`` of the row's key group becomes the microsecond after it.
+    A time at or before ``reached`` of the row's key group becomes the microsecond after it. At the end of time the
+    timer is cleared.
     """
     records, arena = table[2], table[3]
     heap, columns, queued, counters, room = timers
@@ -150,6 +152,9 @@ def arm(table: Any, timers: Any, rows: Any, reached: Any) -> None:
             if time == NO_TIMER:
                 continue
             if time <= reached[records[row].group]:
+                if reached[records[row].group] == _END_OF_TIME:
+                    columns[place] = NO_TIMER  # no time comes after it
+                    continue
                 time = reached[records[row].group] + 1
                 columns[place] = time
             if queued[place] != NO_TIMER and queued[place] <= time:

@@ -13,8 +13,12 @@ counted. A source is told of each barrier more than once, so its late barriers a
 A task's watermark is the minimum over its inputs, and each output is sent it once::
 
     inputs' marks --> WatermarkMerge.low_us  = min over active inputs (None until all have a mark)
-                                    task_us  = the largest low_us so far: what the steps know
+              steps --> WatermarkMerge.task_us = what the steps have reached: all that is due up to it has fired
                       OutputMarks            = the last mark of each output channel, sent once
+
+Steps fire in slices, and a barrier may be cut between two of them. The task says and stores only the time that
+its steps have reached, never the time heard. So the rows that they still have to emit are never late for
+the receivers, and a restore goes on with the next slice when the time is heard again.
 
 Scale: a watermark is the largest event time so far minus the bound on disorder. The lateness stamp
 of a row has the same scale. A window emits when the watermark reaches the window's end plus the
@@ -126,7 +130,7 @@ class BarrierAligner:
 
 
 class WatermarkMerge(Generic[K]):
-    """Merges the watermarks of channels (or splits) into a task's watermark, which never falls."""
+    """Merges the watermarks of channels (or splits), and keeps the time that the task's steps have reached."""
 
     __slots__ = ("_idle", "_marks", "task_us")
 
@@ -194,13 +198,15 @@ class WatermarkMerge(Generic[K]):
                 low = mark
         return low
 
-    def advance(self) -> int | None:
-        """Raise the task's watermark to the minimum. Return it if it has risen, else None."""
-        low = self.low_us
-        if low is None or (self.task_us is not None and low <= self.task_us):
-            return None
-        self.task_us = low
-        return low
+    def go_back(self, time_us: int | None) -> None:
+        """Fall to the time that steps have reached whose groups were loaded (None: to no time), if it is less."""
+        if time_us is None or (self.task_us is not None and time_us < self.task_us):
+            self.task_us = time_us
+
+    def reach(self, time_us: int) -> None:
+        """Raise the task's watermark: the steps have fired all that was due up to it."""
+        if self.task_us is None or time_us > self.task_us:
+            self.task_us = time_us
 
 
 class OutputMarks:

@@ -21,7 +21,7 @@ epoch is committed with the next epoch, because the sources are not rewound for 
 from dataclasses import dataclass
 
 from penstock.contract.ids import NO_EPOCH, Epoch, Term
-from penstock.contract.manifest import SinkHandle
+from penstock.contract.manifest import GroupsTime, SinkHandle
 from penstock.model.elements import Barrier
 
 Handles = tuple[SinkHandle, ...]
@@ -34,6 +34,7 @@ class SnapshotInProgress:
     barrier: Barrier
     watermark_us: int | None
     exhausted: bool
+    firing: tuple[GroupsTime, ...] = ()
 
 
 class SnapshotLedger:

@@ -14,6 +14,7 @@ before it takes the next input.
 from collections.abc import Callable
 from typing import Any
 
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import NO_EPOCH, ChannelId, Epoch, SplitId
 from penstock.contract.manifest import RootManifest, TaskManifest
 from penstock.model.elements import (
@@ -26,7 +27,7 @@ from penstock.model.elements import (
     Watermark,
 )
 from penstock.model.elements import BarrierKind as Kind
-from penstock.protocol.state_entries import emitted_until, entries_of
+from penstock.protocol.state_entries import entries_of, fired_until
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
 from penstock.protocol.task.task_rescale import TaskRescale
@@ -74,6 +75,11 @@ class TaskCore:
         return alive and state.waiting is None and not state.buffer.full
 
     @property
+    def fires(self) -> bool:
+        """Return whether the steps may fire their next slice: not when the buffer for held rows is full."""
+        return self.state.is_firing and not self.state.buffer.full
+
+    @property
     def exhausted(self) -> bool:
         """Return whether a source task has read all its splits. True for every other task."""
         return self.state.splits is None or self.state.splits.exhausted
@@ -93,9 +99,9 @@ class TaskCore:
             return [ev.Preload(state.assignment.version, files)]
         assert state.life is TaskLifecycle.BUILDING, "a task is built once"
         splits = state.stored_splits(state.root, state.assignment.splits_of(state.task))
-        until = emitted_until(state.root, state.setup.plan, state.task) if state.root else None
+        fired = fired_until(state.root, state.setup.plan, state.task, share) if state.root else ()
         version, mark = state.assignment.version, state.time.task_us
-        state.loading = ev.LoadState(version, share, files, splits, mark, until)
+        state.loading = ev.LoadState(version, share, files, splits, mark, fired)
         return [state.loading]
 
     def _loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:
@@ -106,6 +112,7 @@ class TaskCore:
             return []
         if state.life is not TaskLifecycle.BUILDING:
             return self.rescale.resume(load)
+        state.fired.gain((), load.fired)
         if state.splits is not None:
             state.splits.load(load.splits, ())
         state.enter(TaskLifecycle.READY)
@@ -116,7 +123,7 @@ class TaskCore:
         if state.life is not TaskLifecycle.READY:
             return []
         state.enter(TaskLifecycle.RUNNING)
-        return state.advance() + state.send_marks()
+        return state.advance_and_send()
 
     def _reset(self, event: ev.ResetTo, _: float) -> list[ev.Action]:
         self.state.enter(TaskLifecycle.ENDED)
@@ -133,8 +140,8 @@ class TaskCore:
         """Send the last watermark and end every output. The task is over."""
         state = self.state
         actions: list[ev.Action] = []
-        if state.low_us is not None:
-            actions += state.marks.watermark(state.outputs, state.low_us)
+        if state.said_us is not None:
+            actions += state.marks.watermark(state.outputs, state.said_us)
         actions += [ev.Send(channel, EndOfStream()) for channel in state.outputs]
         state.enter(TaskLifecycle.ENDED)
         actions.append(ev.ReportFinished())
@@ -159,7 +166,7 @@ class TaskCore:
                 return self._barrier(event.channel, element)
             case Idle():
                 state.time.idle(event.channel)
-                return state.advance() + (state.send_marks() if state.time.all_idle else [])
+                return state.advance_and_send() if state.time.all_idle else state.advance()
             case Active():
                 return self._active(event.channel)
             case EndOfStream():
@@ -178,10 +185,14 @@ class TaskCore:
         state = self.state
         state.time.end(channel)
         cut = state.aligner.end(channel)
-        actions = state.advance()
-        if cut is not None:
-            actions += self._cut(cut)
-        return actions + self._end() if state.aligner.all_ended else actions
+        actions = state.advance() if cut is None else self._cut(cut)
+        return actions + self._end_if_over()
+
+    def _end_if_over(self) -> list[ev.Action]:
+        """End when all inputs have ended and nothing is left to fire."""
+        state = self.state
+        over = state.splits is None and state.aligner.all_ended and not state.is_firing
+        return self._end() if over and state.life is not TaskLifecycle.ENDED else []
 
     def _quiet(self, _: ev.InputIdle, __: float) -> list[ev.Action]:
         return self.state.send_marks()
@@ -198,15 +209,15 @@ class TaskCore:
         state = self.state
         assert state.splits is not None, "only a source task reads splits"
         if state.splits.reached(event.split, event.max_ts):
-            return state.activate() + state.advance() + state.send_marks()
+            return state.activate() + state.advance_and_send()
         state.splits.empty(event.split, now)
-        return state.advance() + (state.send_marks() if state.time.all_idle else [])
+        return state.advance_and_send() if state.time.all_idle else state.advance()
 
     def _split_ended(self, event: ev.SplitEnded, _: float) -> list[ev.Action]:
         state = self.state
         assert state.splits is not None, "only a source task reads splits"
         state.splits.ended(event.split)
-        return state.advance() + (state.send_marks() if state.splits.exhausted else [])
+        return state.advance_and_send() if state.splits.exhausted else state.advance()
 
     def _waited(self, _: ev.ReadBlocked, __: float) -> list[ev.Action]:
         if self.state.splits is not None:
@@ -217,6 +228,20 @@ class TaskCore:
 
     def _produced(self, event: ev.Produced, _: float) -> list[ev.Action]:
         return list(self.state.buffer.offer(event.pieces))
+
+    def _fire_on(self, _: ev.FireOn, __: float) -> list[ev.Action]:
+        return self.state.advance() if self.fires else []
+
+    def _fired(self, event: ev.Fired, _: float) -> list[ev.Action]:
+        """Take in what the steps have reached. What waited for the last slice goes on."""
+        state = self.state
+        state.time.reach(event.time_us)
+        if state.is_firing:
+            return []
+        actions = state.send_marks() if state.marks_owed else []
+        if state.waiting is not None and not state.snapshots.busy:
+            actions += self._cut_waiting()
+        return actions + self._end_if_over()
 
     def _paced(self, event: ev.Paced, _: float) -> list[ev.Action]:
         self.state.buffer.bound(event.windows)
@@ -251,15 +276,23 @@ class TaskCore:
             state.aligner.late += 1  # the rescale was cancelled while its barrier was under way
             return []
         actions = self.rescale.before_cut(barrier)
+        if barrier.kind is Kind.FINAL and (firing := state.advance()):
+            state.waiting = barrier  # what fires behind the last epoch would be lost
+            return actions + firing
         actions += state.send_marks()  # pending watermarks go before the barrier
-        since = state.snapshots.cut(SnapshotInProgress(barrier, state.time.task_us, self.exhausted))
+        since = state.snapshots.cut(self._begun(barrier))
         actions.append(ev.Snapshot(barrier, since, state.time.task_us))
         if barrier.kind is not Kind.CHECKPOINT or barrier.epoch <= state.expedited:
             actions.append(ev.ExpediteSnapshot())
         actions += [ev.Send(channel, barrier) for channel in state.outputs]
         if rescale:
             self.rescale.freeze(barrier)
-        return actions
+        return actions + state.advance()
+
+    def _begun(self, barrier: Barrier) -> SnapshotInProgress:
+        state = self.state
+        firing = state.fired.beyond(state.time.task_us, state.assignment.share_of(state.task))
+        return SnapshotInProgress(barrier, state.time.task_us, self.exhausted, firing)
 
     def _stored(self, event: ev.SnapshotStored, now: float) -> list[ev.Action]:
         self.state.sinks.prepare(event.parts.handles)
@@ -279,6 +312,7 @@ class TaskCore:
             cut.watermark_us,
             parts.lists,
             cut.exhausted,
+            cut.firing or ABSENT,
         )
 
     def _store_failed(self, event: ev.StoreFailed, now: float) -> list[ev.Action]:
@@ -329,6 +363,8 @@ _HANDLERS: dict[type, Handler] = {
     ev.ReadBlocked: TaskCore._waited,
     ev.Injected: TaskCore._injected,
     ev.Produced: TaskCore._produced,
+    ev.Fired: TaskCore._fired,
+    ev.FireOn: TaskCore._fire_on,
     ev.PeerVersion: lambda core, event, _: core.rescale.peer_version(event),
     ev.Paced: TaskCore._paced,
     ev.SnapshotStored: TaskCore._stored,

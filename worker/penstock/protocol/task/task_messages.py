@@ -13,6 +13,7 @@ from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import (
+    GroupsTime,
     RootManifest,
     SinkHandle,
     SplitState,
@@ -126,6 +127,18 @@ class Produced:
     """Rows that leave, in order."""
 
     pieces: tuple[RoutedRows, ...]
+
+
+@hot_dataclass
+class Fired:
+    """The steps have fired one slice and have reached ``time_us``. Its rows have been given back as Produced."""
+
+    time_us: int
+
+
+@hot_dataclass
+class FireOn:
+    """The steps may fire their next slice: there is time for it between two elements of input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +281,8 @@ Event = (
     | ReadBlocked
     | Injected
     | Produced
+    | Fired
+    | FireOn
     | PeerVersion
     | SnapshotStored
     | StoreFailed
@@ -291,8 +306,8 @@ Event = (
 class LoadState:
     """Load these key groups, files and split states into the task. Answered by Loaded(version).
 
-    ``watermark_us``: the event time of the task. ``emitted_us``: the time up to which windows of
-    these groups may have been emitted, by any task that had them.
+    ``watermark_us``: the event time of the task. ``fired``: the times up to which windows and timers
+    of these groups may have fired, by the tasks that had them.
     """
 
     version: Version
@@ -300,7 +315,7 @@ class LoadState:
     files: tuple[StateFile, ...]
     splits: tuple[SplitState, ...]
     watermark_us: int | None = None
-    emitted_us: int | None = None
+    fired: tuple[GroupsTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +356,10 @@ class SendMark:
 
 @hot_dataclass
 class AdvanceWatermark:
-    """Tell the steps the task's watermark. Rows that they emit come back as Produced."""
+    """Tell the steps the time that the task has heard, and let them fire one slice of what is due.
+
+    Rows that they emit come back as Produced. Answered by Fired, before anything else is done.
+    """
 
     time_us: int
 

@@ -16,7 +16,7 @@ from penstock.base.errors import PeerError
 from penstock.contract.ids import ChannelId, Epoch, Term
 from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier, Control, Data, EndOfStream
-from penstock.protocol.state_entries import emitted_until, entries_of, watermark_of
+from penstock.protocol.state_entries import entries_of, fired_until, watermark_of
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
 from penstock.protocol.task.task_state import TaskLifecycle, TaskState
@@ -58,7 +58,7 @@ class TaskRescale:
             return []
         if state.buffer.phase is BufferPhase.FORWARD:
             return []  # the version is committed meanwhile: the order is out of date
-        actions = self._undo() if state.life is TaskLifecycle.FROZEN else []
+        actions = self._undo_and_advance() if state.life is TaskLifecycle.FROZEN else []
         state.proposed = None
         return actions
 
@@ -93,7 +93,7 @@ class TaskRescale:
         if state.splits is not None:
             state.splits.stop(state.lost_splits())
         else:
-            state.low_us = None
+            state.heard_us = None
             state.time.restart()
 
     def give_up(self, term: Term, epoch: Epoch) -> list[ev.Action]:
@@ -107,7 +107,7 @@ class TaskRescale:
         ) <= (term, epoch):
             state.waiting = None
         undecided = state.buffer.phase is BufferPhase.UNDECIDED
-        return self._undo() if undecided and state.epoch_frozen <= (term, epoch) else []
+        return self._undo_and_advance() if undecided and state.epoch_frozen <= (term, epoch) else []
 
     def adopt(self, event: ev.RescaleCommitted) -> list[ev.Action]:
         """Step 4: the version is committed. Ask for the state that the task gains."""
@@ -129,9 +129,9 @@ class TaskRescale:
         held = () if joins else state.assignment.splits_of(state.task)
         gained = state.stored_splits(event.root, tuple(s for s in names if s not in held))
         files = entries_of(event.root, state.stage.steps, share)
-        follows = event.root, state.setup.plan, state.task
-        mark, until = watermark_of(*follows), emitted_until(*follows)
-        state.loading = ev.LoadState(event.version, share, files, gained, mark, until)
+        follows = event.root, state.setup.plan, state.task, share
+        mark, fired = watermark_of(*follows), fired_until(*follows)
+        state.loading = ev.LoadState(event.version, share, files, gained, mark, fired)
         return [*actions, state.loading]
 
     def resume(self, load: ev.LoadState) -> list[ev.Action]:
@@ -187,25 +187,32 @@ class TaskRescale:
         state.enter(TaskLifecycle.RUNNING)
         if state.splits is not None:
             state.splits.go_on()
-        actions: list[ev.Action] = list(state.buffer.abort())
-        return actions + state.advance() + state.send_marks()
+        return list(state.buffer.abort())
+
+    def _undo_and_advance(self) -> list[ev.Action]:
+        actions = self._undo()
+        return actions + self.state.advance_and_send()
 
     def _join(self, load: ev.LoadState) -> list[ev.Action]:
         state = self.state
         state.enter(TaskLifecycle.RUNNING)
         state.time.task_us = load.watermark_us
+        state.fired.gain((), load.fired)
         if state.splits is not None:
             state.splits.load(load.splits, ())
         resumed: list[ev.Action] = [
             ev.AnnounceVersion(load.version),
             ev.Resumed(load.version),
         ]
-        return resumed + state.advance() + state.send_marks()
+        return resumed + state.advance_and_send()
 
     def _switch(self, load: ev.LoadState) -> list[ev.Action]:
         state = self.state
         assert state.proposed is not None, "only a proposed table is adopted"
         lost, lost_splits = state.lost(), state.lost_splits()
+        if load.share:
+            state.fired.gain(state.assignment.share_of(state.task), load.fired)
+            state.time.go_back(load.watermark_us)  # its windows and timers have fired up to there only
         before, _ = state.channels(state.assignment)
         state.previous, state.assignment, state.proposed = (
             state.assignment,
@@ -219,7 +226,7 @@ class TaskRescale:
         state.outputs = outputs
         if state.splits is not None:
             state.splits.load(load.splits, lost_splits)
-            state.low_us = state.time.low_us  # a split that was gained may be behind what was said
+            state.heard_us = state.time.low_us  # a split that was gained may be behind what was said
         else:
             state.time.replace(inputs)  # inputs that stay were restarted at the barrier
         state.enter(TaskLifecycle.RUNNING)
@@ -229,7 +236,7 @@ class TaskRescale:
         if lost:
             actions.append(ev.DropGroups(lost))
         actions += [ev.AnnounceVersion(load.version), ev.Resumed(load.version)]
-        return actions + state.advance() + state.send_marks()
+        return actions + state.advance_and_send()
 
     def _leave(self, table: Assignment) -> list[ev.Action]:
         state = self.state

@@ -30,6 +30,7 @@ from penstock.protocol.core_context import checked
 from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_messages as ev
+from penstock.protocol.task.group_times import GroupTimes
 from penstock.protocol.task.input_progress import BarrierAligner, OutputMarks, SourceSplits, WatermarkMerge
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.snapshot_ledger import SinkLedger, SnapshotLedger
@@ -85,10 +86,12 @@ class TaskState:
         "dropped",
         "epoch_frozen",
         "expedited",
+        "fired",
+        "heard_us",
         "life",
         "loading",
-        "low_us",
         "marks",
+        "marks_owed",
         "outputs",
         "previous",
         "proposed",
@@ -118,7 +121,9 @@ class TaskState:
         self.sinks = SinkLedger(epoch)
         self.buffer = RescaleBuffer(setup.held_bytes_max)
         self.marks = OutputMarks()
-        self.low_us: int | None = None
+        self.marks_owed = False  # marks were asked for while the steps were firing
+        self.heard_us: int | None = None
+        self.fired = GroupTimes()
         self.waiting: Barrier | None = None
         self.expedited = NO_EPOCH  # the newest epoch that somebody waits for
         self.epoch_frozen = (NO_TERM, NO_EPOCH)
@@ -126,7 +131,8 @@ class TaskState:
         self.dropped: tuple[ChannelId, ...] = ()
         inputs, self.outputs = self.channels(self.assignment)
         self.aligner = BarrierAligner(inputs)
-        watermark = watermark_of(root, setup.plan, self.task) if root else None
+        share = self.assignment.share_of(self.task)
+        watermark = watermark_of(root, setup.plan, self.task, share) if root else None
         self.splits = self._make_splits(watermark)
         self.time: WatermarkMerge[Any] = self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
 
@@ -151,20 +157,39 @@ class TaskState:
     # --- Time ---------------------------------------------------------------------------------
 
     def advance(self) -> list[ev.Action]:
-        """Tell the steps when the task's watermark has risen. The outputs are told later."""
+        """Let the steps fire if they have not reached the time heard. Fired changes the time: no action may follow."""
         if self.life is not TaskLifecycle.RUNNING:
             return []  # no time passes from a rescale barrier until the task has resumed
         low = self.time.low_us
-        if low is None:
+        if low is not None:
+            self.heard_us = low
+        heard = self.heard_us
+        if heard is None or not self.is_firing:
             return []
-        self.low_us = low
-        risen = self.time.advance()
-        return [] if risen is None else [ev.AdvanceWatermark(risen)]
+        self.fired.tell(heard)
+        return [ev.AdvanceWatermark(heard)]
+
+    def advance_and_send(self) -> list[ev.Action]:
+        """Let the steps fire, and send the marks: now what was reached before, the rest when they have fired."""
+        advance = self.advance()
+        return self.send_marks() + advance
+
+    @property
+    def is_firing(self) -> bool:
+        """Return whether the steps have not reached the time heard. No time passes over a rescale."""
+        heard, reached = self.heard_us, self.time.task_us
+        return heard is not None and (reached is None or reached < heard) and self.life is TaskLifecycle.RUNNING
 
     @property
     def has_marks(self) -> bool:
         """Return whether there is a mark to send. Without event time there never is one."""
-        return self.low_us is not None or self.time.all_idle
+        return self.heard_us is not None or self.time.all_idle
+
+    @property
+    def said_us(self) -> int | None:
+        """Return the time that the outputs may be told: that reached, and never more than was heard."""
+        heard, reached = self.heard_us, self.time.task_us
+        return None if heard is None or reached is None else min(heard, reached)
 
     def send_marks(self) -> list[ev.Action]:
         """Send to the outputs what they do not know yet: the watermark, then idleness."""
@@ -174,9 +199,11 @@ class TaskState:
             return []
         channels = [c for c in self.outputs if self.buffer.open(c)]
         actions: list[ev.Action] = []
-        if self.low_us is not None:
-            actions += self.marks.watermark(channels, self.low_us)
-        if self.time.all_idle:
+        self.marks_owed = self.is_firing
+        said = self.said_us
+        if said is not None:
+            actions += self.marks.watermark(channels, said)
+        if self.time.all_idle and not self.marks_owed:  # rows still come, and must not be late
             actions += self.marks.idle(channels)
         return actions
 

@@ -131,17 +131,18 @@ class IntervalJoinStep(PlainStep):
 
     # --- Events that happen -------------------------------------------------------------------
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         """Let events happen whose time plus lateness the watermark has passed, at most one slice of pairs.
 
-        Returns true if there may be more.
+        Returns the time reached.
         """
         np.maximum(self._reached, time_us, out=self._reached)
         until = max(time_us - self._interval.lateness_us, _LEAST)
         if self._kept.next_due() >= until:
-            return False
+            return time_us
         self._happen(until)
-        return self._kept.next_due() < until
+        first = self._kept.next_due()
+        return time_us if first >= until else first + self._interval.lateness_us
 
     def _happen(self, until: int) -> None:
         due = self._kept.take_due(until - 1, self._units_most)
@@ -249,10 +250,11 @@ class IntervalJoinStep(PlainStep):
         names = [name for name, _ in self._sides[0].keys.fields]
         return pa.RecordBatch.from_arrays([*units.keys, *columns.values()], [*names, *columns])
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Take note that the events of these groups up to the watermark less the lateness have happened."""
-        if watermark_us is not None:
-            np.maximum(self._reached, watermark_us, out=self._reached)
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that events of these groups up to this time less the lateness may have happened."""
+        for groups in share:
+            mine = self._reached[groups.start : groups.stop]
+            np.maximum(mine, fired_us, out=mine)
 
     def counters(self) -> dict[str, int]:
         """Return the number of parts that are kept, of late rows by their cause, and of rows dropped for a null key."""

@@ -25,7 +25,7 @@ from penstock.base.limits import FIRED_ROWS_MAX, JOIN_WINDOWS_MAX
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
-from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden
+from penstock.steps.base import NO_BOUND, Emit, PlainStep, reached, split_hidden
 from penstock.steps.joins.kept_rows import LAST_DUE, KeptRows, Windows
 from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.pairs import Matching, OrderedRows, PairBatches, in_order, matching, picks
@@ -151,19 +151,20 @@ class WindowJoinStep(PlainStep):
 
     # --- Windows that end ---------------------------------------------------------------------
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         """Emit windows whose end plus lateness the watermark has reached, at most one slice of pairs.
 
-        Returns true if there may be more.
+        Returns the time reached.
         """
         np.maximum(self._fired, time_us, out=self._fired)
         bound = min(time_us, LAST_DUE) - self._shape.lateness_us
         if self._kept.next_due() > bound:
-            return False
+            return time_us
         due = self._kept.take_due(bound, JOIN_WINDOWS_MAX)
         if len(due.rows):
             self._fire(due)
-        return self._kept.next_due() <= bound
+        first = self._kept.next_due()
+        return time_us if first > bound else reached(time_us, first, self._shape.lateness_us)
 
     def _fire(self, due: Windows) -> None:
         """Emit as many windows as fit in a slice, or one slice of the first window. The others are queued again."""
@@ -238,11 +239,12 @@ class WindowJoinStep(PlainStep):
         names = [*(name for name, _ in fields), "window_start", "window_end", *(f"{side}_rows" for side in SIDES)]
         return pa.RecordBatch.from_arrays([*self._kept.keys(found), *times, *counts], names)
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Take note that all windows of these groups up to the watermark have emitted."""
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that windows of these groups up to this time may have emitted."""
         self._half = None
-        if watermark_us is not None:
-            np.maximum(self._fired, watermark_us, out=self._fired)
+        for groups in share:
+            mine = self._fired[groups.start : groups.stop]
+            np.maximum(mine, fired_us, out=mine)
 
     def counters(self) -> dict[str, int]:
         """Return the number of open windows, of late rows by their cause, and of rows dropped for a null key."""

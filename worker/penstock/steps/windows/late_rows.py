@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.values import hot_dataclass
+from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s, UInt64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.base import NO_BOUND, split_hidden, with_hidden
@@ -65,6 +66,12 @@ class LateRows:
     def reach(self, time_us: int) -> None:
         """Take note that all windows up to a watermark emit now, or have emitted."""
         np.maximum(self.emitted, time_us, out=self.emitted)
+
+    def gain(self, share: Share, time_us: int) -> None:
+        """Take note that windows of these key groups up to a time may have emitted."""
+        for groups in share:
+            mine = self.emitted[groups.start : groups.stop]
+            np.maximum(mine, time_us, out=mine)
 
     def split(self, batch: pa.RecordBatch) -> tuple[OnTime, pa.RecordBatch | None]:
         """Return the rows that are on time, and the late rows with their hidden column, or None.

@@ -20,7 +20,7 @@ from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import session_parts
 from penstock.model.table_columns import Value
-from penstock.steps.base import NO_BOUND, PlainStep, StateSchema, TimerColumn, split_hidden
+from penstock.steps.base import NO_BOUND, PlainStep, StateSchema, TimerColumn, reached, split_hidden
 from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
 from penstock.steps.windows.late_rows import LateRows, WindowShape, window_rows
 
@@ -85,16 +85,16 @@ class SessionStep(PlainStep):
         self._state.arm(rows, self._never)
         self._aggregates.fold(self._state, places, given.rows)
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         """Emit sessions whose end plus lateness the watermark has reached, at most one slice of parts that are over.
 
-        Returns true if there may be more.
+        Returns the time reached.
         """
         self._late.reach(time_us)
         over = self._state.take_timers(time_us - self._shape.lateness_us, FIRED_SLIDING_ROWS_MAX)
         if len(over.rows):
             self._end(over.rows, over.times)
-        return len(over.rows) == FIRED_SLIDING_ROWS_MAX
+        return reached(time_us, self._state.next_timer(), self._shape.lateness_us)
 
     def _end(self, rows: Int32s, ends: Int64s) -> None:
         """Hand parts on, and emit those that were the last of their session. ``ends`` are in order."""
@@ -125,10 +125,9 @@ class SessionStep(PlainStep):
         )
         return split_hidden(window_rows(keys, (starts, ends), computed, self._output))[0]
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Take note that all sessions of these groups up to the watermark have emitted."""
-        if watermark_us is not None:
-            self._late.reach(watermark_us)
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that sessions of these groups up to this time may have emitted."""
+        self._late.gain(share, fired_us)
 
     def counters(self) -> dict[str, int]:
         """Return the number of parts of sessions, and of late rows by their cause."""

@@ -19,7 +19,7 @@ from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import slices
 from penstock.model.table_columns import Value
-from penstock.steps.base import NO_BOUND, PlainStep, StateSchema, TimerColumn, split_hidden
+from penstock.steps.base import NO_BOUND, PlainStep, StateSchema, TimerColumn, reached, split_hidden
 from penstock.steps.keyed import Aggregates, KeyColumns, OpenState, Pages
 from penstock.steps.windows.late_rows import LateRows, WindowShape, window_rows
 
@@ -77,26 +77,25 @@ class SlidingStep(PlainStep):
         self._state.arm(rows, self._never)
         self._aggregates.fold(self._state, places, given.rows)
 
-    def on_watermark(self, time_us: int) -> bool:
-        """Emit windows whose end plus lateness the watermark has reached, at most one slice of firing.
+    def on_watermark(self, time_us: int) -> int:
+        """Emit windows whose end plus lateness the watermark has reached, at most one slice.
 
-        Returns true if there may be more.
+        Returns the time reached.
         """
         self._late.reach(time_us)
         bound = time_us - self._shape.lateness_us
         left = FIRED_SLIDING_ROWS_MAX
+        end = self._state.next_timer()
         for _ in range(FIRED_ENDS_MAX):
-            end = self._state.next_timer()
-            if end > bound:
-                return False
+            if end > bound or left == 0:
+                break
             rows = self._state.take_timers(end, left).rows
             if not len(rows):
-                return False
+                return time_us
             self._fire(end, rows)
             left -= len(rows)
-            if left == 0:
-                break
-        return True
+            end = self._state.next_timer()
+        return reached(time_us, end, self._shape.lateness_us)
 
     def _fire(self, end: int, rows: Int32s) -> None:
         """Emit the windows with this end for which one of ``rows`` answers."""
@@ -142,10 +141,9 @@ class SlidingStep(PlainStep):
         computed = self._aggregates.results(self._state, places)
         return split_hidden(window_rows(columns, (ends - self._shape.step_us, ends), computed, self._output))[0]
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Take note that all windows of these groups up to the watermark have emitted."""
-        if watermark_us is not None:
-            self._late.reach(watermark_us)
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that windows of these groups up to this time may have emitted."""
+        self._late.gain(share, fired_us)
 
     def counters(self) -> dict[str, int]:
         """Return the number of pages, and of late rows by their cause."""

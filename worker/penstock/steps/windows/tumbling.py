@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s
-from penstock.steps.base import PlainStep, StateSchema, split_hidden
+from penstock.steps.base import NOTHING_DUE, PlainStep, StateSchema, reached, split_hidden
 from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
 from penstock.steps.windows.late_rows import LateRows, WindowShape, window_rows
 
@@ -50,20 +50,21 @@ class WindowStep(PlainStep):
             self._state.set_due(found, given.ends)
             self._aggregates.fold(self._state, found, given.rows)
 
-    def on_watermark(self, time_us: int) -> bool:
+    def on_watermark(self, time_us: int) -> int:
         """Emit windows whose end plus lateness the watermark has reached, at most one slice.
 
-        Returns true if there may be more.
+        Returns the time reached.
         """
         self._late.reach(time_us)
         bound = time_us - self._shape.lateness_us
-        if self._state.next_due() > bound:
-            return False
+        first = self._state.next_due()
+        if first > bound or first == NOTHING_DUE:
+            return time_us
         rows = self._state.take_due(bound, FIRED_ROWS_MAX)
         if len(rows):
             self._emit(self._emitted(rows))
             self._state.delete(rows)
-        return len(rows) == FIRED_ROWS_MAX
+        return reached(time_us, self._state.next_due(), self._shape.lateness_us)
 
     def _emitted(self, rows: Int32s) -> pa.RecordBatch:
         ends = self._state.column("end")[rows]
@@ -75,10 +76,9 @@ class WindowStep(PlainStep):
         """Return what the open windows of state rows would give now."""
         return split_hidden(self._emitted(rows))[0]
 
-    def on_groups_gained(self, share: Share, watermark_us: int | None) -> None:
-        """Take note that all windows of these groups up to the watermark have emitted."""
-        if watermark_us is not None:
-            self._late.reach(watermark_us)
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that windows of these groups up to this time may have emitted."""
+        self._late.gain(share, fired_us)
 
     def counters(self) -> dict[str, int]:
         """Return the number of open windows, and of late rows by their cause."""

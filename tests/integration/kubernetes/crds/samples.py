@@ -241,13 +241,13 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
-        "exactly one of source, map, flatMap, filter, split, aggregate, window, join, process, sink",
+        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, join, process, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
-        "exactly one of parquet, generator, ingest",
+        "exactly one of parquet, json, csv, generator, ingest",
     ),
-    "a sink of no kind": (_step(sink={}), "exactly one of parquet, discard"),
+    "a sink of no kind": (_step(sink={}), "exactly one of parquet, json, csv, discard"),
     "keyed and dealt out": (
         _step(keyBy=["k"], partition="broadcast", split={"column": "c"}),
         "keyBy and partition are both there: keyed rows go to the owner of their key",

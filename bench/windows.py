@@ -1,15 +1,16 @@
-"""Windows of one task: rate and longest pause of tumbling ones by how many are open, and of sliding ones.
+"""Windows of one task: rate and longest pause of tumbling ones by how many are open, of sliding and of session ones.
 
-    python -m bench.windows [OPEN/ENDS | sliding/SLICES ...] [--out FOLDER]
+    python -m bench.windows [OPEN/ENDS | sliding/SLICES | session/GAP ...] [--out FOLDER]
 
-One thread runs the step and its table, without sources, channels and sinks. There are 1 M keys, and
-every row has another key than the row before. So every row opens a window and one other window fires,
-which is the most that firing can cost. OPEN windows are open at a time, and they end at ENDS different
-times. With ``sliding/10`` a window has ten slices, and each key has a row in every slice: every row lets a window
-of ten slices fire. Its tumbling twin is ``1000000/1``. A watermark follows every batch. A pause is one call of the
-step: a batch of rows, or one slice of fired windows. ``pause_watermark_ms`` is the time of all slices of a watermark.
-Deletions are committed every half a million rows, as by checkpoints. Copying and writing of state is not in the
-figures; see ``micro/state.py``. CPU is that of the thread, which says more on a shared machine.
+One thread runs the step and its table, without sources, channels and sinks. There are 1 M keys, and every row has
+another key than the row before. So every row opens a window and one other window fires, which is the most that firing
+can cost. OPEN windows are open at a time, and they end at ENDS different times. With ``sliding/10`` a window has ten
+slices, and each key has a row in every slice: every row lets a window of ten slices fire. Its tumbling twin is
+``1000000/1``. With ``session/GAP`` the rows of a key are 1 M us apart: with a shorter gap every row is a session, and
+with a longer one every row is handed on to the next row of its key. A watermark follows every batch. A pause is one
+call of the step: a batch of rows, or one slice of fired windows. ``pause_watermark_ms`` is the time of all slices of
+a watermark. Deletions are committed every half a million rows, as by checkpoints. Copying and writing of state is not
+in the figures; see ``micro/state.py``. CPU is that of the thread, which says more on a shared machine.
 """
 
 import argparse
@@ -30,8 +31,9 @@ from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.windows.by_shape import AnyWindowStep, window
 from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.sessions import SessionShape
 
-TITLE = "windows of one task, 1 M keys: tumbling against how many are open, and sliding"
+TITLE = "windows of one task, 1 M keys: tumbling against how many are open, sliding, sessions"
 GROUPS = 256
 KEYS = 1_000_000
 BATCH_ROWS = 8192
@@ -41,7 +43,8 @@ MEMORY_BYTES = 1 << 34
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("key", pa.int64()), ("ts", TIME)])
 OUTPUT = pa.schema([("key", pa.int64()), ("window_start", TIME), ("window_end", TIME), ("count", pa.int64())])
-SWEEP = ("10_000/10", "100_000/10", "1_000_000/10", "10_000_000/10", "10_000_000/10_000", "sliding/10")
+SWEEP = ("10_000/10", "100_000/10", "1_000_000/10", "10_000_000/10", "10_000_000/10_000", "sliding/10",
+         "session/1_000_000", "session/1_500_000")  # fmt: skip
 FIGURES = (
     "rows_per_s",
     "cpu_ns_per_row",
@@ -53,13 +56,12 @@ FIGURES = (
 
 
 class Task:
-    """A window step over a table, with windows of ``slices`` times ``size`` us, and the windows it has fired."""
+    """A window step over a table, and how many windows it has fired."""
 
-    def __init__(self, size: int, slices: int = 1) -> None:
+    def __init__(self, shape: WindowShape | SessionShape) -> None:
         """Open the step."""
         keys = KeyColumns(INPUT, ["key"], GROUPS)
         compute = (Compute("count", Function.COUNT),)
-        shape = WindowShape(size * slices, 0, 0, "ts", size)
         self.step: AnyWindowStep = window("w", shape, keys, compute, (INPUT, OUTPUT))
         self.step.open(self._open)
         self.step.bind({"main": self._count, "late": self._count})
@@ -142,29 +144,51 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measured(cell: str) -> Record:
     shape, number = cell.split("/")
+    if shape == "session":
+        return measure_sessions(int(number))
     return measure(KEYS, 1, int(number)) if shape == "sliding" else measure(int(shape), int(number))
+
+
+def measure_sessions(gap: int) -> Record:
+    """Fill the state, then measure: each row ends a session, or part of one, of another key."""
+    task, clocks = Task(SessionShape(gap, 0, "ts")), Clocks()
+    now = filled(task, clocks, 0, gap + KEYS, 2 * KEYS)
+    wanted = now - gap + 1 if gap <= KEYS else 0
+    return told(task, clocks, wanted, f"session gap={gap}", {"gap_us": gap, "keys": KEYS})
 
 
 def measure(open_windows: int, ends: int, slices: int = 1) -> Record:
     """Fill the state, then measure until windows of several ends have fired."""
     size = open_windows // ends
-    task, clocks, behind = Task(size, slices), Clocks(), open_windows - size
+    task, clocks, behind = Task(WindowShape(size * slices, 0, 0, "ts", size)), Clocks(), open_windows - size
+    now = filled(task, clocks, behind, open_windows + slices * size, 2 * size)
+    scenario = {"open": open_windows, "ends": ends, "slices": slices, "keys": KEYS}
+    return told(
+        task, clocks, (now - behind) // size * size, f"open={open_windows},ends={ends},slices={slices}", scenario
+    )
+
+
+def filled(task: Task, clocks: Clocks, behind: int, fill: int, least: int) -> int:
+    """Give the step rows: first ``fill`` of them, then those that count. Return the time that was reached."""
     for batch, now in batches(np.random.default_rng(1).permutation(KEYS)):
-        clocks.turn(task, batch, now - behind, counts=now > open_windows + slices * size + BATCH_ROWS)
+        clocks.turn(task, batch, now - behind, counts=now > fill + BATCH_ROWS)
         if now % COMMIT_ROWS < BATCH_ROWS:
             task.commit()
-        if clocks.rows >= max(MEASURED_ROWS, 2 * size):
+        if clocks.rows >= max(MEASURED_ROWS, least):
             break
-    wanted = (now - behind) // size * size
+    return now
+
+
+def told(task: Task, clocks: Clocks, wanted: int, shape: str, scenario: dict[str, int]) -> Record:
+    """Print what was measured, and return it. ``wanted`` is how many windows should have fired."""
     wrong = [] if task.fired == wanted else [f"{task.fired} windows fired, not {wanted}"]
     found = {**clocks.figures(), "state_mib": task.table.size_bytes >> 20}
     task.table.close()
-    name = f"windows open={open_windows},ends={ends},slices={slices}"
+    name = f"windows {shape}"
     shown = ", ".join(f"{table.title(k)} {table.number(found[k])}" for k in FIGURES)
     print(f"   {name}: {shown}{''.join(wrong)}", flush=True)
-    told = {"open": open_windows, "ends": ends, "slices": slices, "keys": KEYS}
     return {
-        "name": name, "exact": not wrong, "wrong": wrong, "results": found, "scenario": told,
+        "name": name, "exact": not wrong, "wrong": wrong, "results": found, "scenario": scenario,
         "hdr": None,
     }  # fmt: skip
 

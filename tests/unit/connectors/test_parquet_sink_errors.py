@@ -1,16 +1,20 @@
 """A sink on a disk whose calls fail: the rows of a cut that failed are in the next cut."""
 
 import errno
+import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import StorageError
+from penstock.connectors.parquet_folder import parquet_form, stage
 from penstock.connectors.parquet_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.file_system import OS_FILES, REPLACED_FILE, closing
 from sim.files.call_hooks import FileCall
 from sim.files.mounted_files import Mount, MountedFiles
 from sim.files.virtual_disk import VirtualDisk, os_error
@@ -98,3 +102,32 @@ def take(files: MountedFiles) -> None:
     sink = ParquetSink("out", "/o", SCHEMA, files)
     sink.claim("job-1", fresh=True)
     sink.close()
+
+
+class FailsAt:
+    """The files of the machine. One write fails."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OS_FILES, name)
+
+    def write(self, file: int, data: Any) -> int:
+        self.left -= 1
+        if not self.left:
+            raise OSError(errno.ENOSPC, "no space")
+        return OS_FILES.write(file, data)
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_file_that_failed_writes_nothing_into_the_next_file(tmp_path: Path, at: int) -> None:
+    files: Any = FailsAt(at)
+    rows = pa.record_batch({"number": list(range(1000)), "word": ["a"] * 1000})
+    with pytest.raises(StorageError, match="no space") as caught:
+        stage(files, tmp_path / "failed", parquet_form(rows.schema), [rows])
+    with closing(OS_FILES, OS_FILES.open(tmp_path / "next", REPLACED_FILE)) as file:
+        OS_FILES.write(file, b"mine")
+        del caught  # the error holds Arrow's writer, which writes the footer when it is destroyed
+        gc.collect()
+    assert (tmp_path / "next").read_bytes() == b"mine"

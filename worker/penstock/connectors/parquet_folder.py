@@ -18,6 +18,7 @@ before each publication. All workers of a job write the same content to these fi
 late write does no harm.
 """
 
+import errno
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +128,10 @@ def stage(files: FileSystem, path: Path, form: FileForm, batches: Sequence[pa.Re
     try:
         with closing(files, files.open(path, REPLACED_FILE)) as file:
             hashing = HashingFile(files, file)
-            form.write(hashing, form.schema, batches)
+            try:
+                form.write(hashing, form.schema, batches)
+            finally:
+                hashing.end()
             files.fsync(file)
         rows = sum(b.num_rows for b in batches)
         return Staged(path, rows, hashing.size, hashing.digest.hexdigest())
@@ -182,9 +186,12 @@ class HashingFile:
         self.digest = hashlib.sha256()
         self.size = 0
         self.closed = False
+        self._ended = False
 
     def write(self, data: bytes) -> int:
-        """Write and hash. Both release the interpreter lock for large pieces."""
+        """Write and hash. Both release the interpreter lock for large pieces. Raises OSError after :meth:`end`."""
+        if self._ended:
+            raise OSError(errno.EBADF, "the file was closed")
         self.digest.update(data)
         write_all(self._files, self._file, data)
         self.size += len(data)
@@ -196,6 +203,14 @@ class HashingFile:
     def close(self) -> None:
         """Leave the file open, because its owner fsyncs it."""
         self.closed = True
+
+    def end(self) -> None:
+        """Refuse all that comes later.
+
+        Arrow's writer writes its last bytes when it is destroyed, also after an error. The number of the file
+        may belong to another file by then.
+        """
+        self._ended = True
 
 
 def hash_file(files: FileSystem, path: Path) -> str:

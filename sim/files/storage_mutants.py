@@ -112,8 +112,8 @@ MUTANTS = (
     StorageMutant(
         "content of a staged file is not synced",
         FOLDER,
-        "form.write(hashing, form.schema, batches)\n            files.fsync(file)\n",
-        "form.write(hashing, form.schema, batches)\n",
+        "hashing.end()\n            files.fsync(file)\n",
+        "hashing.end()\n",
         StagedOutput,
         CallFault.POWER_AFTER,
     ),

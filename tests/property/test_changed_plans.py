@@ -9,7 +9,7 @@ import penstock as ps
 from penstock.base.values import replace
 from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, SplitId, Term
-from penstock.contract.keygroups import groups_of
+from penstock.contract.keygroups import groups_of, intersect
 from penstock.contract.manifest import (
     BlobRef,
     RootManifest,
@@ -22,7 +22,7 @@ from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
 from penstock.protocol.leader.attempt_assignment import deal_anew, stages_to_list, table_of
-from penstock.protocol.state_entries import all_splits_of, entries_of, splits_of, watermark_of
+from penstock.protocol.state_entries import all_splits_of, entries_of, groups_of_files, splits_of, watermark_of
 from penstock.protocol.state_matching import incompatible, match, without
 
 COLUMNS = {"k": "int64", "word": "string", "x": "int64"}
@@ -249,5 +249,9 @@ def test_a_watermark_is_never_ahead_of_what_a_step_has_seen(jobs: tuple[Jobs, Jo
     for task in table.tasks():
         mark, own = watermark_of(root, plan, task, table.share_of(task)), [m for m in root.tasks if m.task == task]
         steps = [n for n in plan.stages[task.stage].steps if n in kept]
-        if mark is not None and steps and mark not in {m.watermark_us for m in own}:
+        share, stage = table.share_of(task), plan.stages[task.stage].steps
+        files = {m.task: [f for f in m.files if f.step in stage] for m in root.tasks}
+        givers = [m for m in root.tasks if intersect(share, groups_of_files(files[m.task]))]
+        assert mark is None or all(m.watermark_us is not None and mark <= m.watermark_us for m in givers)
+        if mark is not None and steps and mark not in {m.watermark_us for m in (*own, *givers)}:
             assert all(mark <= min(homes[name]) for name in steps)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import PeerError
 from penstock.contract import codec
-from penstock.contract.codec import Message, decode, encode, parsed, to_plain
+from penstock.contract.codec import ABSENT, Absent, Message, decode, encode, parsed, to_plain
 from penstock.contract.keygroups import Range
 from penstock.protocol.core_context import ControlSettings
 from tests.support.messages import classes, is_message, plain_type
@@ -49,6 +49,8 @@ def values(kind: Any) -> "st.SearchStrategy[Any]":
         return st.dictionaries(TEXTS, values(args[1]), max_size=2)
     if kind is type(None):
         return st.none()
+    if kind is Absent:
+        return st.just(ABSENT)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return st.sampled_from(list(kind))
     return SCALARS[kind]

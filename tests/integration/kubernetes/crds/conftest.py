@@ -9,14 +9,16 @@ from penstock.kubernetes.client import ApiClient
 from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.crds.judge import Judge
 from tests.integration.kubernetes.kubectl import Kubectl
+from tests.integration.local_job import wait_until
 from tools.crds import FOLDER
 
 
 @pytest.fixture(scope="session")
 def defined(api_server: ApiServer) -> ApiServer:
-    """Give the shared server with our resources defined and served."""
+    """Give the shared server with our resources defined, served and explained: it publishes schemas a while later."""
     api_server.kubectl("apply", "-f", str(FOLDER))  # client-side: the files fit its annotation
     api_server.kubectl("wait", "--for=condition=Established", "-f", str(FOLDER), "--timeout=30s")
+    wait_until(lambda: all(api_server.kubectl.attempt("explain", kind).returncode == 0 for kind in ("sj", "ssnap")))
     return api_server
 
 

@@ -107,10 +107,12 @@ class Writer:
         if depth <= 0:
             return self.one(lambda: str(self.draw(INTS)), lambda: str(self.draw(leaves)))
         less, each = depth - 1, self.of
-        operator = st.sampled_from(["+", "-", "*", "//", "%", "<<", ">>", "&", "|", "^", "+", "-", "*"])
+        operator = st.sampled_from(["+", "-", "*", "//", "%", ">>", "&", "|", "^", "+", "-", "*"])
         return self.one(
             lambda: str(self.draw(leaves)),
             lambda: f"({each('int', less)} {self.draw(operator)} {each('int', less)})",
+            # Python would make a whole number of as many bits as it is shifted by: up to 2**63.
+            lambda: f"({each('int', less)} << min({each('int', less)}, {self.draw(st.sampled_from([31, 63, 130]))}))",
             lambda: f"-{each('int', 0)}",
             lambda: f"abs({each('int', less)})",
             lambda: f"{self.draw(st.sampled_from(['min', 'max']))}({each('int', less)}, {each('int', less)})",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+R_contra = TypeVar("R_contra", contravariant=True)
 
 ABOUT = (
     "PySpark beside a job: writes datasets, pushes them into a running job, and computes the "
@@ -39,6 +40,18 @@ class Judged(Protocol):
 
     def as_dict(self) -> dict[str, object]:
         """Return the facts."""
+        ...
+
+
+class Drawn(Protocol[R_contra]):
+    """A module with datasets that are drawn from a seed."""
+
+    def describe(self, request: R_contra) -> dict[str, Any]:
+        """Return what identifies the dataset."""
+        ...
+
+    def write(self, spark: "SparkSession", request: R_contra, folder: Path, *, replace: bool = False) -> dict[str, Any]:
+        """Write the dataset."""
         ...
 
 
@@ -117,11 +130,8 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_temperature(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--rows", type=positive, default=500_000)
-    parser.add_argument("--files", type=positive, default=8)
+    _add_size(parser, rows=500_000)
     parser.add_argument("--motes", type=positive, default=54)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bound", type=_duration, default="30s", help="disorder (default 30s)")
     parser.add_argument("--late", type=_duration, default="10m", help="how late late rows are")
     parser.add_argument("--late-share", type=float, default=0.01, help="share of late rows")
@@ -129,22 +139,24 @@ def _add_temperature(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_fraud(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--rows", type=positive, default=1_000_000)
-    parser.add_argument("--files", type=positive, default=8)
+    _add_size(parser, rows=1_000_000)
     parser.add_argument("--entities", type=positive, default=60_000)
     parser.add_argument("--unknown-share", type=float, default=0.0, help="share of rows with an unknown state")
-    parser.add_argument("--seed", type=int, default=1)
     _common(parser, _fraud, replaces=True)
 
 
 def _add_spike(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--rows", type=positive, default=1_000_000)
-    parser.add_argument("--files", type=positive, default=8)
+    _add_size(parser, rows=1_000_000)
     parser.add_argument("--motes", type=positive, default=54)
-    parser.add_argument("--seed", type=int, default=1)
     _common(parser, _spike, replaces=True)
+
+
+def _add_size(parser: argparse.ArgumentParser, *, rows: int) -> None:
+    """Add what every dataset has that is drawn from a seed."""
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument("--rows", type=positive, default=rows)
+    parser.add_argument("--files", type=positive, default=8)
+    parser.add_argument("--seed", type=int, default=1)
 
 
 def _add_oracle(parser: argparse.ArgumentParser) -> None:
@@ -200,28 +212,24 @@ def _temperature(options: argparse.Namespace) -> int:
         late_us=options.late,
         late_share=options.late_share,
     )
-    return _make(
-        options,
-        temperature.describe(request),
-        lambda spark: temperature.write(spark, request, options.output, replace=options.replace),
-    )
+    return _draw(options, temperature, request)
 
 
 def _fraud(options: argparse.Namespace) -> int:
     request = fraud.FraudRequest(options.rows, options.files, options.entities, options.unknown_share, options.seed)
-    return _make(
-        options,
-        fraud.describe(request),
-        lambda spark: fraud.write(spark, request, options.output, replace=options.replace),
-    )
+    return _draw(options, fraud, request)
 
 
 def _spike(options: argparse.Namespace) -> int:
-    request = spike.SpikeRequest(options.rows, options.files, options.motes, options.seed)
+    return _draw(options, spike, spike.SpikeRequest(options.rows, options.files, options.motes, options.seed))
+
+
+def _draw(options: argparse.Namespace, drawn: "Drawn[R_contra]", request: R_contra) -> int:
+    """Write a dataset that is drawn from a seed."""
     return _make(
         options,
-        spike.describe(request),
-        lambda spark: spike.write(spark, request, options.output, replace=options.replace),
+        drawn.describe(request),
+        lambda spark: drawn.write(spark, request, options.output, replace=options.replace),
     )
 
 

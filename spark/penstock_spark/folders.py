@@ -8,9 +8,10 @@ again. A folder without the marker belongs to the user and is never emptied.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,9 +19,13 @@ import pyarrow.parquet as pq
 from penstock.base.errors import ConfigError, PeerError, StateError
 from penstock.contract.codec import parsed
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SUFFIX = ".parquet"
 MARKER = "_dataset.json"
 INCOMPLETE = "_incomplete"
+ROW_GROUP_ROWS = 65_536  # of files that are drawn from a seed
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -109,6 +114,37 @@ def finish(folder: Path, request: Mapping[str, Any], summary: Mapping[str, Any])
     marker = {"complete": True, "request": dict(request), **summary, "files": sizes}
     _write_marker(folder, marker)
     return marker
+
+
+def write_parts(
+    spark: "SparkSession",
+    folder: Path,
+    request: Mapping[str, Any],
+    rows_of: Callable[[int], pa.Table],
+    *,
+    replace: bool,
+) -> dict[str, Any]:
+    """Write the dataset of a request, and return its marker. Part ``n`` has the rows ``rows_of(n)``.
+
+    The request has the numbers of ``rows`` and ``files``. Spark calls ``rows_of`` for several parts at a time, so it
+    must depend on nothing but ``n``. Raises ConfigError as ``begin`` does.
+    """
+    unfinished = begin(folder, request, replace=replace)
+    numbers = range(request["files"])
+    spark.sparkContext.parallelize(numbers, len(numbers)).foreachPartition(
+        partial(_write_some, str(unfinished), rows_of)
+    )
+    return finish(folder, request, {"rows": request["rows"]})
+
+
+def part_rows(rows: int, files: int, number: int) -> int:
+    """Return how many of all ``rows`` are in part ``number``."""
+    return rows // files + (number < rows % files)
+
+
+def _write_some(folder: str, rows_of: Callable[[int], pa.Table], numbers: Iterator[int]) -> None:
+    for number in numbers:
+        pq.write_table(rows_of(number), Path(folder, f"part-{number:05d}{SUFFIX}"), row_group_size=ROW_GROUP_ROWS)
 
 
 def _write_marker(folder: Path, marker: Mapping[str, Any]) -> None:

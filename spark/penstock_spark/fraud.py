@@ -4,7 +4,7 @@ Every file is a split, and has all transactions of its entities. Amounts, types 
 few transactions in a hundred are improbable.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock_spark import folders
 
@@ -48,28 +47,17 @@ class FraudRequest:
 
 def describe(request: FraudRequest) -> dict[str, Any]:
     """Return what identifies the dataset: two equal descriptions mean equal files."""
-    return {"kind": "fraud", "format": 1, **asdict(request)}
+    return {"kind": "fraud", "format": 2, **asdict(request)}
 
 
 def write(spark: "SparkSession", request: FraudRequest, folder: Path, *, replace: bool = False) -> dict[str, Any]:
     """Write the dataset into ``folder`` and return its marker."""
-    description = describe(request)
-    unfinished = folders.begin(folder, description, replace=replace)
-    numbers = range(request.files)
-    spark.sparkContext.parallelize(numbers, len(numbers)).foreachPartition(
-        partial(_write_files, str(unfinished), request)
-    )
-    return folders.finish(folder, description, {"rows": request.rows})
-
-
-def _write_files(folder: str, request: FraudRequest, numbers: Iterator[int]) -> None:
-    for number in numbers:
-        pq.write_table(rows_of(request, number), Path(folder, f"part-{number:05d}{folders.SUFFIX}"))
+    return folders.write_parts(spark, folder, describe(request), partial(rows_of, request), replace=replace)
 
 
 def rows_of(request: FraudRequest, number: int) -> pa.Table:
     """Make the rows of file ``number``. They depend only on the request and this number."""
-    count = request.rows // request.files + (number < request.rows % request.files)
+    count = folders.part_rows(request.rows, request.files, number)
     random = np.random.Generator(np.random.PCG64([request.seed, number]))
     own = np.arange(number, request.entities, request.files)
     entities = np.array([f"C{entity:09d}" for entity in own], dtype=object)

@@ -4,7 +4,6 @@ Every file is a split, and has all readings of its motes. Two readings in a hund
 empty.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock_spark import folders
 
@@ -47,28 +45,17 @@ class SpikeRequest:
 
 def describe(request: SpikeRequest) -> dict[str, Any]:
     """Return what identifies the dataset: two equal descriptions mean equal files."""
-    return {"kind": "spike", "format": 1, **asdict(request)}
+    return {"kind": "spike", "format": 2, **asdict(request)}
 
 
 def write(spark: "SparkSession", request: SpikeRequest, folder: Path, *, replace: bool = False) -> dict[str, Any]:
     """Write the dataset into ``folder`` and return its marker."""
-    description = describe(request)
-    unfinished = folders.begin(folder, description, replace=replace)
-    numbers = range(request.files)
-    spark.sparkContext.parallelize(numbers, len(numbers)).foreachPartition(
-        partial(_write_files, str(unfinished), request)
-    )
-    return folders.finish(folder, description, {"rows": request.rows})
-
-
-def _write_files(folder: str, request: SpikeRequest, numbers: Iterator[int]) -> None:
-    for number in numbers:
-        pq.write_table(rows_of(request, number), Path(folder, f"part-{number:05d}{folders.SUFFIX}"))
+    return folders.write_parts(spark, folder, describe(request), partial(rows_of, request), replace=replace)
 
 
 def rows_of(request: SpikeRequest, number: int) -> pa.Table:
     """Make the rows of file ``number``. They depend only on the request and this number."""
-    count = request.rows // request.files + (number < request.rows % request.files)
+    count = folders.part_rows(request.rows, request.files, number)
     random = np.random.Generator(np.random.PCG64([request.seed, number]))
     own = np.arange(number, request.motes, request.files) + 1
     mote = own[np.arange(count) % len(own)]

@@ -7,7 +7,6 @@ these are late for their window. Temperatures are multiples of 1/64 degree, like
 14-bit sensor, so that sums are exact in any order.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock_spark import folders
 
@@ -30,7 +28,6 @@ SCHEMA = pa.schema(
     ]
 )
 START_US = 1_078_012_800_000_000  # 2004-02-29, the time of the well-known dataset of a laboratory
-ROW_GROUP_ROWS = 65_536
 DYING = 122.15625  # what a mote with an empty battery reports
 
 
@@ -55,24 +52,12 @@ def describe(request: TemperatureRequest) -> dict[str, Any]:
 
 def write(spark: "SparkSession", request: TemperatureRequest, folder: Path, *, replace: bool = False) -> dict[str, Any]:
     """Write the dataset into ``folder`` and return its marker."""
-    description = describe(request)
-    unfinished = folders.begin(folder, description, replace=replace)
-    numbers = range(request.files)
-    spark.sparkContext.parallelize(numbers, len(numbers)).foreachPartition(
-        partial(_write_files, str(unfinished), request)
-    )
-    return folders.finish(folder, description, {"rows": request.rows})
-
-
-def _write_files(folder: str, request: TemperatureRequest, numbers: Iterator[int]) -> None:
-    for number in numbers:
-        target = Path(folder, f"part-{number:05d}{folders.SUFFIX}")
-        pq.write_table(rows_of(request, number), target, row_group_size=ROW_GROUP_ROWS)
+    return folders.write_parts(spark, folder, describe(request), partial(rows_of, request), replace=replace)
 
 
 def rows_of(request: TemperatureRequest, number: int) -> pa.Table:
     """Make the rows of file ``number``. They depend only on the request and this number."""
-    count = request.rows // request.files + (number < request.rows % request.files)
+    count = folders.part_rows(request.rows, request.files, number)
     random = np.random.Generator(np.random.PCG64([request.seed, number]))
     place = np.arange(count, dtype=np.int64)
     due = START_US + place * request.step_us

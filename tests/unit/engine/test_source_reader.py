@@ -274,6 +274,22 @@ def test_a_split_that_moves_closes_its_file_and_the_others_go_on() -> None:
     assert readers["b"].closed
 
 
+class Failing(Counting):
+    """Cannot close its file."""
+
+    def close(self) -> None:
+        raise OSError(f"{self._split} cannot be closed")
+
+
+def test_a_split_that_cannot_be_closed_keeps_no_other_one_open() -> None:
+    before, behind = Closing("a", [1]), Closing("c", [1])
+    task = opened(a=before, b=Failing("b", [1]), c=behind)
+    with pytest.raises(OSError, match="b cannot be closed"):
+        task.close()
+    assert before.closed
+    assert behind.closed
+
+
 def test_a_task_whose_epochs_all_fail_keeps_only_some_of_their_cuts() -> None:
     reader = Counting("a", [1] * 99)
     task = opened(a=reader)

@@ -208,6 +208,21 @@ def test_only_a_reset_discards_what_was_prepared(order: Any, cleared: list[objec
     assert task.cleared == cleared
 
 
+def test_a_part_that_cannot_be_closed_keeps_no_other_one_open() -> None:
+    task = Task(rig(OUT).core)
+    closed: list[str] = []
+
+    def source() -> None:
+        raise OSError("the source cannot be closed")
+
+    task.loop._parts.source = cast(Any, SimpleNamespace(close=source))
+    task.loop._parts.state = cast(Any, SimpleNamespace(close=lambda: closed.append("state")))
+    task.writer.close = lambda: closed.append("sink")  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="the source cannot be closed"):
+        task.loop.end()
+    assert closed == ["sink", "state"]
+
+
 def test_a_sink_asks_for_the_first_checkpoint_once_and_says_whether_it_has_room() -> None:
     asked: list[int] = []
     writer = Writer()

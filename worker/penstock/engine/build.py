@@ -1,6 +1,7 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,9 +142,10 @@ class JobParts:
         warm(self._job, self._scratch, self.identity.ordinal)
 
     def close(self) -> None:
-        """End the threads of sinks."""
-        for sink in self._sinks.values():
-            sink.close()
+        """End the threads of sinks, whatever one of them raises. Raises the last of these errors."""
+        with ExitStack() as closing:
+            for sink in self._sinks.values():
+                closing.callback(sink.close)
 
     def event_time(self, stage: StageIndex) -> tuple[float | None, int | None]:
         """Return when a silent split is idle (s) and how far rows are out of order (us)."""

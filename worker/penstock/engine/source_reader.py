@@ -26,6 +26,7 @@ the positions of the readers.
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -270,14 +271,15 @@ class SourceReader:
                 self._scheduler.join(state.split, takes_place=opened.releasing is not None)
 
     def close(self, splits: Iterable[SplitId] | None = None) -> None:
-        """Close some splits, or all."""
+        """Close some splits, or all, whatever one of them raises. Raises the last of these errors."""
         leaving = list(self._opened if splits is None else splits)
         self._scheduler.leave(leaving)
-        for split in leaving:
-            opened = self._opened.pop(split, None)
-            self._ended.discard(split)
-            if opened is not None:
-                opened.reader.close()
+        with ExitStack() as closing:
+            for split in leaving:
+                opened = self._opened.pop(split, None)
+                self._ended.discard(split)
+                if opened is not None:
+                    closing.callback(opened.reader.close)
 
     def states(self, epoch: Epoch) -> tuple[SplitState, ...]:
         """Return the state of every split, for the manifest of ``epoch``."""

@@ -8,6 +8,7 @@ their passes on one thread, with wakeups that never sleep.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from penstock.base.errors import RowNotSentError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
@@ -231,7 +232,10 @@ class TaskLoop:
         return (new or old).version
 
     def end(self) -> None:
-        """Release everything that the task owns; after a reset, discard uncommitted output."""
+        """Release everything that the task owns; after a reset, discard uncommitted output.
+
+        Every part is closed, whatever another one raises. Raises the last of these errors.
+        """
         self._effects.over = True
         self._effects.expedite()
         reset = self.inbox.reset
@@ -239,17 +243,18 @@ class TaskLoop:
             for action in self.core.step(reset, 0.0):
                 if isinstance(action, ev.Discard):
                     self._host.clear(action.handles, discard=True)
-        self._effects.close_fetched()
         parts = self._parts
-        parts.chain.stop()
-        if parts.source is not None:
-            parts.source.close()
-        for sink in parts.sinks.values():
-            sink.close()
-        if parts.state is not None:
-            parts.state.close()
-        if parts.in_flight is not None:
-            parts.in_flight.free()
+        with ExitStack() as closing:  # from the last to the first
+            if parts.in_flight is not None:
+                closing.callback(parts.in_flight.free)
+            if parts.state is not None:
+                closing.callback(parts.state.close)
+            for sink in parts.sinks.values():
+                closing.callback(sink.close)
+            if parts.source is not None:
+                closing.callback(parts.source.close)
+            closing.callback(parts.chain.stop)
+            closing.callback(self._effects.close_fetched)
 
 
 class TaskThread(Thread):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def check(source: str, batches: list[list[dict[str, Any]]], number: int) -> bool
     return True
 
 
+@pytest.mark.timeout(900)  # 2,000 programs are two minutes of a core, which may be shared
 @settings(max_examples=PROGRAMS, deadline=None, suppress_health_check=list(HealthCheck))
 @given(typed_programs.sources(), st.lists(typed_programs.ROWS, min_size=1, max_size=2))
 def test_a_compiled_program_does_what_python_does(source: str, batches: list[list[dict[str, Any]]]) -> None:

@@ -1,4 +1,4 @@
-"""The commands: ``dataset``, ``temperature``, ``fraud``, ``spike``, ``oracle``, ``oracle-temperature``, ``replay``.
+"""The commands: one for each dataset, ``oracle`` and ``oracle-temperature``, ``replay``.
 
 Exit codes: 0 done or exact, 1 the output differs, 2 the user must edit something.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.base import units
 from penstock.base.errors import ConfigError, PenstockError
-from penstock_spark import dataset, folders, fraud, replay, report, spike, temperature, texts, word_oracle
+from penstock_spark import dataset, equipment, folders, fraud, replay, report, spike, temperature, texts, word_oracle
 from penstock_spark import oracle_windows as windows
 from penstock_spark.push import proof_of
 
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_temperature(commands.add_parser("temperature", help="write a temperature dataset"))
     _add_fraud(commands.add_parser("fraud", help="write transactions for the example fraud"))
     _add_spike(commands.add_parser("spike", help="write readings for the example spike"))
+    _add_equipment(commands.add_parser("equipment", help="write data points for the example equipment"))
     _add_oracle(commands.add_parser("oracle", help="compare the output of the word count with the expected one"))
     _add_windows(commands.add_parser("oracle-temperature", help="compare windows and late rows with the expected ones"))
     _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
@@ -151,11 +152,16 @@ def _add_spike(parser: argparse.ArgumentParser) -> None:
     _common(parser, _spike, replaces=True)
 
 
-def _add_size(parser: argparse.ArgumentParser, *, rows: int) -> None:
+def _add_equipment(parser: argparse.ArgumentParser) -> None:
+    _add_size(parser, rows=1_000_000, files=1)
+    _common(parser, _equipment, replaces=True)
+
+
+def _add_size(parser: argparse.ArgumentParser, *, rows: int, files: int = 8) -> None:
     """Add what every dataset has that is drawn from a seed."""
     parser.add_argument("output", type=Path, help="folder to write")
     parser.add_argument("--rows", type=positive, default=rows)
-    parser.add_argument("--files", type=positive, default=8)
+    parser.add_argument("--files", type=positive, default=files)
     parser.add_argument("--seed", type=int, default=1)
 
 
@@ -222,6 +228,10 @@ def _fraud(options: argparse.Namespace) -> int:
 
 def _spike(options: argparse.Namespace) -> int:
     return _draw(options, spike, spike.SpikeRequest(options.rows, options.files, options.motes, options.seed))
+
+
+def _equipment(options: argparse.Namespace) -> int:
+    return _draw(options, equipment, equipment.EquipmentRequest(options.rows, options.files, seed=options.seed))
 
 
 def _draw(options: argparse.Namespace, drawn: "Drawn[R_contra]", request: R_contra) -> int:

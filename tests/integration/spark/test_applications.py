@@ -1,5 +1,6 @@
-"""The examples fraud and spike, with input and oracle by Spark: exact through kills and a rescale 2 -> 3 -> 2."""
+"""The examples of applications, with input and oracle by Spark: exact through kills and a rescale 2 -> 3 -> 2."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.graph import keep_job_file, read_job_file
-from penstock_spark import fraud, spike
+from penstock_spark import equipment, fraud, spike
 from tests.integration.engine_rig import Rig
 from tests.integration.local_job import REPOSITORY
 
@@ -82,3 +83,47 @@ def test_spike_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path
     expected = Counter(tuple(row) for row in found.collect())
     assert expected.total() > 100
     assert written(tmp_path / "output") == expected
+
+
+MACHINES = equipment.EquipmentRequest(
+    rows=12_000,
+    files=4,
+    step_ns=60_000_000_000,
+    toggle_ns=(1_200_000_000_000, 4_800_000_000_000),
+    delay_ns=(180_000_000_000, 900_000_000_000),
+)
+
+
+def write_disturbed(clean: Path, folder: Path) -> None:
+    """Copy machines. To the first one, add a reading whose time goes back and two changes of a valve alone."""
+    shutil.copytree(clean, folder)
+    rows = pq.read_table(clean / "part-00000.parquet").to_pylist()
+    changed = [n for n in range(1, len(rows)) if rows[n]["bm08"] != rows[n - 1]["bm08"]]
+    alone = changed[3] + 2
+    assert rows[alone]["bm05"] == rows[changed[3]]["bm05"], "no change of the sensor waits"
+    late = {**rows[1000], "ts": rows[1000]["ts"] - 1} | {bit: not rows[1000][bit] for bit in equipment.BITS}
+    rows[alone]["bm08"] = not rows[alone]["bm08"]
+    rows.insert(1001, late)
+    pq.write_table(pa.Table.from_pylist(rows, equipment.SCHEMA), folder / "part-00000.parquet")
+
+
+def test_equipment_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
+    equipment.write(spark, MACHINES, tmp_path / "in")
+    write_disturbed(tmp_path / "in", tmp_path / "disturbed")
+    places = {name: tmp_path / name for name in ("output", "dead_letters")}
+    run_through_kills("equipment", tmp_path, input=tmp_path / "disturbed", machines="true", rate=800, **places)
+
+    equipment.view(spark, tmp_path / "in")
+    delays = Counter(tuple(row) for row in equipment.delays(spark).collect())
+    assert delays.total() > 500
+    assert written(tmp_path / "output" / "delays") == delays
+    alarms = Counter(tuple(row) for row in equipment.alarms(spark).collect())
+    assert alarms.total() > 100
+    assert written(tmp_path / "output" / "alarms") == alarms
+    trends = Counter(equipment.trends(spark))
+    assert min(row[2] - row[4] for row in trends) < equipment.DAY_NS // 2 < max(row[2] - row[4] for row in trends)
+    assert written(tmp_path / "output" / "trends") == trends
+    letters = pq.read_table(tmp_path / "dead_letters")
+    assert sorted(letters["error_step"].to_pylist()) == ["delays", "delays", "edges"]
+    assert sum("time goes back" in text for text in letters["error"].to_pylist()) == 1
+    assert sum("the valve of bm05 changes" in text for text in letters["error"].to_pylist()) == 2

@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: failpoints help setup demo test unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
+.PHONY: failpoints help setup demo servers test unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -103,6 +103,9 @@ docs: $(STAMP)  ## build the documentation as a site in build/site; a broken lin
 
 image:  ## build the images of worker and operator: BASE_IMAGE=...@sha256:... TAG=... BUILDER=docker|podman|buildah
 	@sh tools/image.sh
+
+servers: $(STAMP)  ## run a Kafka broker on this machine to try things with, until Ctrl-C (needs Java and Maven)
+	@$(BIN)/python -m tools.servers
 
 e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)
 	@e2e/tools/build $(TOOLS)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 
 from hypothesis import settings
 
@@ -14,13 +15,24 @@ settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("all")
 
 
-def pytest_report_header() -> str:
-    """Name the binaries of Kubernetes that are missing, in one line for all their tests."""
+def pytest_report_header() -> list[str]:
+    """Say which servers are missing, in one line for all tests of a server."""
+    return [_kubernetes(), _kafka()]
+
+
+def _kubernetes() -> str:
     folder = cache() / "bin"
     missing = [name for name in API_BINARIES if not os.access(folder / name, os.X_OK)]
     if not missing:
         return f"kubernetes: tests use the binaries in {folder}"
     return f"kubernetes: tests are skipped, no {', '.join(missing)} in {folder}: {REMEDY}"
+
+
+def _kafka() -> str:
+    missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
+    if not missing:
+        return "kafka: tests start a broker, which Maven fetches once (45 MB)"
+    return f"kafka: tests are skipped, no {', '.join(missing)}: install Java 17 or newer, and Maven"
 
 
 def pytest_collection() -> None:

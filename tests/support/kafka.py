@@ -1,0 +1,91 @@
+"""A real Kafka broker for tests, and what tests say to it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tools.servers.kafka import KafkaBroker, new_name
+
+WITHIN_S = 60.0
+PRODUCED_AT_ONCE = 10_000
+POLL_S = 0.1  # it waits so long for more records, even when some are there
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as a reader sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Kafka:
+    """Makes topics, writes and reads: as programs do that know nothing of Penstock."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        """Speak to ``broker``, which runs."""
+        self.broker = broker
+        self.admin = AdminClient({"bootstrap.servers": broker.address})
+
+    def topic(self, prefix: str, partitions: int = 1, **settings: str) -> str:
+        """Make a topic of a new name, and return the name."""
+        name = new_name(prefix)
+        self.make(name, partitions, **settings)
+        return name
+
+    def make(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """Make the topic ``name``; ``settings`` with ``_`` for dots."""
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        made = self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])
+        made[name].result(WITHIN_S)
+
+    def write(self, topic: str, records: Sequence[Mapping[str, Any]], **settings: Any) -> None:
+        """Write records (value, key, partition, headers, timestamp), in one transaction if ``settings`` have an id."""
+        producer = Producer({"bootstrap.servers": self.broker.address, **settings})
+        if "transactional.id" in settings:
+            producer.init_transactions(WITHIN_S)
+            producer.begin_transaction()
+        failed: list[object] = []
+        for number, record in enumerate(records):
+            producer.produce(topic, on_delivery=lambda error, _: failed.append(error) if error else None, **record)
+            if number % PRODUCED_AT_ONCE == PRODUCED_AT_ONCE - 1:
+                producer.flush(WITHIN_S)
+        assert not producer.flush(WITHIN_S), "the broker did not take all records"
+        assert not failed, failed[0]
+        if "transactional.id" in settings:
+            producer.commit_transaction(WITHIN_S)
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
+        """Return all records that a reader sees now, partition by partition."""
+        return list(self._read(topic, isolation))
+
+    def _read(self, topic: str, isolation: str) -> Iterator[Record]:
+        settings = {
+            "bootstrap.servers": self.broker.address,
+            "group.id": new_name("reader"),
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+        with closing(Consumer(settings)) as consumer:
+            partitions = consumer.list_topics(topic, WITHIN_S).topics[topic].partitions
+            for partition in sorted(partitions):
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                ended = False
+                while not ended:
+                    for message in consumer.consume(PRODUCED_AT_ONCE, POLL_S):
+                        error = message.error()
+                        if error is None:
+                            offset = message.offset()
+                            assert offset is not None
+                            yield Record(partition, offset, message.key(), message.value())
+                            continue
+                        assert error.name() == "_PARTITION_EOF", error
+                        ended = True

@@ -33,7 +33,8 @@ from penstock.connectors.arrivals import Arrivals
 from penstock.connectors.flight_data import decode
 from penstock.contract.keygroups import Range
 from penstock.keyed_state.hot import HotTable
-from penstock.keyed_state.state_files import BlockReader, check_schema, described, loadable
+from penstock.keyed_state.state_files import BlockReader
+from penstock.keyed_state.stored_schema import check_schema, described, loadable
 from penstock.model.ipc import READ_ERRORS, validate
 from penstock.model.keys import destinations
 from penstock.model.split import split_by

@@ -355,6 +355,68 @@ def test_another_schema_and_an_unknown_state_are_refused(task: Callable[..., Tas
         renamed.state.load(files, renamed.blobs)
 
 
+EVOLVES = replace(SCHEMA, evolves=True)
+ADDED = StateSchema("counts", KEYS, (*SCHEMA.values, Value("tag", "int8", added=7)), evolves=True)
+
+
+def test_a_rescale_too_merges_files_of_an_older_schema(task: Callable[..., Task]) -> None:
+    first = task(schema=EVOLVES)
+    first.put(OTHERS | {"a": 1})
+    first.checkpoint(1)
+    first.put({"a": 2})
+    files = first.checkpoint(2)
+    assert len(files) == 2
+    again = task(schema=ADDED)
+    again.state.load(files, again.blobs)
+    cut = again.state.flip(Epoch(3), merges=False)
+    merged = cut.write(again._name, again.blobs)
+    assert len(merged) == 1
+    assert merged[0].blob not in [f.blob for f in files]
+    later = task(schema=ADDED)
+    later.state.load(merged, later.blobs)
+    assert later.content() == OTHERS | {"a": 2}
+    assert set(later.table.column("tag")[later.state.live_rows("counts")].tolist()) == {7}
+
+
+def test_files_of_an_older_schema_are_merged_again_after_an_epoch_that_aborts(task: Callable[..., Task]) -> None:
+    first = task(schema=EVOLVES)
+    first.put({"a": 1})
+    files = first.checkpoint(1)
+    again = task(schema=ADDED)
+    again.state.load(files, again.blobs)
+    lost, kept = again.cut(2), again.checkpoint(3)
+    assert {f.blob.name for f in files}.isdisjoint(f.blob.name for f in (*lost, *kept))
+    assert again.checkpoint(4) == kept, "there is nothing left to merge"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (Value("n", "int8"), SCHEMA.values[1]),
+        (Value("n", "int64", 2), SCHEMA.values[1]),
+        (Value("n", "bytes"), SCHEMA.values[1]),
+    ],
+)
+def test_a_state_that_evolves_refuses_columns_of_another_kind(
+    task: Callable[..., Task], values: tuple[Value, ...]
+) -> None:
+    first = task(schema=EVOLVES)
+    first.put({"a": 1})
+    files = first.checkpoint(1)
+    changed = task(schema=StateSchema("counts", KEYS, values, evolves=True))
+    with pytest.raises(StateError, match=r"stored state does not fit: stored .*int64.*the job has"):
+        changed.state.load(files, changed.blobs)
+
+
+def test_a_state_that_evolves_is_read_by_no_state_that_does_not(task: Callable[..., Task]) -> None:
+    first = task(schema=ADDED)
+    first.put({"a": 1})
+    files = first.checkpoint(1)
+    changed = task()
+    with pytest.raises(StateError, match="does not fit"):
+        changed.state.load(files, changed.blobs)
+
+
 def test_the_tasks_of_a_worker_share_one_budget(tmp_path: Path) -> None:
     budget = StateBudget(900)
     first, second, third = (Task(tmp_path) for _ in range(3))

@@ -13,7 +13,7 @@ from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
-from penstock.keyed_state.state_files import described
+from penstock.keyed_state.stored_schema import described
 from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import Value

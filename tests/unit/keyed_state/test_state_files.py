@@ -10,7 +10,8 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.contract.keygroups import Range
-from penstock.keyed_state.state_files import REST_MAX_S, BlockReader, at_half_speed, check_schema, described, loadable
+from penstock.keyed_state.state_files import REST_MAX_S, BlockReader, at_half_speed
+from penstock.keyed_state.stored_schema import check_schema, described, loadable
 from penstock.model.table_columns import Value
 from penstock.steps.base import StateSchema
 

@@ -10,7 +10,7 @@ from penstock.contract.graph import TimeKind
 from penstock.keyed_state import hot
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.memory import NEVER
-from penstock.keyed_state.state_files import described
+from penstock.keyed_state.stored_schema import described
 from penstock.model.kernels import timers
 from penstock.model.keys import KeyCodec, Keys
 from penstock.model.table_columns import NO_TIMER, Value

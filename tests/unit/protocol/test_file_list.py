@@ -9,6 +9,7 @@ from penstock.protocol.state_entries import (
     drops_tombstones,
     groups_of_files,
     next_order,
+    through_last,
     to_merge,
 )
 
@@ -60,3 +61,9 @@ def test_tombstones_go_when_what_is_older_shows_other_groups() -> None:
     assert groups_of_files(new) == (Range(4, 10),)
     assert drops_tombstones(new, (old, *new))
     assert not drops_tombstones(new, (replace(old, groups=(Range(3, 5),)), *new))
+
+
+def test_files_are_merged_with_all_that_are_older() -> None:
+    files = [entry(i) for i in (3, 1, 2, 4)]
+    assert [f.order for f in through_last(files, {BlobName("f1"), BlobName("f3")})] == [1, 2, 3]
+    assert through_last(files, {BlobName("of another task")}) == ()

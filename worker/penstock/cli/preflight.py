@@ -44,7 +44,7 @@ class Begins:
 
 
 def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_it: bool = True) -> list[str]:
-    """Say which steps take their state over, which begin anew, and what is given up.
+    """Say which steps take their state over, with which changes, which begin anew, and what is given up.
 
     Nothing where there is no checkpoint; without ``all_of_it`` only what has changed. Raises
     StateError when it does not fit.
@@ -70,7 +70,10 @@ def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_
             *(n for n in (*had.changed, *had.kept) if n in drop),
         ],
     }
-    return [f"{text}: {', '.join(names)}" for text, names in said.items() if names]
+    return [
+        *(f"{text}: {', '.join(names)}" for text, names in said.items() if names),
+        *(f"{what}: {text}" for text in now.evolved),
+    ]
 
 
 def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Sequence[str], str | None]:

@@ -6,7 +6,7 @@ be read where the user's module is not.
 
 from enum import StrEnum
 
-from penstock.contract.codec import Message
+from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import Columns
 
 
@@ -19,10 +19,14 @@ class CompileChoice(StrEnum):
 
 
 class TypedField(Message, tag="TypedField"):
-    """A field of a record or state: its name and its type as messages show it, ``Ring[int8, 5]``."""
+    """A field of a record or state: its name and its type as messages show it, ``Ring[int8, 5]``.
+
+    ``renamed`` is the name that the field of a state had before.
+    """
 
     name: str
     type: str
+    renamed: str | Absent = ABSENT
 
 
 class StateFields(Message, tag="StateFields"):

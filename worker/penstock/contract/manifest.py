@@ -20,6 +20,11 @@ def child_state(step: str, child: str) -> str:
     return f"{step}{CHILD}{child}"
 
 
+def step_of(state: str) -> str:
+    """Return the step that a state belongs to; a child table belongs to the step of its parent."""
+    return state.partition(CHILD)[0]
+
+
 class BlobRef(Message, tag="BlobRef"):
     """A stored file: its name in the job's directory, its SHA-256 in hex, and its bytes."""
 
@@ -45,8 +50,8 @@ class StateFile(Message, tag="StateFile"):
 
     @property
     def step(self) -> str:
-        """Return the step that the state belongs to; a child table belongs to the step of its parent."""
-        return self.state.partition(CHILD)[0]
+        """Return the step that the state belongs to."""
+        return step_of(self.state)
 
 
 class SplitState(Message, tag="SplitState"):

@@ -15,7 +15,7 @@ edge lists the receivers of both versions: each entry says which of them is ther
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.contract.codec import Message
+from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import Columns
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Share, first_shares, groups_of, rebalance, to_share
@@ -65,13 +65,14 @@ class StateColumn(Message, tag="StateColumn"):
     """A value per key: its name and type as the job shows them, and how it is computed.
 
     ``of`` is like ``sum(x: int64)``. It is empty for a value of the user's own. ``number`` counts the fields of a
-    state with types from 1; it is 0 for all others.
+    state with types from 1; it is 0 for all others. Such a field may say by ``renamed`` under which name it was stored.
     """
 
     name: str
     type: str
     of: str = ""
     number: int = 0
+    renamed: str | Absent = ABSENT
 
 
 class StepState(Message, tag="StepState"):

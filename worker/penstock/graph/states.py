@@ -51,7 +51,7 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
         case Join(within_us, offset_us=offset_us):
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
-            columns = tuple(StateColumn(f.name, f.type, number=n) for n, f in enumerate(fields, 1))
+            columns = tuple(StateColumn(f.name, f.type, number=n, renamed=f.renamed) for n, f in enumerate(fields, 1))
             return _keyed(step, flows, columns)
         case Process(state=state):
             return _keyed(step, flows, tuple(StateColumn(c.name, c.type) for c in state))

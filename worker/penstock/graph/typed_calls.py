@@ -16,6 +16,7 @@ from penstock.contract.call_types import (
     StateFields,
     TypedField,
 )
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns
 from penstock.contract.graph import Call, Filter, FlatMap, Map, Parameters, Per, Process
 from penstock.model.declared.field_kinds import field_text
@@ -104,4 +105,5 @@ def _columns(record: RecordType) -> Columns:
 
 
 def _state(state: StateType) -> StateFields:
-    return StateFields(state.name, tuple(TypedField(f.name, field_text(f.kind)) for f in state.fields))
+    fields = (TypedField(f.name, field_text(f.kind), f.renamed or ABSENT) for f in state.fields)
+    return StateFields(state.name, tuple(fields))

@@ -13,9 +13,9 @@ from weakref import ref
 
 from penstock.base.errors import StateError
 from penstock.base.suggest import unknown
-from penstock.contract.ids import Epoch
+from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
-from penstock.contract.manifest import StateFile
+from penstock.contract.manifest import StateFile, step_of
 from penstock.contract.settings import StateBackend, StateSettings
 from penstock.keyed_state.child_table import ChildTable
 from penstock.keyed_state.state_files import Fetched, StateSnapshot, flags
@@ -54,6 +54,7 @@ class KeyedStateBackend:
         self._share = share
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
+        self._outdated: set[BlobName] = set()  # listed files whose rows had another schema
         self._cuts: dict[Epoch, tuple[StateSnapshot, dict[str, int]]] = {}
         self.limit(settings.memory_bytes)
 
@@ -102,7 +103,7 @@ class KeyedStateBackend:
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
-        cut = StateSnapshot(epoch, *seen, changes, self._scratch, merges)
+        cut = StateSnapshot(epoch, *seen, changes, self._scratch, merges, frozenset(self._outdated))
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         self.copy_on()
         return cut
@@ -124,18 +125,25 @@ class KeyedStateBackend:
         if cut.listing is not None:
             self._files.propose(epoch, cut.listing)
             self._files.confirm(epoch)
+            self._outdated.intersection_update(f.blob.name for f in self._files.committed)
             for name, generation in generations.items():
                 self._tables[name].settle(generation)
 
     def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
         """Copy state files to this machine and open them, for :meth:`take`. Blocking; any thread.
 
-        Raises StateError when a file is altered or missing, or belongs to no step here.
+        Files of a field that a state has no longer are left out. Raises StateError when a file is altered or
+        missing, or belongs to no step here.
         """
         for name in dict.fromkeys(f.state for f in files):
-            if name not in self._tables:
+            if name not in self._tables and not self._is_dropped(name):
                 raise StateError(f"stored state has no step: {unknown('state', name, self._tables)}")
-        return Fetched(files, blobs, self._scratch)
+        return Fetched([f for f in files if f.state in self._tables], blobs, self._scratch)
+
+    def _is_dropped(self, state: str) -> bool:
+        """Return whether a state is that of a field which its step has dropped."""
+        step = self._tables.get(step_of(state))
+        return step is not None and step.schema.evolves
 
     def take(self, fetched: Fetched) -> None:
         """Load fetched state files, whose groups become this task's, and close them.
@@ -145,7 +153,7 @@ class KeyedStateBackend:
         try:
             stored = {f.state for f in fetched.files}
             for name in (n for n in self._tables if n in stored):  # parents before children
-                fetched.load(self._tables[name], name, self.max_key_groups)
+                self._outdated |= fetched.load(self._tables[name], name, self.max_key_groups)
         finally:
             fetched.close()
         self._files.gain(fetched.files)

@@ -13,7 +13,10 @@ are read before it is decompressed, and its values are validated before a kernel
 Files are not SST files of RocksDB, as they once were: its writer holds the interpreter lock while
 it compresses, writes and syncs, which stops every other thread of the engine (docs/decisions/).
 
-The metadata of each block has the schema of the state, which must equal the reader's schema.
+The metadata of each block has the schema of the state. Blocks of another schema than the reader's are read if the
+state evolves (``stored_schema``). The files that have them are outdated: the next cut merges them to one file of the
+reader's schema, key groups after key groups. So all files that a manifest lists have the schemas that it says, and a
+later job need not know more than the last change.
 
 A snapshot is written off the task's thread, from values that the cut has copied; many small files
 are merged. Files are written on local disk and then stored in the blob store under names from the
@@ -21,7 +24,6 @@ caller, who uses each name once. Files written for an epoch that aborts are neve
 cut starts from the committed entries.
 """
 
-import json
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,17 +44,27 @@ from penstock.contract.keygroups import Share, groups_of, to_share
 from penstock.contract.manifest import StateFile
 from penstock.keyed_state.copies import CutRows, RowsCopy, by_group
 from penstock.keyed_state.hot import HotTable
+from penstock.keyed_state.stored_schema import (
+    FRAME,
+    META,
+    VALUE,
+    check_schema,
+    described,
+    loadable,
+    stored_schema,
+)
 from penstock.model import ipc
-from penstock.model.arrays import Bytes, fixed, pack_validity, text
+from penstock.model.arrays import Bytes, fixed, pack_validity
 from penstock.model.ipc import validate
 from penstock.model.keys import Keys
-from penstock.model.table_columns import BYTES, Value
+from penstock.model.table_columns import BYTES
 from penstock.protocol.state_entries import (
     Files,
     drops_tombstones,
     groups_of_files,
     in_order,
     next_order,
+    through_last,
     to_merge,
 )
 from penstock.steps.base import StateSchema
@@ -60,7 +72,6 @@ from penstock.steps.base import StateSchema
 if TYPE_CHECKING:
     from penstock.ports import BlobStore
 
-FORMAT = 1
 BLOCK_ROWS = 32_768
 _MAGIC = b"PENSTK\0\2"
 _ENTRY = struct.Struct("<QQHH")
@@ -68,31 +79,10 @@ _END = struct.Struct("<QQ8s")
 # No threads of Arrow: the caller bounds the time of its own thread.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
-_META = b"penstock"
-_VALUE = "value:"
-_FRAME = {
-    "group": pa.uint16(),
-    "deleted": pa.bool_(),
-    "hash": pa.uint64(),
-    "key": pa.large_binary(),
-}
 REST_MAX_S = 0.1  # a longer write was waiting for the disk, not working
 SUFFIX = ".state"
 Block = TypeVar("Block")
 Naming = Callable[[str], BlobName]
-
-
-def described(schema: StateSchema, max_key_groups: int) -> bytes:
-    """Return the stored form of a state's schema. Files fit exactly when these bytes are equal."""
-    plain = {
-        "format": FORMAT,
-        "state": schema.name,
-        "keys": [[name, str(kind)] for name, kind in schema.keys],
-        "values": [[v.name, v.dtype, v.width] for v in schema.stored],
-        "timed": schema.timed,
-        "max_key_groups": max_key_groups,
-    }
-    return json.dumps(plain, sort_keys=True).encode()
 
 
 def write_file(
@@ -106,7 +96,7 @@ def write_file(
 
     Raises StorageError when the disk is full or fails.
     """
-    meta = {_META: described(schema, max_key_groups)}
+    meta = {META: described(schema, max_key_groups)}
     blocks = (block for part in parts for block in by_group(part, BLOCK_ROWS))
     index: list[bytes] = []
     rows, at = 0, len(_MAGIC)
@@ -151,7 +141,7 @@ def _batch(part: RowsCopy, schema: StateSchema) -> pa.RecordBatch:
     }
     for value in schema.stored:
         given = part.values[value.name]
-        columns[_VALUE + value.name] = _binary(*given) if value.dtype == BYTES else _plain(given)
+        columns[VALUE + value.name] = _binary(*given) if value.dtype == BYTES else _plain(given)
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -208,11 +198,17 @@ class BlockReader:
                 if block.num_rows:
                     yield block
 
-    def load(self, share: Share, table: Loadable, max_key_groups: int) -> None:
-        """Load the rows of ``share`` into a table that is being loaded. Raises StateError."""
+    def load(self, share: Share, table: Loadable, max_key_groups: int) -> bool:
+        """Load the rows of ``share`` into a table that is being loaded. Raises StateError.
+
+        Returns whether the rows have the schema of the table already.
+        """
+        wanted, same = described(table.schema, max_key_groups), True
         for block in self.blocks(share):
             check_schema(block, table.schema, max_key_groups, self._origin)
             table.load(*loadable(block, table.schema))
+            same = same and stored_schema(block) == wanted
+        return same
 
 
 def _index(data: pa.Buffer, origin: str) -> list[tuple[int, int, int, int]]:
@@ -236,7 +232,7 @@ def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
         names, types = block.schema.names, block.schema.types
     except (PeerError, *ipc.READ_ERRORS) as error:
         raise StateError(f"{origin}: a block cannot be read: {error}") from error
-    if dict(zip(names[: len(_FRAME)], types, strict=False)) != _FRAME:
+    if dict(zip(names[: len(FRAME)], types, strict=False)) != FRAME:
         raise StateError(f"{origin}: a block of {names} is none of a state file")
     return block
 
@@ -249,57 +245,12 @@ def _narrowed(block: pa.RecordBatch, share: Share) -> pa.RecordBatch:
     return block.filter(pa.array(mask))
 
 
-def check_schema(block: pa.RecordBatch, schema: StateSchema, max_key_groups: int, origin: str) -> None:
-    """Raise StateError, showing both, when a block has another schema or number of key groups."""
-    stored = (block.schema.metadata or {}).get(_META, b"")
-    wanted = described(schema, max_key_groups)
-    if stored != wanted:
-        raise StateError(
-            f"{origin}: stored state does not fit: stored {stored.decode(errors='replace')}, "
-            f"the job has {wanted.decode()}"
-        )
-    values = {_VALUE + value.name: _type(value) for value in schema.stored}
-    kinds = dict(zip(block.schema.names, block.schema.types, strict=True))
-    if kinds != _FRAME | values:
-        raise StateError(f"{origin}: a block has columns {kinds}, its schema says otherwise")
-    groups = fixed(block.column("group"), np.uint16)
-    if len(groups) and groups.max() >= max_key_groups:
-        raise StateError(f"{origin}: key group {groups.max()} of {max_key_groups}")
-
-
-def _type(value: Value) -> pa.DataType:
-    """Return the type of the stored column of a value."""
-    if value.dtype == BYTES:
-        return pa.large_binary()
-    plain = pa.from_numpy_dtype(np.dtype(value.dtype))
-    return plain if value.width == 1 else pa.list_(plain, value.width)
-
-
-def loadable(block: pa.RecordBatch, schema: StateSchema) -> tuple[Keys, npt.NDArray[np.bool_], dict[str, Any]]:
-    """Return keys, which rows are deleted, and values, as :meth:`HotTable.load` takes them."""
-    groups = fixed(block.column("group"), np.uint16).astype(np.int32)
-    keys = Keys(text(block.column("key")), fixed(block.column("hash"), np.uint64), groups)
-    deleted = np.asarray(block.column("deleted").to_numpy(zero_copy_only=False), np.bool_)
-    values: dict[str, Any] = {}
-    for value in schema.stored:
-        column = block.column(_VALUE + value.name)
-        values[value.name] = column if value.dtype == BYTES else _numbers(column, value)
-    return keys, deleted, values
-
-
-def _numbers(column: pa.Array, value: Value) -> npt.NDArray[Any]:
-    if value.width == 1:
-        if pa.types.is_boolean(column.type):
-            return np.asarray(column.to_numpy(zero_copy_only=False))
-        return fixed(column, value.dtype)
-    return fixed(column.flatten(), value.dtype).reshape(-1, value.width)
-
-
 @dataclass(slots=True)
 class StateSnapshot:
     """The state of a task at a barrier: copied changes, and the state files they add to.
 
-    With ``merges`` many small files are merged to one. The changes are written at half speed until
+    With ``merges`` many small files are merged to one. Files that are ``outdated`` have another schema: they are
+    always merged. The changes are written at half speed until
     ``expedite`` is set. :meth:`write` uses up the copies and sets ``listing``, the state files that
     the epoch's manifest lists.
     """
@@ -311,6 +262,7 @@ class StateSnapshot:
     changes: tuple[tuple[StateSchema, CutRows], ...]
     scratch: Path | None = None
     merges: bool = True
+    outdated: frozenset[BlobName] = frozenset()
     expedite: Event = field(default_factory=Event)
     listing: Files | None = field(default=None)
 
@@ -328,7 +280,7 @@ class StateSnapshot:
             for schema, rows in self.changes:
                 changed = rows.groups()
                 own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
-                listing += files.merged(schema, own) if self.merges else own
+                listing += files.merged(schema, own)
                 if changed:
                     groups = to_share({*groups_of(self.share), *changed})
                     listing.append(files.store(schema, rows.parts(), order, groups, expedite=self.expedite))
@@ -363,8 +315,10 @@ class SnapshotFiles:
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
 
     def merged(self, schema: StateSchema, files: Files) -> Files:
-        """Return the files of one state; when there are many, the newest are merged to one."""
-        chosen = to_merge(files, STATE_FILES_PER_TASK_MAX)
+        """Return the files of one state. The outdated ones are merged to one; when there are many, the newest are."""
+        chosen = through_last(files, self.cut.outdated)
+        if not chosen and self.cut.merges:
+            chosen = to_merge(files, STATE_FILES_PER_TASK_MAX)
         if not chosen:
             return files
         left = tuple(f for f in files if f not in chosen)
@@ -451,12 +405,17 @@ class Fetched:
             self.close()
             raise
 
-    def load(self, table: Loadable, state: str, max_key_groups: int) -> None:
-        """Load the files of one state in order, each for its listed groups. Raises StateError."""
+    def load(self, table: Loadable, state: str, max_key_groups: int) -> set[BlobName]:
+        """Load the files of one state in order, each for its listed groups. Raises StateError.
+
+        Returns the names of those that are outdated: their rows had another schema.
+        """
+        outdated = set()
         with table.loading():
             for file, opened in zip(self.files, self._open, strict=True):
-                if file.state == state:
-                    opened.reader.load(file.groups, table, max_key_groups)
+                if file.state == state and not opened.reader.load(file.groups, table, max_key_groups):
+                    outdated.add(file.blob.name)
+        return outdated
 
     def close(self) -> None:
         """Close and remove the local copies; idempotent."""

@@ -1,6 +1,6 @@
 """The columns of a state table, as steps declare them and tables keep them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 BYTES = "bytes"
 """The ``dtype`` of a column for values of any length, or null."""
@@ -14,9 +14,11 @@ class Value:
     """A state column.
 
     ``dtype`` is the name of a numpy type (``int64``), or ``BYTES``. With ``width`` above 1, each key
-    has an array of this length. A new key begins with zeros, or with null for ``BYTES``.
+    has an array of this length. A new key begins with zeros, or with null for ``BYTES``. ``added`` is what a row
+    gets that was stored before the column was there, if this is something else; only a column of width 1 has it.
     """
 
     name: str
     dtype: str
     width: int = 1
+    added: int | float | bytes | None = field(default=None, compare=False)

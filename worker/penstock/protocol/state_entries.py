@@ -13,12 +13,12 @@ A delta holds every change since the last commit, so a listing is always built o
 file of an aborted epoch, delta or merged, is never listed again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from penstock.base.errors import StateError
 from penstock.base.values import replace
 from penstock.contract.codec import ABSENT
-from penstock.contract.ids import Epoch, SplitId, TaskId
+from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId
 from penstock.contract.keygroups import Share, intersect, subtract, to_share
 from penstock.contract.manifest import GroupsTime, RootManifest, SplitState, StateFile, TaskManifest
 from penstock.contract.plan import SINK, PhysicalPlan
@@ -182,6 +182,16 @@ def to_merge(files: Sequence[StateFile], files_max: int) -> Files:
         start -= 1
         size += ordered[start].blob.size
     return ordered[start:]
+
+
+def through_last(files: Sequence[StateFile], names: Collection[BlobName]) -> Files:
+    """Return the entries of one state up to the last one in ``names``, in order; nothing if there is none.
+
+    Older entries are among them, so merging them lets no older row come after a newer one.
+    """
+    ordered = in_order(files)
+    last = max((i for i, f in enumerate(ordered) if f.blob.name in names), default=-1)
+    return ordered[: last + 1]
 
 
 def drops_tombstones(merged: Sequence[StateFile], files: Sequence[StateFile]) -> bool:

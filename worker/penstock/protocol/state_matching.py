@@ -3,6 +3,7 @@
 ::
 
     stored state ── a step of that name and kind, equal keys, columns, times ──> taken over
+                 ── the same, with types, of which fields have changed ────────> as ``state_evolution`` says
                  ── a step of that name, anything else ────────────────────────> refused
                  ── no such step ── named by restore.dropState ────────────────> given up
                                  ── not named ─────────────────────────────────> refused
@@ -20,6 +21,7 @@ from penstock.base.values import replace
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.manifest import ROOT_FORMAT, RootManifest, TaskManifest
 from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, StepState
+from penstock.protocol.state_evolution import Fate, field_changes, is_typed
 
 UNKNOWN = "?"  # a type that is not known, and so not compared
 
@@ -30,7 +32,7 @@ class Match:
 
     ``kept``, ``new`` and ``gone`` are names of steps by what happens to their state. ``changed``
     names the steps whose stored state has another shape, and ``misfits`` describes the difference
-    of each of them.
+    of each of them. ``evolved`` describes the fields that have changed of steps that are kept.
     """
 
     kept: tuple[str, ...]
@@ -38,6 +40,7 @@ class Match:
     gone: tuple[str, ...]
     changed: tuple[str, ...]
     misfits: tuple[str, ...]
+    evolved: tuple[str, ...] = ()
 
 
 def match(root: RootManifest, plan: PhysicalPlan) -> Match:
@@ -52,6 +55,7 @@ def match(root: RootManifest, plan: PhysicalPlan) -> Match:
         gone=tuple(n for n in stored if n not in wanted),
         changed=changed,
         misfits=tuple(_difference(stored[n], wanted[n]) for n in changed),
+        evolved=tuple(text for n in both if n not in changed and (text := _evolution(stored[n], wanted[n]))),
     )
 
 
@@ -165,8 +169,14 @@ def fits(stored: StepState, wanted: StepState) -> bool:
     return (
         same == (wanted.kind, wanted.connector, wanted.times)
         and _equal([(c.name, c.type) for c in stored.keys], [(c.name, c.type) for c in wanted.keys])
-        and _equal(_kept(stored.columns), _kept(wanted.columns))
+        and _columns_fit(stored, wanted)
     )
+
+
+def _columns_fit(stored: StepState, wanted: StepState) -> bool:
+    if is_typed(stored) and is_typed(wanted):
+        return all(change.fate is not Fate.REFUSED for change in field_changes(stored, wanted))
+    return _equal(_kept(stored.columns), _kept(wanted.columns))
 
 
 def _kept(columns: tuple[StateColumn, ...]) -> list[tuple[str, str]]:
@@ -207,7 +217,23 @@ def _difference(stored: StepState, wanted: StepState) -> str:
         had, has = _shape(stored, functions=functions), _shape(wanted, functions=functions)
         for title in ("keys ", "columns "):
             has = has.replace(title, "", 1)
-    return f"step {stored.step!r}: stored {had}; the job has {has}"
+    return f"step {stored.step!r}: {_refused(stored, wanted)}stored {had}; the job has {has}"
+
+
+def _refused(stored: StepState, wanted: StepState) -> str:
+    """Name the fields of a state with types that do not fit."""
+    if not (is_typed(stored) and is_typed(wanted)):
+        return ""
+    refused = [str(c) for c in field_changes(stored, wanted) if c.fate is Fate.REFUSED]
+    return f"field {', field '.join(refused)}: " if refused else ""
+
+
+def _evolution(stored: StepState, wanted: StepState) -> str:
+    """Name the fields of a state with types that have changed, all of which fit."""
+    if not is_typed(stored) or not is_typed(wanted):
+        return ""
+    changed = [str(c) for c in field_changes(stored, wanted) if c.fate is not Fate.KEPT]
+    return f"step {stored.step!r}: field {'; field '.join(changed)}" if changed else ""
 
 
 def _shape(state: StepState, *, functions: bool = False) -> str:

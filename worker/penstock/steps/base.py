@@ -77,12 +77,15 @@ class ChildSchema:
 
 @dataclass(frozen=True, slots=True)
 class StateSchema:
-    """What a step stores for each key. A restore with other columns is refused.
+    """What a step stores for each key. A restore with other columns is refused, unless it ``evolves``.
 
     ``name`` is unique in the job. ``keys`` are the key columns with their types. With ``timed``,
     every key also has the end of a window, and there is a column ``end`` (int64). Each of ``timers``
     is a column. With ``ttl``, the column ``__touched`` (int64) has the time of the last change.
     ``children`` are tables of their own: adding one leaves the stored state as it is.
+
+    A state that ``evolves`` takes over rows that lack columns: these become ``Value.added``. Stored columns that it has
+    not, and child tables, are left out.
     """
 
     name: str
@@ -92,10 +95,12 @@ class StateSchema:
     timers: tuple[TimerColumn, ...] = ()
     ttl: Ttl | None = None
     children: tuple[ChildSchema, ...] = ()
+    evolves: bool = False
 
     def of_child(self, child: ChildSchema) -> "StateSchema":
         """Return the schema of a child table as a state of its own, which its files have."""
-        return StateSchema(child_state(self.name, child.name), (*self.keys, ("subkey", child.subkey)), child.values)
+        keys = (*self.keys, ("subkey", child.subkey))
+        return StateSchema(child_state(self.name, child.name), keys, child.values, evolves=self.evolves)
 
     @property
     def stored(self) -> tuple[Value, ...]:

@@ -23,7 +23,7 @@ from penstock.protocol.keeper_core_messages import Imported, ImportFailed, Impor
 from penstock.protocol.leader.checkpoint_coordinator import retain
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
-from penstock.protocol.state_matching import incompatible, refusal, unpublishable, without
+from penstock.protocol.state_matching import incompatible, match, refusal, unpublishable, without
 
 RestoreEvent = SnapshotRead | Imported | ImportFailed
 
@@ -42,6 +42,14 @@ def unfit(state: LeaderState) -> str | None:
         f"job cannot publish it: sinks {list(gone)} are gone or of another kind: run the job as it "
         "was and stop it, or give restore.unpublished: Drop to lose what is not"
     )
+
+
+def log_evolution(state: LeaderState) -> None:
+    """Log which fields of states have changed since the committed checkpoint."""
+    if state.root is not None and state.plan is not None:
+        evolved = match(state.root, state.plan).evolved
+        if evolved:
+            state.log_once("state-evolves", f"epoch={state.root.epoch} changes={'; '.join(evolved)!r}")
 
 
 def pending(state: LeaderState) -> Restore | None:

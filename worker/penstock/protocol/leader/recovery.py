@@ -31,7 +31,7 @@ from penstock.protocol.leader.attempt_assignment import (
     table_of,
 )
 from penstock.protocol.leader.checkpoint_coordinator import CheckpointCoordinator
-from penstock.protocol.leader.job_restore import unfit
+from penstock.protocol.leader.job_restore import log_evolution, unfit
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.rollback import Rollback, RollbackCause, overdue
@@ -81,6 +81,7 @@ class Recovery:
         if why is not None:
             state.failure = why
             return
+        log_evolution(state)
         lives = self._lives(state)
         if lives is None or _cannot_begin(state, lives):
             return

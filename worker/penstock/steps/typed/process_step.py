@@ -18,6 +18,7 @@ from penstock.steps.base import StateSchema
 from penstock.steps.compiled.choice import compiled
 from penstock.steps.compiled.frames import CompiledCalls
 from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.typed.added_fields import evolving_columns
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.compiled_calls import CompiledTypedCalls, PythonRecords, emitted_by_both
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows, Schemas
@@ -58,7 +59,8 @@ class TypedProcessStep(EmittingStep):
         self._emitted_records = EmittedRecords(outputs_of(types), schemas, self._log)
         self._rows = StateRows(types.state, self._log)
         self._contents = StateContents(types.state, self._rows)
-        self._schema = StateSchema(name, keys.fields, types.state.columns, children=children_of(types.state))
+        columns, children = evolving_columns(types.state), children_of(types.state)
+        self._schema = StateSchema(name, keys.fields, columns, children=children, evolves=True)
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""

@@ -1,0 +1,56 @@
+"""The columns of a state with types, with what a row gets in them that was stored before its field was added.
+
+The cells of the state write the first values of its fields, as for a new key, into a table of one row. So each kind of
+field has one place that knows its first value.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.values import replace
+from penstock.model.arrays import Int32s
+from penstock.model.declared.state_types import StateType
+from penstock.model.table_columns import BYTES, Value
+from penstock.steps.base import ChildState
+from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.state_rows import StateRows
+from penstock.steps.typed.undo_log import UndoLog
+
+
+def evolving_columns(state: StateType) -> tuple[Value, ...]:
+    """List the columns of the step's table, each with the value of rows that lack it. Each field must have a cell."""
+    table = _OneRow(state.columns)
+    rows = StateRows(state, UndoLog())
+    rows.bind(BoundTable(table, np.zeros(1, np.int32)))  # type: ignore[arg-type]
+    rows.at(0)
+    rows.store()
+    return tuple(replace(column, added=table.value(column)) for column in state.columns)
+
+
+class _OneRow:
+    """The part of a :class:`penstock.steps.base.KeyedState` that cells use, with one row of a new key."""
+
+    def __init__(self, columns: tuple[Value, ...]) -> None:
+        fixed = (c for c in columns if c.dtype != BYTES)
+        self._fixed = {c.name: np.zeros((1, c.width) if c.width > 1 else 1, c.dtype) for c in fixed}
+        self._bytes: dict[str, pa.Array] = {c.name: pa.nulls(1, pa.binary()) for c in columns if c.dtype == BYTES}
+
+    def value(self, column: Value) -> int | float | bytes | None:
+        """Return the value of a column; None of one that is wide."""
+        found: Any = self._bytes[column.name] if column.dtype == BYTES else self._fixed[column.name]
+        return None if column.width > 1 else found[0].as_py() if column.dtype == BYTES else found[0].item()
+
+    def column(self, name: str) -> Any:
+        return self._fixed[name]
+
+    def read_bytes(self, name: str, rows: Int32s) -> pa.Array:
+        return self._bytes[name].take(pa.array(rows))
+
+    def write_bytes(self, name: str, _: Int32s, values: pa.Array) -> None:
+        self._bytes[name] = values
+
+    def child(self, name: str) -> ChildState | None:
+        """Return nothing: a field with entries begins without any, and so its table is not touched."""
+        return None

@@ -27,6 +27,7 @@ from penstock.keyed_state.tiered import TieredTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
 from penstock.steps.joins.events import Interval
 from penstock.steps.joins.interval_join import IntervalJoinStep
+from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.sides import join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.keyed import KeyColumns
@@ -58,11 +59,12 @@ class Task:
         """Open the step."""
         made = join_side if kind == "window" else timed_side
         sides = [made(n, KeyColumns(INPUTS[n], ["key"], GROUPS), INPUTS[n], f"ts{n}", alone=False) for n in range(2)]
+        pairs = PairBatches(sides, OUTPUT)
         self.step: WindowJoinStep | IntervalJoinStep
         if kind == "window":
-            self.step = WindowJoinStep("j", JoinWindows(SPAN_US, 0, 0), sides, OUTPUT)
+            self.step = WindowJoinStep("j", JoinWindows(SPAN_US, 0, 0), sides, pairs)
         else:
-            self.step = IntervalJoinStep("j", Interval(-SPAN_US // 2, SPAN_US // 2, 0), sides, OUTPUT)
+            self.step = IntervalJoinStep("j", Interval(-SPAN_US // 2, SPAN_US // 2, 0), sides, pairs)
         self.step.open(self._open)
         self.step.bind({"main": self._count, "late": self._count, "late-right": self._count})
         self.takes = [self.step.side(LEFT), self.step.side(RIGHT)]

@@ -1,5 +1,6 @@
 """The definitions in crds/ are made from the tables, are current, bounded, and describe all."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import yaml
 
 from tools.crds import RESOURCES, Resource, definition, render
 
-BYTES_MAX = 256 * 1024  # what fits the annotation of a plain kubectl apply
+BYTES_MAX = 256 * 1024  # what fits the annotation of a plain kubectl apply, which writes it as JSON
 each_resource = pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.kind)
 
 
@@ -35,7 +36,7 @@ def test_the_file_is_current(resource: Resource) -> None:
 
 @each_resource
 def test_plain_kubectl_apply_can_take_it(resource: Resource) -> None:
-    assert len(resource.file.read_bytes()) < BYTES_MAX / 2
+    assert len(json.dumps(definition(resource), separators=(",", ":"))) < BYTES_MAX / 2
     assert yaml.safe_load(resource.file.read_text(encoding="utf-8")) == definition(resource)
 
 

@@ -1,4 +1,4 @@
-"""Two sources and a join: no pair is lost and none comes twice, through kills and a rescale 2 -> 3 -> 2.
+"""Two sources, a join and windows behind it: no pair is lost and none comes twice, through kills and rescales.
 
 Orders are read faster than payments, so at each barrier one side is ahead of the other.
 """
@@ -37,8 +37,20 @@ spec:
         - name: both
           inputs: [orders]
           keyBy: [id]
-          join: {{right: [payments], rightKeyBy: [order], {times}, how: full}}
+          join: {{right: [payments], rightKeyBy: [order], {times}, how: full, eventTime: joined, allowedLateness: 3s}}
+        - name: counts
+          inputs: [both]
+          keyBy: [id]
+          window:
+            size: 20s
+            compute: [{{name: rows, function: count}}, {{name: cents, function: sum, column: cents}}]
+        - name: counted
+          sink: {{parquet: {{path: {folder}/counted}}}}
+        - name: late-result
+          inputs: [counts.late]
+          sink: {{parquet: {{path: {folder}/late-result}}}}
         - name: output
+          inputs: [both]
           sink: {{parquet: {{path: {folder}/out}}}}
         - name: late
           inputs: [both.late]
@@ -49,7 +61,8 @@ spec:
 """
 FILES, ORDERS, PAYMENTS, KEYS = 2, 2_000, 1_200, 400
 START = datetime(2026, 1, 1)  # noqa: DTZ001  as Arrow gives times without a zone
-SIZE, DISORDER = timedelta(seconds=30), timedelta(seconds=2)
+SIZE, DISORDER, LATENESS = timedelta(seconds=30), timedelta(seconds=2), timedelta(seconds=3)
+COUNTED = timedelta(seconds=20)
 LOWER, UPPER = timedelta(seconds=-10), timedelta(seconds=20)
 Row = tuple[int | None, datetime, Any]
 Joined = Counter[tuple[Any, ...]]
@@ -71,7 +84,7 @@ def made(
             of_file.append((key, START + timedelta(seconds=max(0, int(seconds))), draw.randrange(10_000)))
         largest = START - timedelta(days=1)
         for row in of_file:
-            (late if last_moment(row[1]) < largest - DISORDER else kept).append(row)
+            (late if last_moment(row[1]) + LATENESS < largest - DISORDER else kept).append(row)
             largest = max(largest, row[1])
         key_name, time, value = values
         times = pa.array([r[1] for r in of_file], pa.timestamp("us"))
@@ -99,10 +112,10 @@ def interval_join(orders: list[Row], payments: list[Row]) -> Joined:
     for key, at, item in orders:
         near = [] if key is None else [(n, p) for n, p in of_key.get(key, []) if LOWER <= p[1] - at <= UPPER]
         matched |= {number for number, _ in near}
-        found.update((key, at, f"item {item}", p[1], p[2]) for _, p in near)
+        found.update((key, at, f"item {item}", p[1], p[2], max(at, p[1])) for _, p in near)
         if not near:
-            found[key, at, f"item {item}", None, None] += 1
-    found.update((p[0], None, None, p[1], p[2]) for number, p in enumerate(payments) if number not in matched)
+            found[key, at, f"item {item}", None, None, at] += 1
+    found.update((p[0], None, None, p[1], p[2], p[1]) for number, p in enumerate(payments) if number not in matched)
     return found
 
 
@@ -113,13 +126,24 @@ def full_join(orders: list[Row], payments: list[Row]) -> Joined:
         for row in rows:
             windows.setdefault((row[0], end_of(row[1])), ([], []))[side].append(row)
     found: Joined = Counter()
-    for (key, _), (left, right) in windows.items():
+    for (key, end), (left, right) in windows.items():
+        last = end - timedelta(microseconds=1)
         if key is not None and left and right:
-            found.update((key, o[1], f"item {o[2]}", p[1], p[2]) for o in left for p in right)
+            found.update((key, o[1], f"item {o[2]}", p[1], p[2], last) for o in left for p in right)
         else:
-            found.update((key, o[1], f"item {o[2]}", None, None) for o in left)
-            found.update((key, None, None, p[1], p[2]) for p in right)
+            found.update((key, o[1], f"item {o[2]}", None, None, last) for o in left)
+            found.update((key, None, None, p[1], p[2], last) for p in right)
     return found
+
+
+def counts(rows: Joined) -> Joined:
+    """Count the rows of each key and window of the step behind the join."""
+    found: dict[tuple[Any, datetime], tuple[int, list[int]]] = {}
+    for (key, _, _, _, cents, joined), times in rows.items():
+        start = joined - (joined - START) % COUNTED
+        n, summed = found.get((key, start), (0, []))
+        found[key, start] = n + times, summed + [cents] * (times if cents is not None else 0)
+    return Counter((key, start, start + COUNTED, n, sum(s) if s else None) for (key, start), (n, s) in found.items())
 
 
 def written(folder: Path) -> Joined:
@@ -158,5 +182,7 @@ def test_a_full_join_is_exact_through_kills_and_rescales(
         rig.lose(0)
         rig.finish()
     assert written(tmp_path / "out") == expected
+    assert written(tmp_path / "counted") == counts(expected)
+    assert not written(tmp_path / "late-result")
     assert written(tmp_path / "late") == Counter((k, t, f"item {v}") for k, t, v in late)
     assert written(tmp_path / "late-right") == Counter(late_right)

@@ -19,8 +19,8 @@ LEFT_ROW = st.tuples(KEY, TIME, st.none() | st.integers(0, 2))
 RIGHT_ROW = st.tuples(KEY, TIME, st.none() | st.sampled_from(["", "a", "bc"]))
 LEFTS, RIGHTS = st.lists(LEFT_ROW, max_size=25), st.lists(RIGHT_ROW, max_size=25)
 HOWS = st.sampled_from(list(How))
-INTERVALS = st.tuples(st.integers(-9, 9), st.integers(0, 9)).map(
-    lambda n: Interval(n[0] * S // 4, (n[0] + n[1]) * S // 4, 0)
+INTERVALS = st.tuples(st.integers(-9, 9), st.integers(0, 9), st.sampled_from([0, 0, 3])).map(
+    lambda n: Interval(n[0] * S // 4, (n[0] + n[1]) * S // 4, n[2] * S // 4)
 )
 SEED = st.integers(0, 99)
 

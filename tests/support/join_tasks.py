@@ -8,15 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.values import replace
-from penstock.contract.graph import LEFT, RIGHT, How
+from penstock.contract.graph import LEFT, RIGHT, How, Join
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, intersect, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.protocol.task.input_progress import BEGIN_OF_TIME
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.joins.events import Interval
 from penstock.steps.joins.interval_join import IntervalJoinStep
+from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.sides import join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.keyed import KeyColumns
@@ -27,6 +29,7 @@ TIME = pa.timestamp("us")
 LEFT_ROWS = pa.schema([("at", TIME), ("id", pa.int64()), ("x", pa.int64())])
 RIGHT_ROWS = pa.schema([("order", pa.int64()), ("note", pa.string()), ("paid", TIME)])
 JOINED = pa.schema([*LEFT_ROWS, ("note", pa.string()), ("paid", TIME)])
+JOINED_AT = pa.field("joined", TIME)
 END = 2**63 - 1
 Row = tuple[int | None, int, Any]  # key, time, value
 
@@ -55,13 +58,26 @@ def _batch(schema: pa.Schema, columns: dict[str, list[Any]], bounds: Sequence[in
 
 
 def plain(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    """Return rows as tuples without the hidden column; times as whole microseconds."""
-    shown = [c.cast(pa.int64()) if c.type == TIME else c for c in batch.columns[:-1]]
+    """Return rows as tuples without their event time and the hidden column; times as whole microseconds."""
+    columns = [c for c, name in zip(batch.columns, batch.schema.names, strict=True) if name != JOINED_AT.name]
+    shown = [c.cast(pa.int64()) if c.type == TIME else c for c in columns[:-1]]
     return list(zip(*(c.to_pylist() for c in shown), strict=True))
 
 
+def declared(how: How, windows: JoinWindows | Interval) -> Join:
+    """Return the join as a job declares it."""
+    if isinstance(windows, Interval):
+        return Join(
+            None, how, 0, windows.lateness_us, None, windows.lower_us, windows.upper_us, event_time=JOINED_AT.name
+        )
+    return Join(windows.size_us, how, windows.offset_us, windows.lateness_us, event_time=JOINED_AT.name)
+
+
 class JoinTask:
-    """One task with its state. ``out``, ``late`` and ``late_right`` are batches."""
+    """One task with its state. ``out``, ``late`` and ``late_right`` are batches.
+
+    ``said`` is the time that its outputs were told. No result may have an event time before it.
+    """
 
     def __init__(self, folder: Path, share: Share, how: How, windows: JoinWindows | Interval) -> None:
         self.share = share
@@ -72,10 +88,13 @@ class JoinTask:
             made(1, KeyColumns(RIGHT_ROWS, ["order"], GROUPS), RIGHT_ROWS, "paid", how in (How.RIGHT, How.FULL)),
         )
         self.step: WindowJoinStep | IntervalJoinStep
+        pairs = PairBatches(sides, JOINED, time=JOINED_AT)
         if isinstance(windows, Interval):
-            self.step = IntervalJoinStep("j", windows, sides, JOINED)
+            self.step = IntervalJoinStep("j", windows, sides, pairs)
         else:
-            self.step = WindowJoinStep("j", windows, sides, JOINED)
+            self.step = WindowJoinStep("j", windows, sides, pairs)
+        self.held = declared(how, windows).held_us
+        self.said = BEGIN_OF_TIME
         self.step.open(self.state.open)
         self.out: list[pa.RecordBatch] = []
         self.late: list[pa.RecordBatch] = []
@@ -92,8 +111,18 @@ class JoinTask:
 
     def advance(self, time: int) -> None:
         """Reach a time, slice by slice."""
-        while self.step.on_watermark(time) < time:
+        while self.fire(time) < time:
             pass
+
+    def fire(self, time: int) -> int:
+        """Fire one slice; return the time reached. Fails if a result lies before the time that was said."""
+        batches = len(self.out)
+        reached = self.step.on_watermark(time)
+        for batch in self.out[batches:]:
+            earliest = min(batch.column(JOINED_AT.name).cast(pa.int64()).to_pylist())
+            assert earliest >= self.said, f"a result at {earliest} is behind the time {self.said}"
+        self.said = max(self.said, reached if reached == END else reached - self.held)
+        return reached
 
 
 class JoinTasks:
@@ -118,6 +147,7 @@ class JoinTasks:
             task.state.load([_with(f, groups) for f, groups in narrowed if groups], self.blobs)
             if self.reached is not None:
                 task.step.on_groups_gained(task.share, self.reached)
+                task.said = self.reached if self.reached == END else self.reached - task.held
 
     def take(self, side: str, batch: pa.RecordBatch) -> None:
         """Deal rows out to their tasks."""
@@ -160,6 +190,18 @@ class JoinTasks:
         """Release the state."""
         for task in self.tasks:
             task.state.close()
+
+
+def filled(folder: Path, how: How, windows: JoinWindows | Interval, rows: Sequence[tuple[int, int]]) -> JoinTasks:
+    """Make a join in which each left row of key 1 is paired with each right one, and two right rows are alone.
+
+    ``rows`` are the times of the left and the right row with each number.
+    """
+    tasks = JoinTasks(folder, how, windows)
+    tasks.take(LEFT, left([(1, at, i) for i, (at, _) in enumerate(rows)]))
+    tasks.take(RIGHT, right([(1, at, str(i)) for i, (_, at) in enumerate(rows)]))
+    tasks.take(RIGHT, right([(2, 5, "alone"), (None, 5, "null")]))
+    return tasks
 
 
 def _with(file: StateFile, groups: Share) -> StateFile:

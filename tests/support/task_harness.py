@@ -123,8 +123,9 @@ def rig(
     joining: bool = False,
     disorder_us: int | None = None,
     held: int = 1000,
+    plan: PhysicalPlan = PLAN,
 ) -> Rig:
-    setup = TaskSetup(PLAN, task(stage, worker), assignment, held, None, disorder_us, SPLITS, joining)
+    setup = TaskSetup(plan, task(stage, worker), assignment, held, None, disorder_us, SPLITS, joining)
     driven = Rig(TaskCore(setup, root))
     driven(ev.Build())
     if not joining:

@@ -8,6 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.base.errors import ConfigError
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column
 from penstock.contract.graph import LEFT, RIGHT, How, Input, Join, Step, decode_graph, encode_graph
 from penstock.contract.plan import Partitioning
@@ -286,3 +287,53 @@ def test_a_file_with_an_empty_window_is_refused(tmp_path: Path) -> None:
 
 def test_columns_that_only_the_side_has_are_known() -> None:
     assert Column("by", "string") in joined().edges[1].columns
+
+
+EVENT_TIMES: list[tuple[dict[str, Any], int]] = [
+    ({"how": "inner"}, 30),
+    ({"how": "left"}, 630),
+    ({"how": "right"}, 330),
+    ({"how": "full"}, 630),
+    ({"how": "left", "lower": "-5m", "upper": "-1m"}, 30),
+    ({"how": "right", "lower": "1m"}, 30),
+]
+
+
+@pytest.mark.parametrize(("options", "held_s"), EVENT_TIMES)
+def test_the_time_of_an_interval_join_is_held_back_by_what_its_results_can_lie_behind(
+    options: dict[str, Any], held_s: int
+) -> None:
+    job, orders, payments = streams()
+    given: dict[str, Any] = {"on": {"id": "order"}, "lower": "-5m", "upper": "10m", "allowed_lateness": "30s"}
+    both = orders.join_interval("both", payments, event_time="joined", **(given | options))
+    both.key_by("id").window("counts", "1m", n=ps.count()).sink("out", ps.discard())
+    found = compiled(job)
+    assert found.stages[2].plan.held_us == held_s * 1_000_000
+    assert found.stages[2].nodes[0].outputs["main"][-1] == Column("joined", "timestamp[us]")
+    assert found.stages[3].nodes[0].time == "joined"
+
+
+def test_a_window_join_holds_its_time_back_by_its_lateness_if_its_result_has_a_time() -> None:
+    assert joined(allowed_lateness="30s", event_time="joined").stages[2].plan.held_us == 30_000_000
+    assert joined(allowed_lateness="30s").stages[2].plan.held_us is ABSENT
+    assert joined(event_time="joined").stages[2].plan.held_us is ABSENT
+
+
+def test_the_event_time_of_a_result_is_a_column_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="the result has a column 'price': give its event time"):
+        joined(event_time="price")
+    with pytest.raises(ConfigError, match="names that begin with __ belong to the engine"):
+        joined(event_time="__time")
+
+
+def test_a_window_behind_a_join_without_a_time_says_how_to_get_one() -> None:
+    def build(orders: ps.Stream, payments: ps.Stream) -> ps.Stream:
+        both = orders.join("both", payments, on={"id": "order"}, within="1m")
+        return both.key_by("id").window("counts", "1m", n=ps.count())
+
+    assert "the result of a join has one that its event_time (eventTime) names" in refused(build)
+
+
+def test_what_a_checkpoint_has_of_a_join_does_not_depend_on_the_event_time_of_its_result() -> None:
+    assert joined().plan.states == joined(event_time="joined").plan.states
+    assert joined().plan.state_fingerprint == joined(event_time="joined").plan.state_fingerprint

@@ -67,6 +67,19 @@ def test_temperature_file_has_windows_with_a_late_output() -> None:
     assert job.edges[0].timed
 
 
+@pytest.mark.parametrize(("lateness", "stage_count"), [("0s", 2), ("1s", 3)])
+def test_a_step_that_holds_time_back_is_the_last_one_with_keys_of_its_stage(lateness: str, stage_count: int) -> None:
+    def build(job: ps.Job) -> None:
+        readings = job.source(
+            "readings", ps.parquet("x"), columns={"mote": "int64", "ts": "timestamp[us]"}, event_time="ts"
+        )
+        first = readings.key_by("mote").window("first", "1m", allowed_lateness=lateness, n=ps.count())
+        kept = first.filter("kept", lambda b: b.column("n"))
+        kept.key_by("mote").aggregate("total", n=ps.sum("n")).sink("out", ps.discard())
+
+    assert len(stages(compiled(build))) == stage_count
+
+
 def test_steps_without_keys_are_chained() -> None:
     def build(job: ps.Job) -> None:
         lines = job.source("lines", ps.parquet("x"), columns=LINES, parallelism=3)

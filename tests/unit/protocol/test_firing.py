@@ -1,5 +1,6 @@
 """Steps fire in slices: what a task says, stores and takes between two of them, and behind a load."""
 
+from penstock.base.values import replace
 from penstock.contract.codec import ABSENT
 from penstock.contract.ids import BlobName, Epoch, Version
 from penstock.contract.keygroups import Range, Share
@@ -7,6 +8,7 @@ from penstock.contract.manifest import BlobRef, GroupsTime, RootManifest, StateF
 from penstock.model.elements import BarrierKind, EndOfStream, Idle, Watermark
 from penstock.protocol.state_entries import fired_until, watermark_of
 from penstock.protocol.task import task_messages as ev
+from penstock.protocol.task.input_progress import BEGIN_OF_TIME, END_OF_TIME
 from tests.support.task_harness import (
     COUNT,
     ONE,
@@ -164,3 +166,34 @@ def test_the_time_of_a_share_is_the_least_of_the_tasks_that_had_its_groups() -> 
     unknown = root(1, of(0, FIRST, 100), TaskManifest(task(COUNT, 1)))
     assert fired_until(unknown, PLAN, task(COUNT, 0), all_groups) == (GroupsTime(FIRST, 100), GroupsTime(SECOND, 100))
     assert watermark_of(root(1, of(0, FIRST, 100), of(1, SECOND, None)), PLAN, task(COUNT, 0), all_groups) is None
+
+
+def holding(root: RootManifest | None = None) -> Rig:
+    """Make a task whose results lie up to 25 before the time that its steps have reached."""
+    stages = tuple(replace(stage, held_us=25) if stage.index == COUNT else stage for stage in PLAN.stages)
+    return rig(COUNT, root=root, plan=replace(PLAN, stages=stages))
+
+
+def test_a_task_whose_results_lie_behind_its_time_says_less_and_stores_what_was_reached() -> None:
+    counter = holding()
+    counter.arrive(to_count(0, 0), Watermark(100))
+    assert told(counter.arrive(to_count(1, 0), Watermark(100))) == [100]
+    assert said(counter(ev.InputIdle())) == [Watermark(75)]
+    counter.arrive(to_count(0, 0), barrier(1))
+    assert ev.Snapshot(barrier(1), Epoch(0), 100) in counter.arrive(to_count(1, 0), barrier(1))
+
+
+def test_a_task_whose_results_lie_behind_its_time_says_the_end_of_time_when_all_has_fired() -> None:
+    counter = holding()
+    counter.slice_us = END_OF_TIME - 10
+    counter.arrive(to_count(0, 0), Watermark(END_OF_TIME))
+    counter.arrive(to_count(1, 0), Watermark(END_OF_TIME))
+    assert said(counter(ev.InputIdle())) == [Watermark(END_OF_TIME - 35)]
+    assert said(counter(ev.FireOn())) == [Watermark(END_OF_TIME)]
+
+
+def test_the_first_time_is_not_held_back_beyond_the_begin_of_time() -> None:
+    counter = holding()
+    for sender in (0, 1):
+        counter.arrive(to_count(sender, 0), Watermark(BEGIN_OF_TIME + 5))
+    assert said(counter(ev.InputIdle())) == [Watermark(BEGIN_OF_TIME)]

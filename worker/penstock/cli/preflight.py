@@ -25,7 +25,7 @@ from penstock.protocol.state_matching import called, match, refusal, without
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
-    from penstock.contract.graph import DeclaredGraph
+    from penstock.contract.declared_graph import DeclaredGraph
     from penstock.contract.manifest import RootManifest
     from penstock.contract.plan import PhysicalPlan
     from penstock.contract.streamjob import StreamJob

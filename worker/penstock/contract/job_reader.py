@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.suggest import unknown
 from penstock.contract.codec import parsed
-from penstock.contract.graph import GRAPH
+from penstock.contract.declared_graph import GRAPH
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.schema import FieldRow, Kind, Plain
 from penstock.contract.streamjob import SPEC, STREAM_JOB, StreamJob

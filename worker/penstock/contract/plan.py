@@ -39,7 +39,8 @@ class StagePlan(Message, tag="StagePlan"):
     """One chain of steps. ``parallelism`` None means one task per worker.
 
     ``source`` and ``sinks`` name steps of the chain; ``keyed`` says that the stage owns key
-    groups, ``bounded`` that its source ends.
+    groups, ``bounded`` that its source ends. The outputs are told a time that lies ``held_us`` before the time that
+    the steps have reached: so far the event times of results can lie behind it.
     """
 
     index: StageIndex
@@ -50,6 +51,7 @@ class StagePlan(Message, tag="StagePlan"):
     bounded: bool = False
     keyed: bool = False
     sinks: tuple[str, ...] = ()
+    held_us: int | Absent = ABSENT
 
 
 class EdgePlan(Message, tag="EdgePlan"):

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
-from penstock.contract.graph import DeclaredGraph, Reference, StepName
+from penstock.contract.declared_graph import DeclaredGraph
+from penstock.contract.graph import Reference, StepName
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.schema import (
     DNS_LABEL,

@@ -32,6 +32,7 @@ from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.joins.events import Interval
 from penstock.steps.joins.interval_join import IntervalJoinStep
 from penstock.steps.joins.pair_function import PairFunction
+from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.sides import JoinSide, join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
@@ -203,20 +204,22 @@ def _join(node: CompiledStep, join: Join, states: States) -> Step:
         _join_side(node, number, states.max_key_groups, (join.how in alone, join.within_us is None))
         for number, alone in enumerate(((How.LEFT, How.FULL), (How.RIGHT, How.FULL)))
     )
-    function = None
+    output, time, function = node.output_schema(MAIN), None, None
+    if join.event_time is not None:
+        output, time = output.remove(len(output) - 1), output.field(len(output) - 1)
     if join.call is not None:
-        schemas = (node.side(LEFT).schema(), node.side(RIGHT).schema(), node.output_schema(MAIN))
+        schemas = (node.side(LEFT).schema(), node.side(RIGHT).schema(), output)
         function = PairFunction(node.name, join.call, _function_of_pairs(node), schemas)
-    output = node.output_schema(MAIN)
+    pairs = PairBatches(sides, output, function, time)
     step: WindowJoinStep | IntervalJoinStep
     if join.within_us is not None:
         windows = JoinWindows(join.within_us, join.offset_us, join.allowed_lateness_us)
-        step = WindowJoinStep(node.name, windows, sides, output, function)
+        step = WindowJoinStep(node.name, windows, sides, pairs)
     else:
         assert join.lower_us is not None, f"step {node.name!r} was checked to have an interval"
         assert join.upper_us is not None, f"step {node.name!r} was checked to have an interval"
         interval = Interval(join.lower_us, join.upper_us, join.allowed_lateness_us)
-        step = IntervalJoinStep(node.name, interval, sides, output, function)
+        step = IntervalJoinStep(node.name, interval, sides, pairs)
     step.open(states.open)
     return step
 

@@ -296,6 +296,7 @@ class Stream:
         how: HowLike = "inner",
         offset: Duration = "0s",
         allowed_lateness: Duration = "0s",
+        event_time: str | None = None,
         columns: ColumnsLike = None,
         per: PerLike = "batch",
         batch_rows: int | None = None,
@@ -309,7 +310,8 @@ class Stream:
         A window emits when the watermark of both streams reaches its end plus ``allowed_lateness``. The columns are
         those of this stream, then those of the other one without its keys. ``how="left"``, ``"right"`` and
         ``"full"`` also emit rows without a partner; the columns of the other side are then null. Rows that arrive
-        later go to the outputs ``late`` and ``late-right``.
+        later go to the outputs ``late`` and ``late-right``. ``event_time`` names a last column of the result, which
+        is its event time: the last microsecond of the window. Without it the result has no event time.
 
         With ``function`` the result is what ``function(left, right)`` returns, which has ``columns``. It gets two
         RecordBatches of n rows each and returns one of n rows. Row i of both is a pair; all columns of a missing
@@ -322,7 +324,7 @@ class Stream:
             raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: a window cannot be empty")
         late, shift = microseconds("allowed_lateness", allowed_lateness), microseconds("offset", offset)
         call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
-        return self._joined(name, (other, on), Join(size, kind, shift, late, call), function)
+        return self._joined(name, (other, on), Join(size, kind, shift, late, call, event_time=event_time), function)
 
     def join_interval(
         self,
@@ -336,6 +338,7 @@ class Stream:
         upper: Duration,
         how: HowLike = "inner",
         allowed_lateness: Duration = "0s",
+        event_time: str | None = None,
         columns: ColumnsLike = None,
         per: PerLike = "batch",
         batch_rows: int | None = None,
@@ -346,8 +349,9 @@ class Stream:
         and ``upper="10m"`` pair an order with payments from 5 minutes before to 10 minutes after it.
 
         A pair is emitted when the watermark of both streams, less ``allowed_lateness``, has passed its later row. A row
-        without a partner is emitted when no partner can come any more. Other parameters and the columns of the
-        result are those of :meth:`join`. Raises ConfigError.
+        without a partner is emitted when no partner can come any more. ``event_time`` names a last column of the
+        result, which is its event time: that of the later row. Other parameters and the columns of the result are
+        those of :meth:`join`. Raises ConfigError.
         """
         kind = _how(name, how)
         ends = signed_microseconds("lower", lower), signed_microseconds("upper", upper)
@@ -357,7 +361,7 @@ class Stream:
             raise ConfigError(f"{caller_place()}: step {name!r}: {error}") from None
         late = microseconds("allowed_lateness", allowed_lateness)
         call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
-        return self._joined(name, (other, on), Join(None, kind, 0, late, call, *ends), function)
+        return self._joined(name, (other, on), Join(None, kind, 0, late, call, *ends, event_time), function)
 
     def _joined(self, name: str, other: tuple["Stream", OnLike], join: Join, function: UserFunction | None) -> "Stream":
         place = caller_place()

@@ -3,14 +3,12 @@
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
+from penstock.contract.declared_graph import DeclaredGraph, DeclaredJoin, DeclaredStep, Strategy
 from penstock.contract.graph import (
     LEFT,
     MAIN,
     RIGHT,
     Call,
-    DeclaredGraph,
-    DeclaredJoin,
-    DeclaredStep,
     Filter,
     FlatMap,
     Input,
@@ -19,7 +17,6 @@ from penstock.contract.graph import (
     Process,
     Source,
     Step,
-    Strategy,
 )
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin

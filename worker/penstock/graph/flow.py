@@ -57,7 +57,10 @@ ERROR_COLUMNS = (
     Column("error_partition", "string"),
     Column("error_offset", "int64"),
 )
-_NAME_TIME = "name the column at the source (event_time, eventTime) and keep it in all steps up to here"
+_NAME_TIME = (
+    "name the column at the source (event_time, eventTime) and keep it in all steps up to here; the result of a join "
+    "has one that its event_time (eventTime) names"
+)
 _TEXT_TYPES = ("string", "large_string", "string_view")
 
 
@@ -238,19 +241,33 @@ class _Tracer:
         for key, other in keys.items():
             self._check_same_type(key, other, left.columns, right.columns)
         parameters = self.step.parameters
-        if isinstance(parameters, Join) and parameters.call is not None:
-            return {MAIN: self._pair_function_flow(parameters.call), **lates}
+        assert isinstance(parameters, Join), "a join has two flows"
+        if parameters.call is not None:
+            return {MAIN: self._joined_flow(parameters, left, parameters.call.columns), **lates}
         rest = tuple(c for c in right.columns if c.name not in keys.values())
         for name in (c.name for c in rest if find(left.columns, c.name) is not None):
             self._report(f"both sides have a column {name!r}: rename one of them in a map step before the join")
-        return {MAIN: Flow((*left.columns, *rest)), **lates}
+        return {MAIN: self._joined_flow(parameters, left, (*left.columns, *rest)), **lates}
 
-    def _pair_function_flow(self, call: Call) -> Flow:
-        if not call.columns:
+    def _joined_flow(self, join: Join, left: Flow, columns: Columns) -> Flow:
+        """Return the flow of a join's result. Its event time is a column of its own, or there is none."""
+        if not columns:
             self._report("columns are missing: declare the columns that the function returns")
             return Flow(None)
-        self._check_names(call.columns)
-        return Flow(call.columns)
+        if join.event_time is None:
+            self._check_names(columns)
+            return Flow(columns)
+        if find(columns, join.event_time) is not None:
+            self._report(
+                f"the result has a column {join.event_time!r}: give its event time (event_time, eventTime) a name of "
+                "its own"
+            )
+            return Flow(columns)
+        of_left = find(left.columns or (), left.time or "")
+        kind = TIME_TYPE if of_left is None else value_type(of_left.type)  # keeps a time zone
+        columns = (*columns, Column(join.event_time, kind))
+        self._check_names(columns)
+        return Flow(columns, join.event_time)
 
     def _check_same_type(self, key: str, other: str, left: Columns, right: Columns) -> None:
         one, two = find(left, key), find(right, other)

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import codec
+from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Filter,
+    Holding,
     Input,
     Join,
     LogicalGraph,
@@ -115,8 +117,10 @@ def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
     steps = {step.name: step for step in stage.steps}
     step = steps[entry.step]
     match step.parameters:
-        case Aggregate() | Window() | Session():
+        case Aggregate():
             kept = step.keys == entry.keys
+        case Window() | Session():  # a stage has one time for all its steps: so nothing behind it may need a held one
+            kept = step.keys == entry.keys and not step.parameters.held_us
         case Filter():
             kept = entry.output == MAIN
         case _:
@@ -182,6 +186,7 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
         bounded.get(source, False) if source is not None else False,
         stage.keyed,
         tuple(s.name for s in stage.steps if isinstance(s.parameters, Sink)),
+        max((s.parameters.held_us for s in stage.steps if isinstance(s.parameters, Holding)), default=0) or ABSENT,
     )
 
 
@@ -219,7 +224,9 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
         case Session(gap_us, compute):
             return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows), [gap_us]]
         case Join():
-            return [*_keyed(step, flows), codec.to_plain(step.parameters)]
+            declared = codec.to_plain(step.parameters)
+            del declared["event_time"]  # nothing of it is kept
+            return [*_keyed(step, flows), declared]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
         case _:

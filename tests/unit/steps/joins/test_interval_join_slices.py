@@ -10,20 +10,14 @@ from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX
 from penstock.contract.graph import LEFT, RIGHT, How
 from penstock.steps.base import NO_BOUND
 from penstock.steps.joins.events import Interval
-from tests.support.join_tasks import END, JoinTasks, left, right
+from tests.support.join_tasks import END, JoinTasks, filled, left, right
 
 S = 1_000_000
 INTERVAL = Interval(-S, 2 * S, 0)
 ROWS = 300  # 90,000 pairs: more than a slice
-
-
-def filled(folder: Path, how: How = How.INNER) -> JoinTasks:
-    """Fill a join whose pairs all happen at time 300: the right rows of key 1 come after all left ones."""
-    tasks = JoinTasks(folder, how, INTERVAL)
-    tasks.take(LEFT, left([(1, i, i) for i in range(ROWS)]))
-    tasks.take(RIGHT, right([(1, ROWS, str(i)) for i in range(ROWS)]))
-    tasks.take(RIGHT, right([(2, 5, "alone"), (None, 5, "null")]))
-    return tasks
+TIMES = [
+    (i, ROWS) for i in range(ROWS)
+]  # all pairs happen at time 300: the right rows of key 1 come after all left ones
 
 
 def every_pair(*more: tuple[Any, ...]) -> set[tuple[Any, ...]]:
@@ -31,12 +25,12 @@ def every_pair(*more: tuple[Any, ...]) -> set[tuple[Any, ...]]:
 
 
 def test_a_call_emits_at_most_one_slice(tmp_path: Path) -> None:
-    tasks = filled(tmp_path)
-    step, out = tasks.tasks[0].step, tasks.tasks[0].out
-    while step.on_watermark(S) < S and not out:
+    tasks = filled(tmp_path, How.INNER, INTERVAL, TIMES)
+    task, out = tasks.tasks[0], tasks.tasks[0].out
+    while task.fire(S) < S and not out:
         pass
     assert sum(b.num_rows for b in out) == FIRED_ROWS_MAX
-    while step.on_watermark(S) < S:
+    while task.fire(S) < S:
         pass
     assert sum(b.num_rows for b in out) == ROWS * ROWS
     assert set(tasks.rows()) == every_pair()
@@ -44,9 +38,9 @@ def test_a_call_emits_at_most_one_slice(tmp_path: Path) -> None:
 
 
 def test_a_restore_between_two_slices_goes_on_behind_the_last_pair(tmp_path: Path) -> None:
-    tasks = filled(tmp_path, How.FULL)
+    tasks = filled(tmp_path, How.FULL, INTERVAL, TIMES)
     while not any(b.num_rows == FIRED_ROWS_MAX for b in tasks.tasks[0].out):
-        assert tasks.tasks[0].step.on_watermark(S) < S
+        assert tasks.tasks[0].fire(S) < S
     first = len(tasks.rows())
     assert first == FIRED_ROWS_MAX
     tasks.rescale(3)
@@ -64,7 +58,7 @@ def test_one_row_with_very_many_partners_is_emitted_in_slices(tmp_path: Path) ->
     tasks.take(RIGHT, right([(1, 7, "one")]))
     task = tasks.tasks[0]
     while not task.out:
-        assert task.step.on_watermark(S) < S
+        assert task.fire(S) < S
     tasks.rescale(2)
     tasks.advance(S)
     assert all(b.num_rows <= FIRED_ROWS_MAX for t in tasks.tasks for b in t.out)
@@ -85,7 +79,7 @@ def test_more_units_than_a_slice_takes_may_be_due_at_one_time(tmp_path: Path) ->
 
 
 def test_nothing_is_kept_of_rows_that_no_later_row_needs(tmp_path: Path) -> None:
-    tasks = filled(tmp_path, How.LEFT)
+    tasks = filled(tmp_path, How.LEFT, INTERVAL, TIMES)
     state = tasks.tasks[0].state
     tasks.advance(5 * S)
     assert len(state.live_rows("j")) > 0
@@ -127,7 +121,7 @@ def test_a_miss_is_said_when_the_other_side_has_passed(tmp_path: Path) -> None:
 
 
 def test_a_row_of_an_idle_split_is_late_when_its_time_has_passed(tmp_path: Path) -> None:
-    tasks = filled(tmp_path)
+    tasks = filled(tmp_path, How.INNER, INTERVAL, TIMES)
     tasks.advance(S)
     tasks.take(LEFT, left([(1, S - 1, 0), (1, S, 1)], [NO_BOUND, NO_BOUND]))
     assert tasks.tasks[0].step.counters()["late_after_idle"] == 1
@@ -146,7 +140,7 @@ def test_a_side_with_too_many_rows_of_a_key_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_can_be_looked_at(tmp_path: Path) -> None:
-    tasks = filled(tmp_path, How.RIGHT)
+    tasks = filled(tmp_path, How.RIGHT, INTERVAL, TIMES)
     task = tasks.tasks[0]
     found = task.step.contents(task.state.live_rows("j")).to_pylist()
     assert {(row["id"], row["side"], row["rows"]) for row in found} == {

@@ -91,3 +91,27 @@ def test_the_time_may_be_a_key_of_an_interval_join() -> None:
     both.sink("out", ps.discard())
     found = sorted(row["text"] for row in ps.run(job, collect=True)["out"])
     assert found == ["- 1/7", "1/5 3/8", "2/6 3/8", "None/None 3/8"]
+
+
+@pytest.mark.parametrize("batch_rows", [None, 1])
+def test_each_result_has_the_time_of_its_pair(batch_rows: int | None) -> None:
+    job = ps.Job()
+    orders = job.source("orders", ListSource(LEFTS, columns=LEFT), columns=LEFT, event_time="at")
+    right = ListSource(RIGHTS, columns=RIGHT)
+    payments = job.source("payments", right, columns=RIGHT, event_time="at", out_of_orderness="1m")
+    both = orders.join_interval(
+        "both",
+        payments,
+        of_records,
+        on={"id": "order"},
+        lower="0s",
+        upper="1m",
+        how="full",
+        event_time="time",
+        columns=OUTPUT,
+        per="record",
+        batch_rows=batch_rows,
+    )
+    both.sink("out", ps.discard())
+    found = {row["text"]: (row["time"] - NOON).total_seconds() for row in ps.run(job, collect=True)["out"]}
+    assert found == dict.fromkeys(EXPECTED, 0) | {"1/5 1/7": 1}

@@ -7,21 +7,14 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX
-from penstock.contract.graph import LEFT, RIGHT, How
+from penstock.contract.graph import LEFT, How
 from penstock.steps.base import NO_BOUND
 from penstock.steps.joins.window_join import JoinWindows
-from tests.support.join_tasks import END, JoinTasks, left, right
+from tests.support.join_tasks import END, JoinTasks, filled, left
 
 WINDOWS = JoinWindows(size_us=1000, offset_us=0, lateness_us=0)
 ROWS = 300  # 90,000 pairs: more than a slice
-
-
-def filled(folder: Path, how: How = How.INNER) -> JoinTasks:
-    tasks = JoinTasks(folder, how, WINDOWS)
-    tasks.take(LEFT, left([(1, i, i) for i in range(ROWS)]))
-    tasks.take(RIGHT, right([(1, i, str(i)) for i in range(ROWS)]))
-    tasks.take(RIGHT, right([(2, 5, "alone"), (None, 5, "null")]))
-    return tasks
+TIMES = [(i, i) for i in range(ROWS)]
 
 
 def every_pair(*more: tuple[Any, ...]) -> set[tuple[Any, ...]]:
@@ -29,11 +22,11 @@ def every_pair(*more: tuple[Any, ...]) -> set[tuple[Any, ...]]:
 
 
 def test_a_call_emits_at_most_one_slice(tmp_path: Path) -> None:
-    tasks = filled(tmp_path)
-    step, out = tasks.tasks[0].step, tasks.tasks[0].out
-    assert step.on_watermark(1000) == 999, "the window at 1000 has more pairs"
+    tasks = filled(tmp_path, How.INNER, WINDOWS, TIMES)
+    task, out = tasks.tasks[0], tasks.tasks[0].out
+    assert task.fire(1000) == 999, "the window at 1000 has more pairs"
     assert sum(b.num_rows for b in out) <= FIRED_ROWS_MAX
-    while step.on_watermark(1000) < 1000:
+    while task.fire(1000) < 1000:
         pass
     assert all(b.num_rows <= FIRED_ROWS_MAX for b in out)
     assert sum(b.num_rows for b in out) == ROWS * ROWS
@@ -42,9 +35,9 @@ def test_a_call_emits_at_most_one_slice(tmp_path: Path) -> None:
 
 
 def test_a_restore_between_two_slices_goes_on_behind_the_last_pair(tmp_path: Path) -> None:
-    tasks = filled(tmp_path, How.FULL)
+    tasks = filled(tmp_path, How.FULL, WINDOWS, TIMES)
     while not any(b.num_rows == FIRED_ROWS_MAX for b in tasks.tasks[0].out):
-        assert tasks.tasks[0].step.on_watermark(1000) < 1000
+        assert tasks.tasks[0].fire(1000) < 1000
     tasks.reached = None  # the time reached was stored before the slice
     tasks.rescale(3)
     tasks.take(LEFT, left([(1, 7, 7)], [NO_BOUND]))
@@ -57,7 +50,7 @@ def test_a_restore_between_two_slices_goes_on_behind_the_last_pair(tmp_path: Pat
 
 
 def test_nothing_is_kept_of_a_window_that_has_emitted(tmp_path: Path) -> None:
-    tasks = filled(tmp_path, How.LEFT)
+    tasks = filled(tmp_path, How.LEFT, WINDOWS, TIMES)
     tasks.advance(END)
     assert len(tasks.tasks[0].state.live_rows("j")) == 0
     tasks.close()
@@ -74,7 +67,7 @@ def test_a_side_with_too_many_rows_of_a_key_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_of_open_windows_can_be_looked_at(tmp_path: Path) -> None:
-    tasks = filled(tmp_path, How.RIGHT)
+    tasks = filled(tmp_path, How.RIGHT, WINDOWS, TIMES)
     task = tasks.tasks[0]
     found = {row["id"]: row for row in task.step.contents(task.state.live_rows("j")).to_pylist()}
     assert {key: (row["left_rows"], row["right_rows"]) for key, row in found.items()} == {

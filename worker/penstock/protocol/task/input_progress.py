@@ -18,7 +18,9 @@ A task's watermark is the minimum over its inputs, and each output is sent it on
 
 Steps fire in slices, and a barrier may be cut between two of them. The task says and stores only the time that
 its steps have reached, never the time heard. So the rows that they still have to emit are never late for
-the receivers, and a restore goes on with the next slice when the time is heard again.
+the receivers, and a restore goes on with the next slice when the time is heard again. Results may have event times
+that lie before the time reached, by at most ``StagePlan.held_us``: the time that is said is held back by as much. The
+time that is stored is not.
 
 Scale: a watermark is the largest event time so far minus the bound on disorder. The lateness stamp
 of a row has the same scale. A window emits when the watermark reaches the window's end plus the
@@ -50,6 +52,7 @@ from penstock.contract.manifest import SplitState
 from penstock.model.elements import Active, Barrier, Idle, Watermark
 from penstock.protocol.task.task_messages import Send
 
+BEGIN_OF_TIME = -(2**63)
 END_OF_TIME = 2**63 - 1  # the last watermark of a bounded source
 
 Identity = tuple[Term, Epoch]

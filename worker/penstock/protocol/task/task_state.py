@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, Epoch, SplitId, TaskId
 from penstock.contract.keygroups import Share, subtract
 from penstock.contract.manifest import RootManifest, SplitState
@@ -31,7 +32,14 @@ from penstock.protocol.state_entries import splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.group_times import GroupTimes
-from penstock.protocol.task.input_progress import BarrierAligner, OutputMarks, SourceSplits, WatermarkMerge
+from penstock.protocol.task.input_progress import (
+    BEGIN_OF_TIME,
+    END_OF_TIME,
+    BarrierAligner,
+    OutputMarks,
+    SourceSplits,
+    WatermarkMerge,
+)
 from penstock.protocol.task.rescale_buffer import BufferPhase, RescaleBuffer
 from penstock.protocol.task.snapshot_ledger import SinkLedger, SnapshotLedger
 
@@ -187,7 +195,15 @@ class TaskState:
 
     @property
     def said_us(self) -> int | None:
-        """Return the time that the outputs may be told: that reached, and never more than was heard."""
+        """Return the time that the outputs may be told: that reached, less what the steps hold it back."""
+        reached, held = self._reached_us, self.stage.held_us
+        if reached is None or held is ABSENT or reached == END_OF_TIME:
+            return reached
+        return max(reached - held, BEGIN_OF_TIME)
+
+    @property
+    def _reached_us(self) -> int | None:
+        """Return the time that the steps have reached, and never more than was heard."""
         heard, reached = self.heard_us, self.time.task_us
         return None if heard is None or reached is None else min(heard, reached)
 

@@ -26,7 +26,6 @@ from functools import partial
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.limits import FIRED_ROWS_MAX, JOIN_WINDOWS_MAX
@@ -37,9 +36,8 @@ from penstock.model.kernels import intervals, joins, windows
 from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden
 from penstock.steps.joins.bucket_rows import BucketRows, DueUnits, StoredRows, Units
 from penstock.steps.joins.events import NEVER, Events, Happening, Interval, SideTimes, events_of, happening
-from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.pairs import PairBatches, Picks, nullable
-from penstock.steps.joins.sides import LATE_OUTPUTS, SIDES, JoinSide, bounds_of, null_keys
+from penstock.steps.joins.sides import SIDES, JoinSide, UnjoinedRows, bounds_of, null_keys
 from penstock.steps.keyed import OpenState
 
 _TIME = pa.timestamp("us")
@@ -57,32 +55,22 @@ class _Slice:
 class IntervalJoinStep(PlainStep):
     """Emits a row for each pair of a left and a right row: the key columns, then the other columns of both."""
 
-    def __init__(
-        self,
-        name: str,
-        interval: Interval,
-        sides: Sequence[JoinSide],
-        output: pa.Schema,
-        function: PairFunction | None = None,
-    ) -> None:
-        """Emit rows of ``output``: the columns of the left side, then those that the right side keeps.
-
-        With ``function``: what it returns for each pair.
-        """
+    def __init__(self, name: str, interval: Interval, sides: Sequence[JoinSide], pairs: PairBatches) -> None:
+        """Join rows of ``sides``. ``pairs`` makes and emits the output."""
         super().__init__(name)
         self._interval = interval
         self._sides = tuple(sides)
         self._times = SideTimes(interval, self._sides)
-        self._pairs = PairBatches(self._sides, output, function)
+        self._pairs = pairs
         self._reached: Int64s = np.full(sides[0].keys.codec.max_key_groups, NO_BOUND, np.int64)
-        self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
-        self._null_keys = 0
+        self._late = UnjoinedRows()
         self._units_most = JOIN_WINDOWS_MAX // 8
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
         """Store the outputs."""
         super().bind(outputs)
         self._pairs.bind(outputs["main"])
+        self._late.bind(outputs)
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
@@ -111,23 +99,13 @@ class IntervalJoinStep(PlainStep):
         if times.null_count:
             verdicts[np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = windows.WITHOUT_TIME
         if late or times.null_count:
-            self._emit_late(side, batch, verdicts)
-        wanted = verdicts == windows.ON_TIME
-        missing = None if side.alone else null_keys(keys)
-        if missing is not None:
-            self._null_keys += int(np.count_nonzero(wanted & missing))
-            wanted &= ~missing
+            self._late.emit(side, batch, verdicts)
+        wanted = self._late.without_null_keys(side, keys, verdicts == windows.ON_TIME)
         if not wanted.all():
             rows, hashed = rows.filter(pa.array(wanted)), (hashed[0][wanted], hashed[1][wanted])
         if rows.num_rows:
             at = fixed(flat(rows.column(side.time)), np.int64)
             self._kept.add(side, rows, at, (side.keys.of(rows), hashed))
-
-    def _emit_late(self, side: JoinSide, batch: pa.RecordBatch, verdicts: npt.NDArray[np.uint8]) -> None:
-        for verdict in self._late:
-            self._late[verdict] += int(np.count_nonzero(verdicts == verdict))
-        late = np.flatnonzero(verdicts != windows.ON_TIME)
-        self._outputs[LATE_OUTPUTS[side.number]](batch.take(pa.array(late)))
 
     # --- Events that happen -------------------------------------------------------------------
 
@@ -210,7 +188,8 @@ class IntervalJoinStep(PlainStep):
         starts = np.concatenate([own.starts, partners.starts + len(own.data)])
         left, lefts = _decoded(self._sides[0], data, starts, np.where(is_left, mine, others))
         right, rights = _decoded(self._sides[1], data, starts, np.where(is_left, others, mine))
-        self._pairs.send(units.keys, Picks(pa.array(of), nullable(lefts), nullable(rights)), (left, right))
+        picked = Picks(pa.array(of), nullable(lefts), nullable(rights))
+        self._pairs.send(units.keys, picked, (left, right), own.times[mine])  # own rows are the later ones
 
     def _go_on(self, units: Units, due: DueUnits, happened: tuple[Happening, _Slice, Int64s], settled: int) -> None:
         """Set when units come due again, and delete those whose rows are not needed any more.
@@ -258,13 +237,7 @@ class IntervalJoinStep(PlainStep):
 
     def counters(self) -> dict[str, int]:
         """Return the number of parts that are kept, of late rows by their cause, and of rows dropped for a null key."""
-        return {
-            "keys": self._kept.about_keys(),
-            "late": self._late[windows.LATE],
-            "late_after_idle": self._late[windows.LATE_AFTER_IDLE],
-            "without_time": self._late[windows.WITHOUT_TIME],
-            "null_keys": self._null_keys,
-        }
+        return {"keys": self._kept.about_keys(), **self._late.counters()}
 
 
 def _whole(happen: Happening, part: _Slice) -> Happening:

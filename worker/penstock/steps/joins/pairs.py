@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model.arrays import Bytes, Int32s, Int64s, variable_array
+from penstock.model.arrays import Bytes, Int32s, Int64s, fixed_array, variable_array
 from penstock.model.kernels import joins
-from penstock.steps.base import NO_BOUND, Emit, with_hidden
+from penstock.steps.base import NO_BOUND, Emit, split_hidden, with_hidden
 from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.sides import JoinSide
 
@@ -105,26 +105,47 @@ def nullable(rows: Int32s) -> pa.Array:
 class PairBatches:
     """Makes batches of pairs and emits them: the key columns, then the other columns of both sides.
 
-    With a function: what it returns for each pair.
+    With a function: what it returns for each pair. With ``time``, the event time of a result is its last column.
     """
 
-    def __init__(self, sides: Sequence[JoinSide], output: pa.Schema, function: PairFunction | None) -> None:
-        """Emit rows of ``output``."""
+    def __init__(
+        self,
+        sides: Sequence[JoinSide],
+        output: pa.Schema,
+        function: PairFunction | None = None,
+        time: pa.Field | None = None,
+    ) -> None:
+        """Emit rows of ``output``, and the column ``time``."""
         self._output = output if function is None else function.pairs
         self._function = function
         self._picked = _places_of(sides, each=function is not None)
+        self._time = time
+        self._untimed: Int64s = np.empty(0, np.int64)  # the times of the pairs whose results have not come yet
 
     def bind(self, emit: Emit) -> None:
         """Set what receives the batches."""
-        self._emit = emit
+        self._receiver = emit
+        self._emit = emit if self._time is None else self._emit_timed
         if self._function is not None:
-            self._function.bind(emit)
+            self._function.bind(self._emit)
             self._emit = self._function.on_batch
 
+    def _emit_timed(self, batch: pa.RecordBatch) -> None:
+        """Emit the results of the next pairs with their times: a function may return them in several batches."""
+        assert self._time is not None, "only results with a time come here"
+        rows, bounds = split_hidden(batch)
+        times, self._untimed = np.split(self._untimed, [batch.num_rows])
+        self._receiver(with_hidden(rows.append_column(self._time, fixed_array(self._time.type, times)), bounds))
+
     def send(
-        self, keys: Sequence[pa.Array], picked: Picks, rows: tuple[Sequence[pa.Array], Sequence[pa.Array]]
+        self,
+        keys: Sequence[pa.Array],
+        picked: Picks,
+        rows: tuple[Sequence[pa.Array], Sequence[pa.Array]],
+        times: Int64s,
     ) -> None:
-        """Emit one batch. ``keys`` are by window, and ``rows`` are the kept columns of both sides."""
+        """Emit one batch. ``keys`` are by window, ``rows`` are the kept columns of both sides, ``times`` by pair."""
+        self._untimed = times
         sources = [(column, picked.windows) for column in keys]
         sources += [(column, picked.left) for column in rows[0]]
         sources += [(column, picked.right) for column in rows[1]]

@@ -1,6 +1,6 @@
 """The two inputs of a join: the columns of each, and what becomes of rows without a partner."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from penstock.contract.graph import LATE, LATE_RIGHT, LEFT, RIGHT
 from penstock.model.arrays import Bytes, Int32s, Int64s, fixed, flat
+from penstock.model.kernels import windows
 from penstock.model.rows import RowCodec
-from penstock.steps.base import NO_BOUND
+from penstock.steps.base import NO_BOUND, Emit
 from penstock.steps.keyed import KeyColumns
 
 SIDES = (LEFT, RIGHT)
-LATE_OUTPUTS = (LATE, LATE_RIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,45 @@ def timed_side(number: int, keys: KeyColumns, schema: pa.Schema, time: str, alon
     codec = RowCodec(tuple(schema.field(place).type for place in (at, *others)))
     led = at in keys.places
     return JoinSide(number, keys, time, alone, others if led else (at, *others), codec, None if led else 0, led)
+
+
+class UnjoinedRows:
+    """Emits the late rows of both sides to their outputs, and counts the rows that are not joined."""
+
+    def __init__(self) -> None:
+        """Begin with no row."""
+        self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
+        self._null_keys = 0
+
+    def bind(self, outputs: Mapping[str, Emit]) -> None:
+        """Store the outputs."""
+        self._outputs = tuple(outputs[name] for name in (LATE, LATE_RIGHT))
+
+    def emit(self, side: JoinSide, batch: pa.RecordBatch, verdicts: npt.NDArray[np.uint8]) -> None:
+        """Emit the rows of a side that are late by their verdicts (length n)."""
+        for verdict in self._late:
+            self._late[verdict] += int(np.count_nonzero(verdicts == verdict))
+        late = np.flatnonzero(verdicts != windows.ON_TIME)
+        self._outputs[side.number](batch.take(pa.array(late)))
+
+    def without_null_keys(
+        self, side: JoinSide, keys: Sequence[pa.Array], wanted: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which of the wanted rows can be in the result. A row that cannot has a null key, and is counted."""
+        missing = None if side.alone else null_keys(keys)
+        if missing is None:
+            return wanted
+        self._null_keys += int(np.count_nonzero(wanted & missing))
+        return wanted & ~missing
+
+    def counters(self) -> dict[str, int]:
+        """Return the number of late rows by their cause, and of rows dropped for a null key."""
+        return {
+            "late": self._late[windows.LATE],
+            "late_after_idle": self._late[windows.LATE_AFTER_IDLE],
+            "without_time": self._late[windows.WITHOUT_TIME],
+            "null_keys": self._null_keys,
+        }
 
 
 def null_keys(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_] | None:

@@ -27,9 +27,8 @@ from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.base import NO_BOUND, Emit, PlainStep, reached, split_hidden
 from penstock.steps.joins.kept_rows import LAST_DUE, KeptRows, Windows
-from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.pairs import Matching, OrderedRows, PairBatches, in_order, matching, picks
-from penstock.steps.joins.sides import LATE_OUTPUTS, SIDES, JoinSide, bounds_of, null_keys
+from penstock.steps.joins.sides import SIDES, JoinSide, UnjoinedRows, bounds_of, null_keys
 from penstock.steps.keyed import OpenState
 
 _TIME = pa.timestamp("us")
@@ -55,31 +54,21 @@ class _HalfEmitted:
 class WindowJoinStep(PlainStep):
     """Emits a row for each pair of a left and a right row: the key columns, then the other columns of both."""
 
-    def __init__(
-        self,
-        name: str,
-        shape: JoinWindows,
-        sides: Sequence[JoinSide],
-        output: pa.Schema,
-        function: PairFunction | None = None,
-    ) -> None:
-        """Emit rows of ``output``: the columns of the left side, then those that the right side keeps.
-
-        With ``function``: what it returns for each pair.
-        """
+    def __init__(self, name: str, shape: JoinWindows, sides: Sequence[JoinSide], pairs: PairBatches) -> None:
+        """Join rows of ``sides``. ``pairs`` makes and emits the output."""
         super().__init__(name)
         self._shape = shape
         self._sides = tuple(sides)
-        self._pairs = PairBatches(self._sides, output, function)
+        self._pairs = pairs
         self._fired: Int64s = np.full(sides[0].keys.codec.max_key_groups, NO_BOUND, np.int64)
-        self._late = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
-        self._null_keys = 0
+        self._late = UnjoinedRows()
         self._half: _HalfEmitted | None = None
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
         """Store the outputs."""
         super().bind(outputs)
         self._pairs.bind(outputs["main"])
+        self._late.bind(outputs)
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
@@ -102,14 +91,10 @@ class WindowJoinStep(PlainStep):
         hashed = side.keys.codec.hashed(keys)
         ends, verdicts = np.empty(rows.num_rows, np.int64), np.empty(rows.num_rows, np.uint8)
         late = self._assign(side, rows, bounds, hashed[1], (ends, verdicts))
-        missing = None if side.alone else null_keys(keys)
         if late:
-            self._emit_late(side, batch, verdicts)
-        if late or missing is not None:
-            wanted = verdicts == windows.ON_TIME
-            if missing is not None:
-                self._null_keys += int(np.count_nonzero(wanted & missing))
-                wanted &= ~missing
+            self._late.emit(side, batch, verdicts)
+        wanted = self._late.without_null_keys(side, keys, verdicts == windows.ON_TIME)
+        if not wanted.all():
             batch, ends, hashed = batch.filter(pa.array(wanted)), ends[wanted], (hashed[0][wanted], hashed[1][wanted])
         if len(ends):
             self._keep(side, batch, ends, hashed)
@@ -138,16 +123,10 @@ class WindowJoinStep(PlainStep):
         found = self._kept.find(side.keys.of(rows), ends, hashed)
         closed = self._kept.has_emitted(found)
         if closed.any():  # only behind an idle split, after a restore between two slices
-            self._emit_late(side, batch, np.where(closed, windows.LATE_AFTER_IDLE, windows.ON_TIME).astype(np.uint8))
+            self._late.emit(side, batch, np.where(closed, windows.LATE_AFTER_IDLE, windows.ON_TIME).astype(np.uint8))
             rows, found, ends = rows.filter(pa.array(~closed)), found[~closed], ends[~closed]
             hashed = hashed[0][~closed], hashed[1][~closed]
         self._kept.add(side, rows, (side.keys.of(rows), ends, hashed), found)
-
-    def _emit_late(self, side: JoinSide, batch: pa.RecordBatch, verdicts: npt.NDArray[np.uint8]) -> None:
-        for verdict in self._late:
-            self._late[verdict] += int(np.count_nonzero(verdicts == verdict))
-        late = np.flatnonzero(verdicts != windows.ON_TIME)
-        self._outputs[LATE_OUTPUTS[side.number]](batch.take(pa.array(late)))
 
     # --- Windows that end ---------------------------------------------------------------------
 
@@ -191,7 +170,7 @@ class WindowJoinStep(PlainStep):
             due, keys = due.only(emits), [column.filter(pa.array(emits)) for column in keys]
             match = self._matching(due, keys)
             rows = self._read(due, places[np.repeat(emits, parts)])
-            self._send(keys, match, rows, (due.emitted, match.pairs - due.emitted))
+            self._send((keys, due.ends), match, rows, (due.emitted, match.pairs - due.emitted))
         self._kept.delete(places)
         self._half = None
 
@@ -204,7 +183,7 @@ class WindowJoinStep(PlainStep):
             self._half = _HalfEmitted(key, self._read(one, places))
             one = self._kept.windows(places[:1])
         slice_of_pairs = np.array([FIRED_ROWS_MAX], np.int64)
-        self._send(keys, self._matching(one, keys), self._half.rows, (one.emitted, slice_of_pairs))
+        self._send((keys, one.ends), self._matching(one, keys), self._half.rows, (one.emitted, slice_of_pairs))
         self._kept.put_back(one, one.emitted + slice_of_pairs)
 
     def _read(self, due: Windows, places: Int32s) -> tuple[OrderedRows, OrderedRows]:
@@ -217,16 +196,17 @@ class WindowJoinStep(PlainStep):
 
     def _send(
         self,
-        keys: list[pa.Array],
+        of_windows: tuple[list[pa.Array], Int64s],
         match: Matching,
         rows: tuple[OrderedRows, OrderedRows],
         pairs: tuple[Int64s, Int64s],
     ) -> None:
-        """Emit pairs: of each window those from ``pairs[0]`` on, ``pairs[1]`` of them."""
+        """Emit pairs: of each window (keys and ends) those from ``pairs[0]`` on, ``pairs[1]`` of them."""
+        keys, ends = of_windows
         picked = picks(match, rows, *pairs)
         if not len(picked.windows):
             return
-        self._pairs.send(keys, picked, (rows[0].columns, rows[1].columns))
+        self._pairs.send(keys, picked, (rows[0].columns, rows[1].columns), ends[np.asarray(picked.windows)] - 1)
 
     # --- What is kept -------------------------------------------------------------------------
 
@@ -248,10 +228,4 @@ class WindowJoinStep(PlainStep):
 
     def counters(self) -> dict[str, int]:
         """Return the number of open windows, of late rows by their cause, and of rows dropped for a null key."""
-        return {
-            "keys": self._kept.about_keys(),
-            "late": self._late[windows.LATE],
-            "late_after_idle": self._late[windows.LATE_AFTER_IDLE],
-            "without_time": self._late[windows.WITHOUT_TIME],
-            "null_keys": self._null_keys,
-        }
+        return {"keys": self._kept.about_keys(), **self._late.counters()}

@@ -1,0 +1,235 @@
+"""``job.graph`` as it is written: one entry for each step, in order.
+
+``penstock.graph.declare`` turns it into a logical graph, and checks what a step reads and which
+columns it sees.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from penstock.base import limits
+from penstock.base.errors import ConfigError
+from penstock.base.values import replace
+from penstock.contract.connectors import Role, connector_kinds, option_row
+from penstock.contract.graph import (
+    STATEFUL,
+    Aggregate,
+    Call,
+    Connector,
+    Filter,
+    FlatMap,
+    Join,
+    Map,
+    Option,
+    Parameters,
+    Process,
+    Reference,
+    Session,
+    Sink,
+    Source,
+    Split,
+    StepName,
+    Window,
+)
+from penstock.contract.join_times import JOIN_TIMES, declared_join_times
+from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
+from penstock.contract.window_sizes import check_windows
+
+
+class Strategy(StrEnum):
+    """How the rows of a step's inputs are distributed over its tasks, when they have no keys."""
+
+    FORWARD = "forward"
+    BROADCAST = "broadcast"
+    ROUND_ROBIN = "round-robin"
+    CUSTOM = "custom"
+
+
+def _connected(role: Role, meaning: str, kind: type[object], make: Callable[..., object]) -> FieldRow:
+    """Return the field row of a step with exactly one connector."""
+    connectors = connector_kinds(role).values()
+    fields = (*(option_row(each) for each in connectors), *rows_of(kind))
+    names = tuple(each.name for each in connectors)
+    return FieldRow(str(role), Kind.OBJECT, meaning, fields=fields, make=make, one_of=names)
+
+
+def _split(values: dict[str, object], role: Role) -> tuple[Connector, dict[str, object]]:
+    """Split the values of a step into its connector and the other values."""
+    kinds = connector_kinds(role)
+    given = {n: v for n, v in values.items() if n in kinds and isinstance(v, dict)}
+    kind, options = next(iter(given.items()))
+    kept: dict[str, Option] = {n: v for n, v in options.items() if isinstance(v, str | int | float | bool)}
+    return Connector(kind, kept), {n: v for n, v in values.items() if n not in kinds}
+
+
+def _source(**values: object) -> Source:
+    connector, others = _split(values, Role.SOURCE)
+    return Source(connector, **others)  # type: ignore[arg-type]
+
+
+def _sink(**values: object) -> Sink:
+    connector, _ = _split(values, Role.SINK)
+    return Sink(connector)
+
+
+def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: str) -> FieldRow:
+    """Return the field row of a step with a user function. It has the fields of the call."""
+    calls = tuple(f for f in rows_of(Call) if kind is not Filter or f.name != "columns")
+    own = rows_of(kind)
+
+    def make(**values: object) -> object:
+        rest = {f.target: values.pop(f.target) for f in own}
+        return kind(Call(**values), **rest)  # type: ignore[arg-type]
+
+    return FieldRow(name, Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
+
+
+def declared_window(**values: object) -> Window:
+    """Build windows as a file declares them. Raises ConfigError for a slide that does not fit."""
+    window = Window(**values)  # type: ignore[arg-type]
+    check_windows(window.size_us, window.slide_us)
+    return window
+
+
+SOURCE = _connected(Role.SOURCE, "reads a replayable input", Source, _source)
+SINK = _connected(Role.SINK, "writes to an output", Sink, _sink)
+MAP = _calling(Map, "map", "one row out for each row in")
+FLAT_MAP = _calling(FlatMap, "flatMap", "any number of rows for each row in")
+FILTER = _calling(Filter, "filter", "keeps rows for which the function says true")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJoin(Fields):
+    """A join as a file declares it: the entry's ``inputs`` and ``keyBy`` are those of the left side."""
+
+    right: Annotated[tuple[str, ...], Field("right", "outputs that are the right side, as step or step.output")]
+    right_key_by: Annotated[
+        tuple[str, ...],
+        Field("rightKeyBy", "key columns of the right side, in the order of keyBy; those of keyBy when left out"),
+    ] = ()
+    parameters: Join
+
+
+def _join() -> FieldRow:
+    """Return the field row of a join. It has the fields of both classes."""
+    own, times = rows_of(DeclaredJoin), ("within_us", "lower_us", "upper_us", "offset_us")
+    calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target not in ("on_error", "compiled"))
+
+    def make(**values: object) -> DeclaredJoin:
+        sides = {row.target: values.pop(row.target) for row in own}
+        call = {row.target: values.pop(row.target) for row in calls}
+        values |= declared_join_times({name: values[name] for name in times})
+        function = None if call["function"] is None else Call(**call)  # type: ignore[arg-type]
+        return DeclaredJoin(parameters=Join(call=function, **values), **sides)  # type: ignore[arg-type]
+
+    meaning = "pairs of rows of two inputs with equal keys, in the same window or an interval apart"
+    fields = (*own, *rows_of(Join), *calls)
+    return FieldRow("join", Kind.OBJECT, meaning, fields=fields, make=make, rules=(JOIN_TIMES,))
+
+
+JOIN = _join()
+PROCESS = _calling(Process, "process", "a user function over the rows of keys, with state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredStep(Fields):
+    """One entry."""
+
+    ONE_OF = (
+        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "join", "process", "sink"
+    )  # fmt: skip
+    RULES = (
+        Rule(
+            "!(has(self.keyBy) && size(self.keyBy) > 0 && has(self.partition))",
+            "keyBy and partition are both there: keyed rows go to the owner of their key",
+            path=".partition",
+        ),
+        Rule(
+            "has(self.partitionFunction) == (has(self.partition) && self.partition == 'custom')",
+            "partition: custom and partitionFunction belong together",
+            path=".partitionFunction",
+        ),
+        Rule(
+            "has(self.keyBy) && size(self.keyBy) > 0"
+            " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.join)"
+            " && !has(self.process)",
+            "a step that keeps state needs keyBy",
+            path=".keyBy",
+        ),
+    )
+
+    name: Annotated[StepName, Field("name", "name of the step")]
+    inputs: Annotated[
+        tuple[str, ...],
+        Field(
+            "inputs",
+            "outputs that the step reads, as step or step.output; the step above when left out",
+        ),
+    ] = ()
+    key_by: Annotated[tuple[str, ...], Field("keyBy", "key columns: all rows of a key meet in one task")] = ()
+    partition: Annotated[
+        Strategy | None, Field("partition", "how rows without keys are distributed over the tasks")
+    ] = None
+    partition_function: Annotated[
+        Reference | None,
+        Field(
+            "partitionFunction",
+            "function that returns the task number of each row; for partition: custom",
+        ),
+    ] = None
+    parallelism: Annotated[
+        int | None,
+        Field("parallelism", "number of tasks; one per worker when left out", minimum=1, maximum=4096),
+    ] = None
+    source: Annotated[Source | None, SOURCE] = None
+    map: Annotated[Map | None, MAP] = None
+    flat_map: Annotated[FlatMap | None, FLAT_MAP] = None
+    filter: Annotated[Filter | None, FILTER] = None
+    split: Annotated[Split | None, Field("split", "splits a text into words at every single space")] = None
+    aggregate: Annotated[
+        Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
+    ] = None
+    window: Annotated[
+        Window | None, Field("window", "tumbling or sliding windows of event time", make=declared_window)
+    ] = None
+    session: Annotated[Session | None, Field("session", "windows of rows with no gap of time between them")] = None
+    join: Annotated[DeclaredJoin | None, JOIN] = None
+    process: Annotated[Process | None, PROCESS] = None
+    sink: Annotated[Sink | None, SINK] = None
+
+    def __post_init__(self) -> None:
+        """Refuse two ways to distribute rows, and state without keys."""
+        both, function, _ = self.RULES
+        both.refuse(bool(self.key_by) and self.partition is not None)
+        function.refuse((self.partition is Strategy.CUSTOM) != (self.partition_function is not None))
+        if isinstance(self.parameters, STATEFUL) and not self.key_by:
+            raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
+
+    @property
+    def parameters(self) -> Parameters:
+        """Return the one kind of step that is given."""
+        if self.join is not None:
+            return self.join.parameters
+        calls = (self.map, self.flat_map, self.filter, self.process)
+        others = (self.source, self.split, self.aggregate, self.window, self.session, self.sink)
+        return next(each for each in (*calls, *others) if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredGraph(Fields):
+    """All entries of ``job.graph.steps``."""
+
+    steps: Annotated[
+        tuple[DeclaredStep, ...],
+        Field(
+            "steps",
+            "the steps, inputs before their readers",
+            key="name",
+            length_max=limits.STEPS_MAX,
+        ),
+    ]
+
+
+GRAPH = object_row(DeclaredGraph, "graph", "declarative steps")

@@ -498,6 +498,24 @@ def test_rows_behind_a_time_are_late_also_when_they_are_read_in_one_piece() -> N
         assert t.result().late == {"minutes": 1}
 
 
+def seconds(params: ps.Parameters) -> ps.Job:
+    """Count by minutes of a time that is a whole number of seconds."""
+    job = ps.Job()
+    columns = {"sensor": "string", "at": "int64"}
+    rows = job.source("readings", ps.parquet(params["input"]), columns=columns, event_time="at", time_unit="s")
+    rows.key_by("sensor").window("minutes", "1m", n=ps.count()).sink("output", ps.parquet(params["output"]))
+    return job
+
+
+def test_event_time_may_be_a_whole_number_of_seconds() -> None:
+    with ps.testing.run(seconds, FOLDERS) as t:
+        t.push("readings", [{"sensor": "a", "at": at_us("10:00:10") // 1_000_000 + n} for n in (0, 49, 50)])
+        t.watermark("readings", "10:01:05")
+        t.checkpoint()
+        found = [(row["window_start"], row["n"]) for row in t.rows("output")]
+        assert found == [(datetime(2026, 11, 24, 10, 0), 2)]  # noqa: DTZ001
+
+
 def test_what_cannot_be_pushed_or_reached_is_refused() -> None:
     with ps.testing.run(minutes, FOLDERS) as t:
         with pytest.raises(ps.ConfigError, match=r"Reading\.value cannot hold 'x' as double"):

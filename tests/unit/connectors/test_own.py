@@ -11,7 +11,8 @@ from penstock.base.errors import ConfigError, ConnectorError, StateError, Storag
 from penstock.base.values import replace
 from penstock.connectors.own import OwnPending, OwnSink, OwnSource, OwnWriter
 from penstock.contract.columns import Column
-from penstock.contract.graph import Connector, EventTime, Source
+from penstock.contract.event_time import EventTime
+from penstock.contract.graph import Connector, Source
 from penstock.contract.ids import Attempt, Epoch, SplitId
 from penstock.contract.manifest import SinkHandle, SplitState
 from penstock.ports import Read

@@ -22,7 +22,7 @@ from penstock.connectors.parquet_source import (
     read_identity,
 )
 from penstock.contract.columns import Column
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
 from penstock.engine.source_reader import ReadBatcher, SourceReader
@@ -185,6 +185,31 @@ def test_rows_are_stamped_by_what_came_before_in_their_split(tmp_path: Path) -> 
         assert again is not None
         stamps = [*first.batch.column(BOUND_COLUMN).to_pylist(), *again.batch.column(BOUND_COLUMN).to_pylist()]
         assert stamps == expected
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1_000_000), ("ms", 1000), ("us", 1)])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32()])
+def test_whole_numbers_of_a_unit_become_times(tmp_path: Path, kind: pa.DataType, unit: str, factor: int) -> None:
+    pq.write_table(pa.table({"n": [1, 2, 3], "at": pa.array([50, None, 40], kind)}), tmp_path / "a.parquet")
+    columns = Column("n", "int64"), Column("at", str(kind))
+    source = ParquetSource(str(tmp_path), columns, EventTime("at", 5, unit=TimeUnit(unit)))
+    read = source.open(source.splits()[0]).read(10)
+    assert read is not None
+    assert read.batch.schema.equals(source.schema)
+    assert source.schema.field("at").type == pa.timestamp("us")
+    assert read.batch.column("at").cast(pa.int64()).to_pylist() == [50 * factor, None, 40 * factor]
+    assert read.batch.column(BOUND_COLUMN).to_pylist() == [NO_BOUND, 50 * factor - 5, 50 * factor - 5]
+
+
+def test_a_number_that_is_no_time_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1 << 62]}), tmp_path / "a.parquet")
+    source = ParquetSource(str(tmp_path), (Column("at", "int64"),), EventTime("at", unit=TimeUnit.SECONDS))
+    with pytest.raises(ConfigError, match=r"event time: .*4611686018427387904"):
+        source.open(source.splits()[0]).read(1)
+    (tmp_path / "texts").mkdir()
+    write(tmp_path / "texts", "a.parquet", ["x"])
+    with pytest.raises(ConfigError, match="'line' is string, not a whole number of a time unit"):
+        ParquetSource(str(tmp_path / "texts"), LINE, EventTime("line", unit=TimeUnit.SECONDS))
 
 
 def test_event_time_needs_a_timestamp(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ import pytest
 from penstock.base.errors import PeerError
 from penstock.base.units import duration_us, quantity_bytes
 from penstock.contract.columns import Column, is_key_type, normal_type
+from penstock.contract.event_time import EventTime
 from penstock.contract.graph import (
     Aggregate,
     Call,
     Compute,
     Connector,
-    EventTime,
     Function,
     Input,
     LogicalGraph,

@@ -140,6 +140,11 @@ def test_steps(tmp_path: Path, step: str, expected: str) -> None:
             "eventTime: {column: 'n'}",
             "event-time column 'n' has type int64; it must be timestamp[us]",
         ),
+        (
+            "eventTime: {column: word, unit: s}",
+            "event-time column 'word' has type string; it must be int64 or int32, because a time unit is given",
+        ),
+        ("eventTime: {column: 'n', unit: min}", "eventTime.unit: unknown value 'min': known are ms, s, us"),
     ],
 )
 def test_event_time(tmp_path: Path, source: str, expected: str) -> None:

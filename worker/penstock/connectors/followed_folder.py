@@ -29,7 +29,7 @@ from penstock.connectors.text_source import (
     spell_spec,
 )
 from penstock.contract.codec import parsed
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read

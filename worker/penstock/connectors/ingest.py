@@ -17,7 +17,7 @@ from penstock.connectors.ingest_hub import IngestHub
 from penstock.connectors.ingest_queue import PartitionQueue
 from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.contract.columns import Columns
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.trust import OF_ONE_USER, IngestPlace

@@ -13,7 +13,7 @@ from penstock.base.errors import ConfigError, ConnectorError, PenstockError, Sta
 from penstock.base.user_code import named, user_traceback
 from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.contract.columns import HIDDEN_PREFIX
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime
 from penstock.contract.graph import Source as SourceParameters
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle, SplitState

@@ -27,7 +27,7 @@ from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, head, with_stamp
 from penstock.contract.codec import parsed
 from penstock.contract.columns import Columns
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.status import InputSeen

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 
+TIME = pa.timestamp("us")
 STAMP_FIELD = pa.field(BOUND_COLUMN, pa.int64(), nullable=False)
 
 
@@ -37,7 +38,8 @@ def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
 def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:
     """Append the hidden column to a source's schema when the source has event time.
 
-    Raises ConfigError when the column of event time is missing or no timestamp.
+    A column of whole numbers with a unit becomes one of times. Raises ConfigError when the column of event time is
+    missing or of another type.
     """
     if event_time is None:
         return schema
@@ -46,7 +48,11 @@ def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:
         has = ", ".join(schema.names)
         raise ConfigError(f"event time: there is no column {event_time.column!r}, only {has}")
     found = schema.field(index).type
-    if not pa.types.is_timestamp(found):
+    if event_time.unit is not None:
+        if not pa.types.is_signed_integer(found):
+            raise ConfigError(f"event time: column {event_time.column!r} is {found}, not a whole number of a time unit")
+        schema = schema.set(index, schema.field(index).with_type(TIME))
+    elif not pa.types.is_timestamp(found):
         raise ConfigError(f"event time: column {event_time.column!r} is {found}, not a timestamp in microseconds")
     return schema.append(STAMP_FIELD)
 
@@ -54,12 +60,13 @@ def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:
 class Stamper:
     """Stamps the rows of one split in order; ``max_ts`` goes into the split's state."""
 
-    __slots__ = ("_column", "_disorder_us", "max_ts")
+    __slots__ = ("_column", "_disorder_us", "_unit", "max_ts")
 
     def __init__(self, event_time: EventTime, max_ts: int | None) -> None:
         """Continue after rows whose largest event time was ``max_ts`` (us)."""
         self._column = event_time.column
         self._disorder_us = event_time.out_of_orderness_us
+        self._unit = event_time.unit
         self.max_ts = max_ts
 
     def reach(self, max_ts: int | None) -> None:
@@ -69,7 +76,11 @@ class Stamper:
 
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Append the hidden column. A null event time is skipped: it does not advance the time."""
-        times = batch.column(self._column).cast(pa.timestamp("us")).cast(pa.int64())
+        place = batch.schema.get_field_index(self._column)
+        shown = as_times(batch.column(place), self._unit)
+        if self._unit is not None:
+            batch = batch.set_column(place, batch.schema.field(place).with_type(TIME), shown)
+        times = shown.cast(pa.int64())
         before = NO_BOUND if self.max_ts is None else self.max_ts
         values = times.fill_null(NO_BOUND).to_numpy(zero_copy_only=False)
         largest = np.maximum.accumulate(np.concatenate(([before], values)))
@@ -77,3 +88,14 @@ class Stamper:
         earlier = largest[:-1]
         stamps = np.where(earlier == NO_BOUND, NO_BOUND, earlier - self._disorder_us)
         return batch.append_column(STAMP_FIELD, pa.array(stamps, pa.int64()))
+
+
+def as_times(values: pa.Array, unit: TimeUnit | None) -> pa.Array:
+    """Return event times as timestamp[us]; with a unit, the values are whole numbers of it.
+
+    Raises ConfigError for a number that no timestamp[us] holds.
+    """
+    try:
+        return (values if unit is None else values.cast(pa.int64()).cast(pa.timestamp(unit.value))).cast(TIME)
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"event time: {error}") from error

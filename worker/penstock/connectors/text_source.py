@@ -29,7 +29,7 @@ from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decod
 from penstock.connectors.text_lines import PACKED, Block, LinePlace, blocks
 from penstock.contract.codec import parsed
 from penstock.contract.columns import Columns
-from penstock.contract.graph import EventTime
+from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.status import InputSeen

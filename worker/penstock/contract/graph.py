@@ -20,6 +20,7 @@ from penstock.contract import codec
 from penstock.contract.call_types import CallTypes, CompileChoice
 from penstock.contract.codec import Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
+from penstock.contract.event_time import EventTime
 from penstock.contract.plan import Partitioning
 from penstock.contract.schema import (
     DurationUs,
@@ -92,26 +93,6 @@ class Connector(Message, tag="Connector"):
 
     kind: str
     options: dict[str, Option] = msgspec.field(default_factory=dict)
-
-
-class EventTime(Message, tag="EventTime"):
-    """The time of a row is ``column`` (timestamp, us); rows may come out of order by the bound.
-
-    ``idle_after_us`` lets a source declare a silent split idle; None: it never is.
-    """
-
-    column: Annotated[ColumnName, Field("column", "a timestamp[us] column")]
-    out_of_orderness_us: Annotated[
-        DurationUs,
-        Field(
-            "outOfOrderness",
-            "the most by which the time of a row may be below the highest time before it",
-        ),
-    ] = 0
-    idle_after_us: Annotated[
-        DurationUs | None,
-        Field("idleAfter", "a split that is silent for this long does not hold others back"),
-    ] = None
 
 
 class Source(Message, tag="Source"):

@@ -23,6 +23,7 @@ from penstock.base.values import replace
 from penstock.contract.call_types import CompileChoice
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.connectors import Role
+from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.contract.graph import (
     DEAD_LETTER,
     LATE,
@@ -35,7 +36,6 @@ from penstock.contract.graph import (
     Call,
     Compute,
     Connector,
-    EventTime,
     Filter,
     FlatMap,
     How,
@@ -70,6 +70,7 @@ ColumnsLike = Mapping[str, object] | Iterable[Any] | None
 PerLike = Literal["batch", "record"]
 CompiledLike = Literal["auto", "never", "require"]
 OnErrorLike = Literal["fail", "dead-letter"]
+TimeUnitLike = Literal["s", "ms", "us"]
 HowLike = Literal["inner", "left", "right", "full"]
 OnLike = str | Iterable[str] | Mapping[str, str]
 
@@ -88,6 +89,7 @@ class Job:
         *,
         columns: ColumnsLike = None,
         event_time: str | None = None,
+        time_unit: TimeUnitLike | None = None,
         out_of_orderness: Duration = "0s",
         idle_after: Duration | None = None,
         batch_rows: int = limits.SOURCE_BATCH_ROWS_DEFAULT,
@@ -98,14 +100,15 @@ class Job:
         ``connector`` is ``ps.parquet(...)``, ``ps.generator(...)``, ``ps.ingest(...)``, or an
         object of your own that follows ``ps.Source``. ``columns`` selects columns and says their
         types; without it all columns are read. ``event_time`` names the column of event time, of
-        type timestamp[us]; windows use it. Rows may be out of order by at most
+        type timestamp[us]; windows use it. With ``time_unit`` it has whole numbers, counted from
+        1970 on, and the stream has it as timestamp[us]. Rows may be out of order by at most
         ``out_of_orderness``. Raises ConfigError.
         """
         time = None
         if event_time is not None:
             bound = microseconds("out_of_orderness", out_of_orderness)
             idle = None if idle_after is None else microseconds("idle_after", idle_after)
-            time = EventTime(event_time, bound, idle)
+            time = EventTime(event_time, bound, idle, None if time_unit is None else _unit(name, time_unit))
         place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(_as_connector(connector), columns_of(columns), time, batch_rows)
         return self._add(Step(name, parameters, (), parallelism), place)
@@ -479,6 +482,13 @@ class KeyedStream(Stream):
         """
         call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
         return self._step(name, Process(call, columns_of(state)), function, per)
+
+
+def _unit(step: str, unit: str) -> TimeUnit:
+    """Check a unit of time. Raises ConfigError with the user's place."""
+    if unit not in set(TimeUnit):
+        raise ConfigError(f"{caller_place()}: step {step!r}: time_unit={unit!r} is not one of {', '.join(TimeUnit)}")
+    return TimeUnit(unit)
 
 
 def _how(step: str, how: str) -> How:

@@ -50,6 +50,7 @@ from penstock.contract.graph import (
 from penstock.graph.problems import Problems
 
 TIME_TYPE = "timestamp[us]"
+WHOLE_TYPES = ("int64", "int32")
 ERROR_COLUMNS = (
     Column("error_step", "string"),
     Column("error", "string"),
@@ -135,7 +136,10 @@ class _Tracer:
         if columns is not None:
             self._check_names(columns)
             if time is not None:
-                self._column(columns, time.column, "event-time column", ("timestamp[us]",))
+                wanted = ("timestamp[us]",) if time.unit is None else WHOLE_TYPES
+                self._column(columns, time.column, "event-time column", wanted)
+                if time.unit is not None:
+                    columns = tuple(Column(c.name, TIME_TYPE) if c.name == time.column else c for c in columns)
         return Flow(columns, None if time is None else time.column)
 
     def merged(self, flows: Flows) -> Flow:
@@ -373,4 +377,6 @@ def _allowed_text(allowed: tuple[str, ...]) -> str:
         return allowed[0]
     if allowed is NUMERIC_TYPES:
         return "a number"
+    if allowed is WHOLE_TYPES:
+        return "int64 or int32, because a time unit is given"
     return "a number, bool, date or time" if allowed is ORDERED_TYPES else "a text"

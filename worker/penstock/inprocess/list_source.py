@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.connectors.source_rows import as_times
+from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.graph.arrow import arrow_schema
@@ -69,10 +71,10 @@ class ListSource:
         for partition in self._lists:
             partition.times.append((partition.rows, time_us))
 
-    def latest(self, column: str) -> int | None:
+    def latest(self, rule: EventTime) -> int | None:
         """Return the latest event time (us) of all rows and of :meth:`reach`; None if there is none."""
-        pieces = [piece.column(column) for partition in self._lists for piece in partition.pieces]
-        found = [pc.max(piece.cast(pa.timestamp("us")).cast(pa.int64())).as_py() for piece in pieces]
+        pieces = [piece.column(rule.column) for partition in self._lists for piece in partition.pieces]
+        found = [pc.max(as_times(piece, rule.unit).cast(pa.int64())).as_py() for piece in pieces]
         times = [time_us for partition in self._lists for _, time_us in partition.times]
         return max((time_us for time_us in (*found, *times) if time_us is not None), default=None)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.contract.graph import EventTime as EventTimeRule
+from penstock.contract.event_time import EventTime as EventTimeRule
 from penstock.contract.graph import Session, Source, Window
 from penstock.graph.compiled import CompiledStep
 from penstock.inprocess.collect import Rows, Shown
@@ -113,7 +113,7 @@ class Run:
         rule = self._event_time(source)
         if rule is None:
             raise ConfigError(f"watermark: source {source!r} has no event time: declare it with event_time=")
-        reached_us = event_time_us(time, lists[source].latest(rule.column) or 0)
+        reached_us = event_time_us(time, lists[source].latest(rule) or 0)
         lists[source].reach(reached_us + rule.out_of_orderness_us)
         self.run()
 

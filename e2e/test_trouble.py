@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import Claim, WordCount, make_shared
 
 STALL_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 180.0
+EVENT_TIMEOUT_S = 15.0
 NO_IMAGE = "localhost/penstock-worker:no-such-tag"
 
 
@@ -128,8 +130,8 @@ def until_stalled(job: WordCount, reason: str) -> str:
     message = next(str(c["message"]) for c in job.conditions() if c["type"] == "Stalled")
     print(f"{job.name}: {reason}: {message}")
     assert reason in job.kubectl("get", "sj", job.name), "the reason is what a person sees first"
-    events = job.kubectl("get", "events", f"--field-selector=involvedObject.name={job.name}")
-    assert reason in events
+    told = "get", "events", f"--field-selector=involvedObject.name={job.name}"
+    wait_for(f"an event {reason}", lambda: reason in job.kubectl(*told), EVENT_TIMEOUT_S)
     return message
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.graph import keep_job_file, read_job_file
-from tests.integration.engine_rig import Rig
+from tests.integration.typed_jobs import run_through_kills
 
 FILES, ROWS, KEYS = 4, 1500, 40
 MODULE = """
@@ -139,23 +138,7 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 def test_functions_with_types_are_exact_through_kills_and_rescales(tmp_path: Path) -> None:
     rows = write_input(tmp_path / "in")
-    (tmp_path / "typed_readings.py").write_text(MODULE)
-    (tmp_path / "job.yaml").write_text(JOB)
-    job = read_job_file(tmp_path / "job.yaml", [f"job.parameters.folder={tmp_path}"])
-    keep_job_file(job, tmp_path / "job.json")
-    (tmp_path / "storage").mkdir()
-    with Rig(tmp_path / "job.json", tmp_path) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        rig.lose(1)
-        rig.spawn(2)
-        rig.rescale(3)
-        rig.checkpoint()
-        rig.lose(2)
-        rig.rescale(2)
-        rig.checkpoint()
-        rig.finish()
+    run_through_kills(tmp_path, "typed_readings", MODULE, JOB)
 
     means, firsts, bad = model(rows)
     assert bad, "the input has records that fail"

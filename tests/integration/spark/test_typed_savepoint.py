@@ -59,10 +59,14 @@ def add(r: Payment, s: Account, out: ps.Out[Balance]):
     out.emit(Balance(r.account, s.total))
 
 
+def idle(t: ps.Time, key, s: Account, out: ps.Out[Balance]):
+    s.note = f"{key.account} idle at {t}"
+
+
 def job(params):
     job = ps.Job()
-    payments = job.source("payments", ps.parquet(params["folder"] + "/in")).key_by("account")
-    payments.process("add", add).sink("output", ps.parquet(params["folder"] + "/out"))
+    payments = job.source("payments", ps.parquet(params["folder"] + "/in"), event_time="at").key_by("account")
+    payments.process("add", add, on_timer={"idle": idle}).sink("output", ps.parquet(params["folder"] + "/out"))
     return job
 """
 JOB = """
@@ -96,8 +100,8 @@ def payments() -> list[dict[str, Any]]:
     ]
 
 
-def expected(stored: dict[str, Any] | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the state of an account that began as ``stored``, after ``rows``."""
+def expected(account: str, stored: dict[str, Any] | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the state of an account that began as ``stored``, after ``rows`` and the timer of the last one."""
     state: dict[str, Any] = {
         **{"total": 0, "kind": "cash", "note": None, "pair": (0, ""), "home": None},
         **{"last": [], "places": [], "by_kind": {}, "seen": set(), "idle": None},
@@ -109,6 +113,8 @@ def expected(stored: dict[str, Any] | None, rows: list[dict[str, Any]]) -> dict[
         state["by_kind"][row["kind"]] = state["by_kind"].get(row["kind"], 0) + 1
         state["seen"].add(row["cents"])
     state["last"] = state["last"][-3:]
+    if state["idle"] is not None:
+        state["note"], state["idle"] = f"{account} idle at {state['idle']}", None
     return state
 
 
@@ -149,7 +155,7 @@ def test_spark_makes_and_reads_the_state_of_a_function_with_types(spark: SparkSe
     of_key: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         of_key.setdefault(row["account"], []).append(row)
-    wanted = {key: expected(first.get(key), of_key.get(key, [])) for key in {*first, *of_key}}
+    wanted = {key: expected(key, first.get(key), of_key.get(key, [])) for key in {*first, *of_key}}
     found = spark.read.parquet(str(tmp_path / "last" / "add"))
     assert found.where("key_group != pmod(xxhash64(account), 256)").count() == 0
     assert found.count() == len(wanted)

@@ -44,10 +44,14 @@ class Kept:
 def keep(r: Row, s: Kept, out: ps.Out[Row]): ...
 
 
+def ignore(t: ps.Time, key, s: Kept, out: ps.Out[Row]): ...
+
+
 def job(params):
     job = ps.Job()
-    rows = job.source("rows", ps.parquet("in"), columns={"who": "string"}).key_by("who")
-    rows.process("keep", keep).sink("out", ps.discard())
+    columns = {"who": "string", "at": "timestamp[us]"}
+    rows = job.source("rows", ps.parquet("in"), columns=columns, event_time="at").key_by("who")
+    rows.process("keep", keep, on_timer={"idle": ignore}).sink("out", ps.discard())
     return job
 """
 SCHEMA = pa.schema(

@@ -215,6 +215,7 @@ CHECKPOINT_LATE_S = 20.0
 STATE_FILES_PER_TASK_MAX = 16  # more files are merged; this bounds what a restore reads
 FIRED_ROWS_MAX = 8_192  # windows that are emitted as one batch; the next slice waits until they have left
 FIRED_SLIDING_ROWS_MAX = 4_096  # the same for sliding windows, each of which is combined from many slices
+FIRED_TIMERS_MAX = 4_096  # timers whose functions Python calls at once; some ten milliseconds
 FIRED_ENDS_MAX = 32  # ends of sliding windows that fire at once; each costs a part of a millisecond
 WINDOW_SLICES_MAX = 4_096  # slices of a sliding window: its length divided by its slide
 PAGE_SLICES_MAX = 16  # slices of a key that share a state row: a change of one writes them all to the next checkpoint

@@ -16,8 +16,9 @@ def function_lines(job: CompiledJob) -> Iterator[str]:
         assert isinstance(parameters, Map | Filter | FlatMap | Process), "only these have functions with types"
         assert node.function is not None, "a step with types has a function"
         assert node.types is not None, "chosen by it"
-        if parameters.call.compiled is CompileChoice.NEVER:
-            yield f"step {node.name!r}: run by Python: compiled=never"
-            continue
-        refused = refusal(node.function, SHAPES[type(parameters)], node.types)
+        refused: str | None = "compiled=never"
+        if parameters.call.compiled is not CompileChoice.NEVER:
+            refused = refusal(node.function, SHAPES[type(parameters)], node.types)
         yield f"step {node.name!r}: compiled" if refused is None else f"step {node.name!r}: run by Python: {refused}"
+        if node.handlers:
+            yield f"step {node.name!r}: the functions of its timers are run by Python: {', '.join(node.handlers)}"

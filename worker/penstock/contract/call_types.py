@@ -5,9 +5,16 @@ be read where the user's module is not.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 from penstock.contract.codec import ABSENT, Absent, Message
-from penstock.contract.columns import Columns
+from penstock.contract.columns import ColumnName, Columns
+from penstock.contract.schema import Field
+
+Reference = Annotated[
+    str,
+    Field(pattern=r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*", rule="package.module:function"),
+]
 
 
 class CompileChoice(StrEnum):
@@ -58,3 +65,10 @@ class CallTypes(Message, tag="CallTypes"):
     main: RecordFields | None = None
     state: StateFields | None = None
     sides: tuple[SideRecords, ...] = ()
+
+
+class TimerHandler(Message, tag="TimerHandler"):
+    """The function that is called when a timer of a step's state fires."""
+
+    timer: Annotated[ColumnName, Field("timer", "the field of the state")]
+    function: Annotated[Reference, Field("function", "the function that is called when the timer fires")]

@@ -12,6 +12,7 @@ from typing import Annotated
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
+from penstock.contract.call_types import Reference
 from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
     STATEFUL,
@@ -25,7 +26,6 @@ from penstock.contract.graph import (
     Option,
     Parameters,
     Process,
-    Reference,
     Session,
     Sink,
     Source,

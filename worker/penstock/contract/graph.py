@@ -17,7 +17,7 @@ import msgspec
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
-from penstock.contract.call_types import CallTypes, CompileChoice
+from penstock.contract.call_types import CallTypes, CompileChoice, Reference, TimerHandler
 from penstock.contract.codec import Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
@@ -40,10 +40,6 @@ PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
 Option = str | int | float | bool | None
 NAME_RULE = "a lower-case letter, then letters, digits, - and _"
 StepName = Annotated[str, Field(pattern=r"[a-z]([-a-z0-9_]*[a-z0-9])?", rule=NAME_RULE, length_max=63)]
-Reference = Annotated[
-    str,
-    Field(pattern=r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*", rule="package.module:function"),
-]
 BatchRows = Annotated[int, Field(minimum=1, maximum=limits.SOURCE_BATCH_ROWS_MAX)]
 
 
@@ -274,6 +270,9 @@ class Process(Message, tag="Process"):
 
     call: Call
     state: Annotated[DeclaredColumns, Field("state", "state columns; each key has one value in each column")] = ()
+    on_timer: Annotated[
+        tuple[TimerHandler, ...], Field("onTimer", "what is called when a timer of the state fires", key="timer")
+    ] = ()
 
 
 class Sink(Message, tag="Sink"):

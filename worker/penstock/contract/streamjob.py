@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base import limits
+from penstock.contract.call_types import Reference
 from penstock.contract.declared_graph import DeclaredGraph
-from penstock.contract.graph import Reference, StepName
+from penstock.contract.graph import StepName
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.schema import (
     DNS_LABEL,

@@ -25,6 +25,7 @@ from penstock.contract.graph import (
 )
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
+from penstock.graph.timer_handlers import in_order
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
@@ -182,7 +183,15 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return _opened(window(node.name, SessionShape(gap, lateness, node.time), keys, compute, schemas), states)
         case Process(call) if node.types is not None:
             schemas_by_output = _typed_schemas(node, node.types)
-            typed = TypedProcessStep(node.name, keys, call, (_function(node), node.types), schemas_by_output)
+            typed = TypedProcessStep(
+                node.name,
+                keys,
+                call,
+                (_function(node), node.types),
+                schemas_by_output,
+                handlers=in_order(node.types, node.handlers),
+                timed=node.timed,
+            )
             typed.open(states.open)
             return typed
         case Process(call, columns):

@@ -20,7 +20,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
 from penstock.base.user_code import caller_place, users_frame
 from penstock.base.values import replace
-from penstock.contract.call_types import CompileChoice
+from penstock.contract.call_types import CompileChoice, TimerHandler
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.connectors import Role
 from penstock.contract.event_time import EventTime, TimeUnit
@@ -58,6 +58,7 @@ from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
+from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, SessionForm, WindowForm, microseconds, signed_microseconds, tumbling
 
@@ -470,18 +471,27 @@ class KeyedStream(Stream):
         batch_rows: int | None = None,
         on_error: OnErrorLike = "fail",
         compiled: CompiledLike = "auto",
+        on_timer: Mapping[str, UserFunction] | None = None,
     ) -> Stream:
         """Call ``function`` with rows of keys that the task owns, and the state of the keys.
 
         A function with types, ``f(r: A, s: S, out: ps.Out[B, {"rare": C}])``, takes a ``ps.record`` and the
         ``ps.state`` of its key, and emits records: ``out.emit(B(...))``, and ``out.to("rare", C(...))`` for the
-        output ``rare``. A record for which it raises changes nothing.
+        output ``rare``. A record for which it raises changes nothing. ``on_timer`` has a function for each ``ps.Timer``
+        of the state, ``f(t: ps.Time, key, s: S, out: ps.Out[B])``. It is called once when event time reaches the timer.
 
         Without types it is ``function(rows, state)``. ``state`` declares the columns of the state; each key has
         one value per column. ``columns`` are required. The state is part of every checkpoint. Raises ConfigError.
         """
         call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
-        return self._step(name, Process(call, columns_of(state)), function, per)
+        handlers = dict(on_timer or {})
+        named = tuple(TimerHandler(timer, label(handler)) for timer, handler in handlers.items())
+        stream = self._step(name, Process(call, columns_of(state), named), function, per)
+        draft = self.job.draft
+        about = f"{draft.place(name)}: step {name!r}"
+        check_handlers(draft.types.get(name), handlers, about, users_frame().f_locals)
+        draft.functions |= {(name, timer_role(timer)): handler for timer, handler in handlers.items()}
+        return stream
 
 
 def _unit(step: str, unit: str) -> TimeUnit:

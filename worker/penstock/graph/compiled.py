@@ -56,7 +56,8 @@ class CompiledStep:
     the event-time column among ``columns``. ``function`` is the user's function, and ``connector``
     the user's own source or sink object. ``sides`` are the inputs of a step that has several;
     ``columns``, ``time`` and ``keys`` are then those of the first one. ``types`` are those of the
-    function, if it has any.
+    function, if it has any. ``handlers`` are called when timers fire, by the name of the timer. ``timed`` is true if
+    its rows come from a source with event time.
     """
 
     name: str
@@ -71,6 +72,8 @@ class CompiledStep:
     connector: object | None = None
     sides: tuple[CompiledSide, ...] = ()
     types: FunctionTypes | None = None
+    handlers: "Mapping[str, Callable[..., object]]" = field(default_factory=dict)
+    timed: bool = False
 
     def side(self, name: str) -> CompiledSide:
         """Return the input of that name. It must exist."""

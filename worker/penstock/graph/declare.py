@@ -22,6 +22,7 @@ from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.entrypoint import resolve
+from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 
 STEPS_PATH = "spec.job.graph.steps"
@@ -116,9 +117,18 @@ def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> Non
             draft.steps[-1] = replace(draft.steps[-1], parameters=parameters)
             if types is not None:
                 draft.types[entry.name] = types
+            if isinstance(entry.parameters, Process):
+                _import_handlers(draft, entry.name, entry.parameters, place)
         case Join(call=Call() as call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)
     if entry.partition_function is not None:
         partitioner = resolve(entry.partition_function, place)
         for index in range(max(1, len(entry.inputs))):
             draft.functions[entry.name, partition_role(index)] = partitioner
+
+
+def _import_handlers(draft: GraphDraft, step: str, process: Process, place: str) -> None:
+    """Import the functions that are called when timers of a step fire."""
+    handlers = {handler.timer: resolve(handler.function, place) for handler in process.on_timer}
+    check_handlers(draft.types.get(step), handlers, f"{place}: step {step!r}", {})
+    draft.functions |= {(step, timer_role(timer)): function for timer, function in handlers.items()}

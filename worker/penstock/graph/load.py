@@ -13,6 +13,7 @@ from penstock.contract.graph import (
     PYTHON_CONNECTOR,
     Connector,
     LogicalGraph,
+    Process,
     Source,
     Step,
 )
@@ -36,6 +37,7 @@ from penstock.graph.planner import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
 from penstock.graph.python_file import is_python, job_of
 from penstock.graph.shape_checks import check_shape
+from penstock.graph.timer_handlers import timer_role
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +111,7 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
     graph = check_shape(draft, file.job.name)
     problems = Problems(draft)
     flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
+    _check_timers(graph, problems)
     layout = lay_out(graph, problems)
     problems.raise_if_any()
     bounded = {s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)}
@@ -232,7 +235,14 @@ class _Wiring:
             connector=self.draft.functions.get((step.name, CONNECTOR)),
             sides=tuple(self._side(step, side) for side in step.sides) if step.has_sides else (),
             types=self.draft.types.get(step.name),
+            handlers=self._handlers(step),
+            timed=is_timed(self.graph, step),
         )
+
+    def _handlers(self, step: Step) -> "dict[str, Callable[..., object]]":
+        named = step.parameters.on_timer if isinstance(step.parameters, Process) else ()
+        found = {handler.timer: self.draft.functions.get((step.name, timer_role(handler.timer))) for handler in named}
+        return {timer: function for timer, function in found.items() if callable(function)}
 
     def _side(self, step: Step, side: str) -> CompiledSide:
         flow = input_flow(step, self.flows, side)
@@ -247,14 +257,23 @@ class _Wiring:
             edge.input.output,
             flow.columns or (),
             edge.input.keys,
-            self._is_timed(edge.input.step),
+            is_timed(self.graph, self.graph.step(edge.input.step)),
             function if callable(function) else None,
             edge.input.side,
         )
 
-    def _is_timed(self, name: str) -> bool:
-        """Return whether the rows of a step come from a source with event time."""
-        step = self.graph.step(name)
-        if isinstance(step.parameters, Source):
-            return step.parameters.event_time is not None
-        return any(self._is_timed(i.step) for i in step.inputs)
+
+def is_timed(graph: LogicalGraph, step: Step) -> bool:
+    """Return whether the rows of a step come from a source with event time."""
+    if isinstance(step.parameters, Source):
+        return step.parameters.event_time is not None
+    return any(is_timed(graph, graph.step(i.step)) for i in step.inputs)
+
+
+def _check_timers(graph: LogicalGraph, problems: Problems) -> None:
+    for step in graph.steps:
+        if isinstance(step.parameters, Process) and step.parameters.on_timer and not is_timed(graph, step):
+            timers = ", ".join(handler.timer for handler in step.parameters.on_timer)
+            problems.at(
+                step, f"{timers}: a timer needs event time, and no source has it: give one event_time, eventTime"
+            )

@@ -259,6 +259,9 @@ class HotTable:
         """Return how many rows there are, tombstones included."""
         return self.used
 
+    def make_room(self) -> None:
+        """Do nothing: a table that stands alone has no disk."""
+
     def child(self, name: str) -> ChildState:
         """Raise AssertionError: a table that stands alone has no child tables."""
         raise AssertionError(f"state {self.schema.name!r}: {name!r} is opened by a KeyedStateBackend only")

@@ -119,7 +119,7 @@ class TieredTable:
 
     def rows(self, keys: Keys) -> Int32s:
         """Return the row of each of n keys, loaded from disk or made if needed, and mark the rows as changed."""
-        self._make_room()
+        self.make_room()
         self._fetch(keys)
         return self.hot.rows(keys)
 
@@ -287,7 +287,7 @@ class TieredTable:
 
     def load(self, keys: Keys, deleted: npt.NDArray[np.bool_], values: dict[str, Any]) -> None:
         """Load rows of a file; rows that do not fit in memory move to disk at once."""
-        self._make_room()
+        self.make_room()
         if self._cold is not None and deleted.any():
             gone = np.flatnonzero(deleted).tolist()
             self._cold.delete(self._cold.keys_at(keys, gone))
@@ -333,7 +333,7 @@ class TieredTable:
                 for rows in self._cold.prefixed(prefix, most):
                     self._warm(self._not_hot(rows))
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Move rows of this family of tables to disk when its memory is over the budget."""
         head = self if self.above is None else self.above.parent
         size = head.hot.size_bytes + sum(child.size_bytes for child in head.children)

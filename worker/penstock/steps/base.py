@@ -81,7 +81,8 @@ class StateSchema:
 
     ``name`` is unique in the job. ``keys`` are the key columns with their types. With ``timed``,
     every key also has the end of a window, and there is a column ``end`` (int64). Each of ``timers``
-    is a column. With ``ttl``, the column ``__touched`` (int64) has the time of the last change.
+    is a column, which ``values`` may list. With ``ttl``, the column ``__touched`` (int64) has the time of the last
+    change.
     ``children`` are tables of their own: adding one leaves the stored state as it is.
 
     A state that ``evolves`` takes over rows that lack columns: these become ``Value.added``. Stored columns that it has
@@ -106,7 +107,8 @@ class StateSchema:
     def stored(self) -> tuple[Value, ...]:
         """List all columns of a key: the values, then those that the engine needs."""
         extra = [END] if self.timed else []
-        extra += [timer.name for timer in self.timers]
+        own = {value.name for value in self.values}
+        extra += [timer.name for timer in self.timers if timer.name not in own]
         extra += [TOUCHED] if self.ttl is not None else []
         return (*self.values, *(Value(name, "int64") for name in extra))
 
@@ -207,6 +209,10 @@ class KeyedState(Protocol):
 
     def next_timer(self, time: TimeKind = TimeKind.EVENT) -> int:
         """Return the time of the timer that fires first, or the largest int64 if there is none."""
+        ...
+
+    def make_room(self) -> None:
+        """Move rows to disk if memory is over the budget. Row numbers that were returned are no longer valid."""
         ...
 
     def child(self, name: str) -> "ChildState":

@@ -4,7 +4,7 @@ Often each batch has one bad row. So a single dead letter must be cheap, and nee
 Arrow: these cost ten times as much after a user function has filled the processor's caches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -60,6 +60,15 @@ class DeadLetters:
             schema = pa.schema([*batch.schema, *ERROR_FIELDS])
             self._schemas = batch.schema, schema
         return schema
+
+
+def unplaced(step: str, schema: pa.Schema, known: Mapping[str, pa.Array], errors: Sequence[str]) -> pa.RecordBatch:
+    """Return dead letters that were made from no row of an input: of the columns of ``schema`` only some are known."""
+    count = len(errors)
+    columns = [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in schema]
+    unknown = [_texts([None] * count), _texts([None] * count), pa.nulls(count, pa.int64())]
+    named = [_texts([step] * count), _texts(errors), *unknown]
+    return pa.RecordBatch.from_arrays([*columns, *named], schema=pa.schema([*schema, *ERROR_FIELDS]))
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:

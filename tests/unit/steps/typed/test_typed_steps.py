@@ -72,11 +72,14 @@ def keep(r: Order, s: Kept, out: ps.Out[Sum, {"odd": Odd}]) -> None:  # type: ig
         raise ValueError("minus one")
 
 
+def ignore(t: ps.Time, key: Any, s: Kept, out: ps.Out[Sum]) -> None: ...
+
+
 def job(function: Any = keep, *, on_error: Any = "dead-letter", odd: bool = True) -> ps.Job:
     job = ps.Job()
     columns = {"who": "string", "n": "int64", "kind": "string", "at": "timestamp[us]"}
     orders = job.source("orders", ps.parquet("x"), columns=columns, event_time="at")
-    sums = orders.key_by("who").process("keep", function, on_error=on_error)
+    sums = orders.key_by("who").process("keep", function, on_error=on_error, on_timer={"idle": ignore})
     sums.sink("sums", ps.discard())
     if odd:
         sums.output("odd").sink("odd", ps.discard())

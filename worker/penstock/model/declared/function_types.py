@@ -4,6 +4,7 @@
     filter     f(r: A) -> bool
     flat_map   f(r: A, out: ps.Out[B])
     process    f(r: A, s: S, out: ps.Out[B, {"rare": C}])
+    on_timer   f(t: ps.Time, key, s: S, out: ps.Out[B, {"rare": C}])
 
 A function of which no hint is a record, a state or ``ps.Out`` has no types: it gets dicts or batches. Names of
 parameters are free. A parameter that has a default keeps it.
@@ -20,7 +21,7 @@ from typing import Annotated, Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import short_path
-from penstock.model.declared.hints import OutHint
+from penstock.model.declared.hints import OutHint, Time
 from penstock.model.declared.record_types import RecordType, record_type
 from penstock.model.declared.state_types import StateType, state_type
 
@@ -36,6 +37,7 @@ class CallShape(StrEnum):
     FILTER = "f(r: A) -> bool"
     FLAT_MAP = "f(r: A, out: ps.Out[B])"
     PROCESS = "f(r: A, s: S, out: ps.Out[B])"
+    TIMER = "f(t: ps.Time, key, s: S, out: ps.Out[B])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,20 @@ def function_types(function: Callable[..., Any], shape: CallShape, scope: Mappin
             reader.take(3)
             main, sides = reader.out(2)
             return FunctionTypes(reader.record(0), main, reader.state(1), sides)
+        case CallShape.TIMER:
+            raise AssertionError("its types are those of the step: see check_handler")
+
+
+def check_handler(function: Callable[..., Any], types: FunctionTypes, scope: Mapping[str, Any]) -> None:
+    """Check the types of a function that is called when a timer of a step fires. ``types`` are those of the step.
+
+    Raises ConfigError, with the place of the function. It may leave out outputs that the step has.
+    """
+    reader = _Reader(function, CallShape.TIMER, _hints(function, scope))
+    reader.take(4)
+    reader.check_time(0)
+    reader.check_state(2, types)
+    reader.check_out(3, types)
 
 
 def function_place(function: Callable[..., Any]) -> str:
@@ -180,6 +196,30 @@ class _Reader:
         if result not in (None, types.NoneType, _UNREADABLE):
             raise self._error(f"it returns {_spell(result)}, and records are emitted by {name}.emit(...)")
         return self._emitted(found.main), tuple((self._output(n), self._emitted(r)) for n, r in found.sides)
+
+    def check_time(self, place: int) -> None:
+        """Raise ConfigError if the parameter at a place has a hint that is no time."""
+        name, hint = self._of(place)
+        if hint not in (None, int, Time, _UNREADABLE):
+            raise self._error(f"the hint of {name!r} is {_spell(hint)}, which is no ps.Time")
+
+    def check_state(self, place: int, types: FunctionTypes) -> None:
+        """Raise ConfigError if the state at a place is another one than that of the step."""
+        found, wanted = self.state(place), types.state
+        if wanted is None or found.python is not wanted.python:
+            of_step = "none" if wanted is None else wanted.name
+            raise self._error(f"its state is {found.name} ({found.place}), and that of the step is {of_step}")
+
+    def check_out(self, place: int, types: FunctionTypes) -> None:
+        """Raise ConfigError if an output at a place is none of the step's."""
+        main, sides = self.out(place)
+        own = {"main": types.main, **dict(types.sides)}
+        for output, record in (("main", main), *sides):
+            wanted = own.get(output)
+            if wanted is None:
+                raise self._error(f"it emits to {output!r}, which is no output of the function of the step")
+            if record.python is not wanted.python:
+                raise self._error(f"it emits {record.name} to {output!r}, and the step emits {wanted.name}")
 
     def _emitted(self, hint: object) -> RecordType:
         found = record_type(hint)

@@ -2,21 +2,27 @@
 
 For each slice of rows:
 
-    read the records ──> rows of their keys in the state's table ──> KeyedTypedCalls ──> take ──> store
+    read the records ──> rows of their keys in the state's table ──> KeyedTypedCalls ──> take ──> queue timers, store
+
+Timers fire at a watermark, a slice a call: see :mod:`penstock.steps.typed.timer_calls`. A timer that a record sets to
+the time that the step has reached, or before it, fires one microsecond later. So the rows that it emits are never late.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.graph import Call
-from penstock.model.arrays import Int32s
+from penstock.contract.graph import DEAD_LETTER, Call, OnError, TimeKind
+from penstock.contract.keygroups import Share
+from penstock.model.arrays import Int32s, Int64s
 from penstock.model.declared.function_types import CallShape, FunctionTypes
-from penstock.steps.base import StateSchema
+from penstock.steps.base import NO_BOUND, StateSchema, TimerColumn, reached, with_hidden
 from penstock.steps.compiled.choice import compiled
 from penstock.steps.compiled.frames import CompiledCalls
+from penstock.steps.dead_letters import unplaced
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.typed.added_fields import evolving_columns
 from penstock.steps.typed.bound_table import BoundTable
@@ -29,8 +35,11 @@ from penstock.steps.typed.record_calls import TypedCalls, check_returns_nothing
 from penstock.steps.typed.record_reader import RecordReader, Records
 from penstock.steps.typed.state_contents import StateContents
 from penstock.steps.typed.state_rows import StateRows
+from penstock.steps.typed.timer_calls import FiredSlice, Handlers, KeyObjects, TimerCalls, TimerContext
 from penstock.steps.typed.undo_log import UndoLog
 from penstock.steps.user_calls import RecordCalls
+
+Arm = Callable[[Int32s], None]
 
 
 class TypedProcessStep(EmittingStep):
@@ -43,10 +52,14 @@ class TypedProcessStep(EmittingStep):
         call: Call,
         typed: tuple[Callable[..., Any], FunctionTypes],
         schemas: Schemas,
+        *,
+        handlers: Handlers = MappingProxyType({}),
+        timed: bool = False,
     ) -> None:
         """Call a function with its types. Read rows of ``schemas[""]``, and emit rows of the other schemas, by output.
 
-        Raises ConfigError for columns that do not fit, and for a state that cannot be kept.
+        ``handlers`` are called when timers fire, by the field of the state. ``timed``: rows have the hidden bound
+        column. Raises ConfigError for columns that do not fit, and for a state that cannot be kept.
         """
         self._function, types = typed
         assert types.state is not None, "a process has a state"
@@ -59,8 +72,16 @@ class TypedProcessStep(EmittingStep):
         self._emitted_records = EmittedRecords(outputs_of(types), schemas, self._log)
         self._rows = StateRows(types.state, self._log)
         self._contents = StateContents(types.state, self._rows)
+        timers = tuple(TimerColumn(name) for name in handlers)
         columns, children = evolving_columns(types.state), children_of(types.state)
-        self._schema = StateSchema(name, keys.fields, columns, children=children, evolves=True)
+        self._schema = StateSchema(name, keys.fields, columns, timers=timers, children=children, evolves=True)
+        keep = call.on_error is OnError.DEAD_LETTER
+        context = TimerContext(name, KeyObjects(keys, types.record), self._rows, self._emitted_records, keep)
+        self._timers = TimerCalls(TimeKind.EVENT, handlers, context)
+        self._input, self._timed = schemas[""], timed
+        self._reached: Int64s = np.full(keys.codec.max_key_groups, NO_BOUND, np.int64)  # by key group
+        self._firing = False
+        self._dropped = 0
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
@@ -77,11 +98,58 @@ class TypedProcessStep(EmittingStep):
         rows = self._state_rows(part)
         machine = self._compiled.begin(part, self._state, rows)
         python = PythonRecords(lambda: self._python_calls(self._reader.read(part), rows))
-        return KeyedCompiledCalls(machine, rows, python, self._emitted_records)
+        return KeyedCompiledCalls(machine, rows, python, self._emitted_records, self._arm)
 
     def _python_calls(self, records: Records, rows: Int32s) -> "KeyedTypedCalls":
         self._rows.bind(BoundTable(self._state, rows))
-        return KeyedTypedCalls(self._function, records, (self._rows, rows), self._emitted_records)
+        return KeyedTypedCalls(self._function, records, (self._rows, rows), self._emitted_records, self._arm)
+
+    def _arm(self, rows: Int32s) -> None:
+        """Queue the timers that records have set."""
+        if self._timers.names:
+            self._state.arm(rows, self._reached)
+
+    # --- Timers -------------------------------------------------------------------------------
+
+    def on_watermark(self, time_us: int) -> int:
+        """Fire the timers up to a time, at most one slice. Returns the time reached."""
+        if not self._timers.names:
+            return time_us
+        fired = self._timers.fire(self._state, time_us)
+        self._dropped += fired.dropped
+        self._firing = True
+        try:
+            self._emit_fired(fired)
+        finally:
+            self._firing = False
+        first = self._state.next_timer()
+        time_us = reached(time_us - (fired.full and first == time_us), first)  # one of the last microsecond may be left
+        np.maximum(self._reached, time_us, out=self._reached)
+        return time_us
+
+    def _emit_fired(self, fired: FiredSlice) -> None:
+        for output, (rows, _) in fired.emitted.items():
+            if rows.num_rows:
+                self._outputs[output](self._never_late(rows))
+        if fired.errors:
+            self._dead_letters += len(fired.errors)
+            keys = dict(zip((name for name, _ in self._keys.fields), fired.keys, strict=True))
+            rows = unplaced(self.name, self._input, keys, fired.errors)
+            self._outputs[DEAD_LETTER](self._never_late(rows))
+
+    def _never_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        never = pa.array(np.full(rows.num_rows, NO_BOUND, np.int64)) if self._timed else None
+        return with_hidden(rows, never)
+
+    def parent(self, row: int) -> int | None:
+        """Return the input row of an emitted row; None for one that a timer has emitted."""
+        return None if self._firing else super().parent(row)
+
+    def on_groups_gained(self, share: Share, fired_us: int) -> None:
+        """Take note that timers of these key groups up to a time may have fired."""
+        for groups in share:
+            mine = self._reached[groups.start : groups.stop]
+            np.maximum(mine, fired_us, out=mine)
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return the keys of state rows and the fields of their states."""
@@ -109,8 +177,8 @@ class TypedProcessStep(EmittingStep):
         self._rows.store()
 
     def counters(self) -> dict[str, int]:
-        """Count keys and dead letters."""
-        return {**super().counters(), "keys": self._state.about_keys()}
+        """Count keys, dead letters, and timers that were set at the end of the input."""
+        return {**super().counters(), "keys": self._state.about_keys(), "timers_dropped": self._dropped}
 
 
 class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
@@ -122,11 +190,13 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
         records: Records,
         state: tuple[StateRows, Int32s],
         emitted: EmittedRecords,
+        arm: Arm,
     ) -> None:
         """Call ``function`` for each of ``records``. ``state`` has the row of each record's key."""
-        self._rows, places = state
+        self._rows, self._all_rows = state
+        self._arm = arm
         super().__init__(records, self._one, self._take, self._rows.log)
-        self._places: Sequence[int] = places.tolist()
+        self._places: Sequence[int] = self._all_rows.tolist()
         self._function = function
         self._emitted = emitted
         emitted.record = 0
@@ -156,7 +226,8 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
         self._rows.undone(self._places[row])
 
     def store(self) -> None:
-        """Store what the records have written."""
+        """Queue the timers that the records have set, and store what they have written."""
+        self._arm(self._all_rows)
         self._rows.store()
 
 
@@ -164,14 +235,16 @@ class KeyedCompiledCalls(CompiledTypedCalls[Mapping[str, EmittedRows]]):
     """The calls of a compiled function for records with state."""
 
     def __init__(
-        self, machine: CompiledCalls, rows: Int32s, python: PythonRecords[Any], emitted: EmittedRecords
+        self, machine: CompiledCalls, rows: Int32s, python: PythonRecords[Any], emitted: EmittedRecords, arm: Arm
     ) -> None:
         """Run the records whose keys have these state rows."""
+        self._arm, self._all_rows = arm, rows
         super().__init__(machine, len(rows), python, lambda: emitted_by_both(machine, python, emitted))
         self._keyed = python
 
     def store(self) -> None:
-        """Store what Python has written, and delete the keys of which only records that failed are known."""
+        """Queue timers, store what Python has written, and delete the keys of which only failed records are known."""
+        self._arm(self._all_rows)
         calls, failed = self._keyed.calls, self._keyed.failed
         if failed and isinstance(calls, KeyedTypedCalls):
             by_python = np.array(sorted({*self._keyed.done, *failed}), np.intp)

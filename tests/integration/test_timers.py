@@ -1,0 +1,165 @@
+"""Timers fire exactly once in real processes: through kills, and a rescale 2 -> 3 -> 2.
+
+The functions make windows by hand: the first row of a mote and bucket sets a timer for the end of the bucket, and
+another one behind it. So the result is that of windows, which plain Python computes.
+"""
+
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.integration.test_typed_process import written
+from tests.integration.typed_jobs import run_through_kills
+
+FILES, ROWS, KEYS = 4, 1500, 25
+BUCKET_US, BEHIND_US, DISORDER_US = 100_000, 30_000, 8_000
+MODULE = f"""
+import penstock as ps
+
+
+@ps.record
+class Reading:
+    mote: int
+    value: int
+    at: ps.Time
+
+
+@ps.record
+class Placed:
+    mote: int
+    bucket: int
+    value: int
+    at: ps.Time
+
+
+@ps.record
+class Closed:
+    mote: int
+    bucket: int
+    at: ps.Time
+    count: int
+    total: int
+
+
+@ps.record
+class Tidied:
+    mote: int
+    bucket: int
+    at: ps.Time
+    kinds: int
+
+
+@ps.state
+class Open:
+    tidy: ps.Timer
+    close: ps.Timer
+    count: int = 0
+    total: int = 0
+    values: ps.Set[int]
+
+
+def placed(r: Reading) -> Placed:
+    return Placed(r.mote, r.at // {BUCKET_US}, r.value, r.at)
+
+
+def add(r: Placed, s: Open, out: ps.Out[Closed, {{"tidied": Tidied}}]):
+    s.count += 1
+    s.total += r.value
+    s.values.add(r.value)
+    if s.close is None:
+        s.close = (r.bucket + 1) * {BUCKET_US}
+        s.tidy = s.close + {BEHIND_US}
+
+
+def close(t: ps.Time, key, s: Open, out: ps.Out[Closed]):
+    out.emit(Closed(key.mote, key.bucket, t, s.count, s.total))
+    s.count = -1
+    if s.total % 7 == 0:
+        raise ValueError(f"{{s.total}} of {{key.mote}} {{key.bucket}}")
+
+
+def tidy(t: ps.Time, key, s: Open, out: ps.Out[Closed, {{"tidied": Tidied}}]):
+    out.to("tidied", Tidied(key.mote, key.bucket, t, len(s.values) if s.count == -1 else -s.count))
+    s.clear()
+"""
+JOB = """
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {name: timers}
+spec:
+  replicas: 2
+  checkpoint: {interval: 2s}
+  job:
+    parameters: {folder: .}
+    graph:
+      steps:
+        - name: readings
+          source:
+            parquet: {path: "${folder}/in", rate: 400}
+            eventTime: {column: at, outOfOrderness: 10ms}
+        - {name: placed, map: {function: "timed_readings:placed"}}
+        - name: buckets
+          keyBy: [mote, bucket]
+          process:
+            function: "timed_readings:add"
+            onError: dead-letter
+            onTimer: [{timer: tidy, function: "timed_readings:tidy"}, {timer: close, function: "timed_readings:close"}]
+        - {name: output, sink: {parquet: {path: "${folder}/out"}}}
+        - {name: tidied, inputs: [buckets.tidied], sink: {parquet: {path: "${folder}/tidied"}}}
+        - {name: bad, inputs: [buckets.dead-letter], sink: {parquet: {path: "${folder}/bad"}}}
+"""
+
+
+def write_input(folder: Path) -> list[dict[str, Any]]:
+    """Write files, of which each has motes of its own. Rows are out of order by less than the job allows."""
+    chosen, rows = random.Random(7), []
+    folder.mkdir()
+    for file in range(FILES):
+        own = [
+            {
+                "mote": file * KEYS + chosen.randrange(KEYS),
+                "value": chosen.randrange(40),
+                "at": 1_000 * number + chosen.randrange(DISORDER_US),
+            }
+            for number in range(ROWS)
+        ]
+        rows += own
+        schema = pa.schema({"mote": pa.int64(), "value": pa.int64(), "at": pa.timestamp("us")})
+        pq.write_table(pa.Table.from_pylist(own, schema), folder / f"part-{file}.parquet")
+    return rows
+
+
+def model(rows: list[dict[str, Any]]) -> tuple[Counter[Any], Counter[Any], Counter[Any]]:
+    """Return the rows of the three outputs, computed by plain Python."""
+    buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in rows:
+        buckets[row["mote"], row["at"] // BUCKET_US].append(row["value"])
+    closed: Counter[Any] = Counter()
+    tidied: Counter[Any] = Counter()
+    bad: Counter[Any] = Counter()
+    for (mote, bucket), values in buckets.items():
+        end = (bucket + 1) * BUCKET_US
+        fails = sum(values) % 7 == 0
+        tidied[mote, bucket, end + BEHIND_US, -len(values) if fails else len(set(values))] += 1
+        if fails:
+            bad[mote, bucket, f"{sum(values)} of {mote} {bucket}"] += 1
+        else:
+            closed[mote, bucket, end, len(values), sum(values)] += 1
+    return closed, tidied, bad
+
+
+def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> None:
+    rows = write_input(tmp_path / "in")
+    run_through_kills(tmp_path, "timed_readings", MODULE, JOB)
+
+    closed, tidied, bad = model(rows)
+    assert bad, "the input has timers whose function raises"
+    assert len(closed) > 500
+    assert written(tmp_path / "out", "mote", "bucket", "at", "count", "total") == closed
+    assert written(tmp_path / "tidied", "mote", "bucket", "at", "kinds") == tidied
+    letters = written(tmp_path / "bad", "mote", "bucket", "error")
+    assert Counter({(m, b, e.rsplit("ValueError: ", 1)[-1]): n for (m, b, e), n in letters.items()}) == bad

@@ -1,0 +1,195 @@
+"""Calls the functions of timers that are due, one slice at a time.
+
+    take a slice off the queue ──> for each timer, in order: clear it, call its function ──> queue what was set, store
+
+A timer is cleared before its function is called. If the function raises, all that it has written and emitted is
+undone, and the timer stays cleared: it would raise again for ever. For a function that is called, the time reached is
+that of its timer. So a timer that it sets to that time or before it fires one microsecond later.
+
+At the end of the input each timer that is set fires once. What a function sets then is dropped: a function that sets
+its own timer again would never end.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import UserCodeError, Where
+from penstock.base.limits import FIRED_TIMERS_MAX
+from penstock.base.user_code import named
+from penstock.contract.graph import TimeKind
+from penstock.model.arrays import Int32s, Int64s
+from penstock.model.declared.record_types import RecordType
+from penstock.model.declared.value_kinds import Item
+from penstock.model.table_columns import NO_TIMER
+from penstock.steps.base import NO_BOUND, NOTHING_DUE, KeyedState
+from penstock.steps.keyed import KeyColumns
+from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows
+from penstock.steps.typed.record_calls import check_returns_nothing
+from penstock.steps.typed.record_reader import item_reader
+from penstock.steps.typed.state_rows import StateRows
+from penstock.steps.typed.timer_order import TimerOrder
+from penstock.steps.user_calls import NOT_THE_USERS, left_debugger
+
+Handlers = Mapping[str, Callable[..., Any]]
+
+
+class Key(SimpleNamespace):
+    """The key that a function of a timer gets: an attribute for each key column."""
+
+
+class KeyObjects:
+    """Makes the keys that functions get. A value is that of the record's field of this name."""
+
+    def __init__(self, keys: KeyColumns, record: RecordType) -> None:
+        """Decode ``keys`` as ``record`` has them."""
+        self.codec = keys.codec
+        self._names = [name for name, _ in keys.fields]
+        fields = {f.name: Item(f.kind, nullable=True) for f in record.fields}
+        self._readers = [_reader(fields.get(name), kind) for name, kind in keys.fields]
+
+    def of(self, state: KeyedState, rows: Int32s) -> dict[int, Key]:
+        """Return the key of each row."""
+        columns = self.codec.columns(state.keys_of(rows))
+        values = [read(column) for read, column in zip(self._readers, columns, strict=True)]
+        made = (Key(**dict(zip(self._names, each, strict=True))) for each in zip(*values, strict=True))
+        return dict(zip(rows.tolist(), made, strict=True))
+
+
+def _reader(item: Item | None, kind: pa.DataType) -> Callable[[pa.Array], list[Any]]:
+    read = None if item is None else item_reader(item, kind)
+    if read is not None:
+        return read
+    if pa.types.is_timestamp(kind):
+        return lambda column: column.cast(pa.int64()).to_pylist()
+    return lambda column: column.to_pylist()
+
+
+@dataclass(frozen=True, slots=True)
+class FiredSlice:
+    """What a slice of timers has made: rows by output, and the timers whose functions have raised.
+
+    ``errors`` are their texts, and ``keys`` their key columns. ``full``: more timers may be due. ``dropped`` timers
+    were set at the end of the input.
+    """
+
+    emitted: Mapping[str, EmittedRows]
+    errors: Sequence[str] = ()
+    keys: Sequence[pa.Array] = ()
+    full: bool = False
+    dropped: int = 0
+
+
+NOTHING_FIRED = FiredSlice({})
+
+
+@dataclass(frozen=True, slots=True)
+class TimerContext:
+    """What the timers of one step share. ``keep``: the step has dead letters."""
+
+    step: str
+    keys: KeyObjects
+    rows: StateRows
+    emitted: EmittedRecords
+    keep: bool
+
+
+class TimerCalls:
+    """Fires the timers of one kind of time of one step."""
+
+    def __init__(self, time: TimeKind, handlers: Handlers, context: TimerContext) -> None:
+        """Call ``handlers``, by the names of the timers in the order of the state's schema."""
+        self.names = tuple(handlers)
+        self._time = time
+        self._handlers = tuple(handlers.values())
+        self._context = context
+        self._never: Int64s = np.full(context.keys.codec.max_key_groups, NO_BOUND, np.int64)
+
+    def fire(self, state: KeyedState, bound: int) -> FiredSlice:
+        """Fire timers that are due at ``bound``: at most one slice.
+
+        Raises UserCodeError for a function that raises, if the step has no dead letters.
+        """
+        state.make_room()
+        due = state.take_timers(bound, FIRED_TIMERS_MAX, self._time)
+        if not len(due.rows):
+            return NOTHING_FIRED
+        full = len(due.rows) == FIRED_TIMERS_MAX
+        order = TimerOrder(state, due, None if full else bound)
+        rows = np.unique(due.rows)
+        table = BoundTable(state, rows)
+        self._context.rows.bind(table)
+        calls = _SliceCalls(self._handlers, self._context, [table.fixed(name) for name in self.names])
+        keys = self._context.keys.of(state, rows)
+        for time, row, field in order:
+            if calls.holds(time, row, field):
+                calls.call(self.names[field], (time, row, field), keys[row])
+                calls.note_set((time, row), order, at_end=bound == NOTHING_DUE)
+                if calls.called == 2 * FIRED_TIMERS_MAX:  # functions set timers within the slice again and again
+                    full = True
+                    break
+        state.arm(rows, self._never, self._time)
+        failed = np.array(calls.failed, np.int32)
+        failed_keys = self._context.keys.codec.columns(state.keys_of(failed)) if len(failed) else ()
+        emitted = self._context.emitted.take()
+        self._context.rows.store()
+        return FiredSlice(emitted, calls.errors, failed_keys, full, calls.dropped)
+
+
+class _SliceCalls:
+    """The calls for one slice. ``columns`` are those of the timers."""
+
+    def __init__(self, handlers: Sequence[Callable[..., Any]], context: TimerContext, columns: list[Any]) -> None:
+        self._handlers = handlers
+        self._context = context
+        self._columns = columns
+        self._before: list[int] = []
+        self.called = self.dropped = 0
+        self.failed: list[int] = []
+        self.errors: list[str] = []
+
+    def holds(self, time: int, row: int, field: int) -> bool:
+        """Return whether a timer still has the time of its entry: a function may have cleared it or set it anew."""
+        return bool(self._columns[field][row] == time)
+
+    def call(self, name: str, timer: tuple[int, int, int], key: Key) -> None:
+        """Clear a timer, and call its function for the row."""
+        time, row, field = timer
+        context = self._context
+        self._columns[field][row] = NO_TIMER
+        self._before = [column[row] for column in self._columns]
+        self.called += 1
+        context.rows.log.begin()
+        context.rows.at(row)
+        try:
+            returned = self._handlers[field](time, key, context.rows.proxy, context.emitted.out)
+            check_returns_nothing(returned, "out")
+        except BaseException as error:
+            if isinstance(error, NOT_THE_USERS):
+                raise
+            text = f"timer {name!r} of {np.datetime64(time, 'us')}"
+            if not context.keep or left_debugger(error):
+                raise UserCodeError(Where(context.step, record=f"{text}, {key}"), error) from error
+            context.rows.log.undo()
+            self.failed.append(row)
+            self.errors.append(f"{text}: {named(error)}")
+
+    def note_set(self, fired: tuple[int, int], order: TimerOrder, *, at_end: bool) -> None:
+        """Put the timers into the order that the function has set. At the end of the input they are dropped."""
+        time, row = fired
+        for field, column in enumerate(self._columns):
+            now = column[row]
+            if now == self._before[field] or now == NO_TIMER:
+                continue
+            if at_end:
+                column[row] = NO_TIMER
+                self.dropped += 1
+                continue
+            if now <= time:
+                now = column[row] = time + 1
+            order.set(now, row, field)

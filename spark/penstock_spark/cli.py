@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.base import units
 from penstock.base.errors import ConfigError, PenstockError
-from penstock_spark import dataset, equipment, folders, fraud, replay, report, spike, temperature, texts, word_oracle
+from penstock_spark import (
+    dataset,
+    equipment,
+    folders,
+    fraud,
+    linear_road,
+    replay,
+    report,
+    spike,
+    temperature,
+    texts,
+    word_oracle,
+)
 from penstock_spark import oracle_windows as windows
 from penstock_spark.push import proof_of
 
@@ -75,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fraud(commands.add_parser("fraud", help="write transactions for the example fraud"))
     _add_spike(commands.add_parser("spike", help="write readings for the example spike"))
     _add_equipment(commands.add_parser("equipment", help="write data points for the example equipment"))
+    _add_linear_road(commands.add_parser("linear-road", help="write traffic for the example linear_road"))
     _add_oracle(commands.add_parser("oracle", help="compare the output of the word count with the expected one"))
     _add_windows(commands.add_parser("oracle-temperature", help="compare windows and late rows with the expected ones"))
     _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
@@ -157,6 +170,13 @@ def _add_equipment(parser: argparse.ArgumentParser) -> None:
     _common(parser, _equipment, replaces=True)
 
 
+def _add_linear_road(parser: argparse.ArgumentParser) -> None:
+    _add_size(parser, rows=1_000_000, files=2)
+    parser.add_argument("--segments", type=positive, default=100, help="of each expressway (default 100)")
+    parser.add_argument("--seconds", type=positive, default=3600, help="how long it lasts (default 3600)")
+    _common(parser, _linear_road, replaces=True)
+
+
 def _add_size(parser: argparse.ArgumentParser, *, rows: int, files: int = 8) -> None:
     """Add what every dataset has that is drawn from a seed."""
     parser.add_argument("output", type=Path, help="folder to write")
@@ -232,6 +252,13 @@ def _spike(options: argparse.Namespace) -> int:
 
 def _equipment(options: argparse.Namespace) -> int:
     return _draw(options, equipment, equipment.EquipmentRequest(options.rows, options.files, seed=options.seed))
+
+
+def _linear_road(options: argparse.Namespace) -> int:
+    request = linear_road.LinearRoadRequest(
+        options.rows, options.files, options.segments, options.seconds, seed=options.seed
+    )
+    return _draw(options, linear_road, request)
 
 
 def _draw(options: argparse.Namespace, drawn: "Drawn[R_contra]", request: R_contra) -> int:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.graph import keep_job_file, read_job_file
-from penstock_spark import equipment, fraud, spike
+from penstock_spark import equipment, fraud, linear_road, spike
 from tests.integration.engine_rig import Rig
 from tests.integration.local_job import REPOSITORY
 
@@ -127,3 +128,46 @@ def test_equipment_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_
     assert sorted(letters["error_step"].to_pylist()) == ["delays", "delays", "edges"]
     assert sum("time goes back" in text for text in letters["error"].to_pylist()) == 1
     assert sum("the valve of bm05 changes" in text for text in letters["error"].to_pylist()) == 2
+
+
+TRAFFIC = linear_road.LinearRoadRequest(
+    rows=12_000, files=2, segments=4, seconds=480, accident_share=0.02, question_share=0.05
+)
+
+
+def write_erring(clean: Path, folder: Path) -> list[dict[str, int]]:
+    """Copy traffic. Add reports that cannot be to the first file, and return them."""
+    shutil.copytree(clean, folder)
+    rows = pq.read_table(clean / "part-00000.parquet").to_pylist()
+    reports = [n for n, row in enumerate(rows) if row["Type"] == 0]
+    places = [reports[len(reports) * n // 5] for n in range(1, 5)]
+    changes = {"Seg": rows[places[0]]["Seg"] + 1}, {"Time": rows[places[1]]["Time"] - 1}, {"Seg": 100}, {"Type": 7}
+    erring = [rows[place] | change for place, change in zip(places, changes, strict=True)]
+    for place, row in reversed(list(zip(places, erring, strict=True))):
+        rows.insert(place + 1, row)
+    pq.write_table(pa.Table.from_pylist(rows, linear_road.SCHEMA), folder / "part-00000.parquet")
+    return erring
+
+
+def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
+    linear_road.write(spark, TRAFFIC, tmp_path / "in")
+    erring = write_erring(tmp_path / "in", tmp_path / "erring")
+    places = {name: tmp_path / name for name in ("output", "dead_letters")}
+    run_through_kills("linear_road", tmp_path, input=tmp_path / "erring", rate=500, **places)
+
+    expected = linear_road.expected(pq.read_table(tmp_path / "in").to_pylist())
+    assert sum(row[-1] > 0 for row in expected.tolls) > 100
+    assert sum(row[-1] > 0 for row in expected.balances) > 30
+    assert sum(row[-1] > 0 for row in expected.expenditures) > 5
+    assert len(expected.accidents) > 5
+    found = pq.read_table(tmp_path / "output" / "tolls").to_pylist()
+    tolls = [(*row[:5], round(float(row[5]), 9), *row[6:]) for row in expected.tolls]
+    assert Counter(tuple(row.values()) for row in (r | {"lav": round(r["lav"], 9)} for r in found)) == Counter(tolls)
+    for name in ("accidents", "balances", "expenditures"):
+        assert written(tmp_path / "output" / name) == Counter(getattr(expected, name)), name
+    letters = pq.read_table(tmp_path / "dead_letters").to_pylist()
+    times = {(row["VID"], int(row["Time"].replace(tzinfo=UTC).timestamp())) for row in letters}
+    assert times == {(row["VID"], row["Time"]) for row in erring}
+    assert len(letters) == len(erring)
+    assert sum("at once" in row["error"] for row in letters) == 1
+    assert sum("goes back in time, by 1 s" in row["error"] for row in letters) == 1

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.engine_rig import Rig
+from tests.integration.through_kills import run_through_kills
 
 JOB = """
 apiVersion: penstock.dev/v1alpha1
@@ -167,20 +167,7 @@ def test_a_full_join_is_exact_through_kills_and_rescales(
     assert min(pairs, expected.total() - pairs, len(late), len(late_right)) > 100, "the input has all kinds of rows"
     job = tmp_path / "job.yaml"
     job.write_text(JOB.format(folder=tmp_path, times=times))
-    (tmp_path / "storage").mkdir()
-    with Rig(job, tmp_path) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        rig.lose(1)
-        rig.checkpoint()
-        rig.spawn(2)
-        rig.rescale(3)
-        rig.checkpoint()
-        rig.lose(2)
-        rig.rescale(2)
-        rig.lose(0)
-        rig.finish()
+    run_through_kills(job, tmp_path)
     assert written(tmp_path / "out") == expected
     assert written(tmp_path / "counted") == counts(expected)
     assert not written(tmp_path / "late-result")

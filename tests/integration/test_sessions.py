@@ -8,12 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.graph import keep_job_file, read_job_file
-from tests.integration.engine_rig import Rig
-from tests.integration.local_job import REPOSITORY
 from tests.integration.test_temperature import DISORDER, FILES, LATENESS, Reading, readings, written
+from tests.integration.through_kills import run_example_through_kills
 
-EXAMPLE = REPOSITORY / "examples" / "sessions.yaml"
 GAP = timedelta(seconds=5)
 
 
@@ -58,19 +55,6 @@ def test_sessions_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> No
     assert len(late) > 100
     assert expected.total() > 100, "the input has what the test is about"
 
-    folders = {"input": "in", "output": "out", "late": "late"}
-    settings = [f"job.parameters.{name}={tmp_path / folder}" for name, folder in folders.items()]
-    job = read_job_file(EXAMPLE, [*settings, "job.parameters.rate=200"])
-    keep_job_file(job, tmp_path / "job.json")
-    (tmp_path / "storage").mkdir()
-    with Rig(tmp_path / "job.json", tmp_path) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        rig.spawn(2)
-        rig.rescale(3)
-        rig.lose(2)
-        rig.rescale(2)
-        rig.finish()
+    run_example_through_kills("sessions", tmp_path)
     assert Counter(written(tmp_path / "out")) == expected
     assert Counter(written(tmp_path / "late")) == Counter(late)

@@ -7,12 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.graph import keep_job_file, read_job_file
-from tests.integration.engine_rig import Rig
-from tests.integration.local_job import REPOSITORY
 from tests.integration.test_temperature import DISORDER, FILES, LATENESS, START, Reading, readings, written
+from tests.integration.through_kills import run_example_through_kills
 
-EXAMPLE = REPOSITORY / "examples" / "sliding.yaml"
 SIZE, SLIDE = timedelta(minutes=10), timedelta(minutes=1)
 
 
@@ -49,20 +46,7 @@ def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> Non
                 windows[row.mote, first_end(row) + number * SLIDE].append(row.temperature)
     assert len(late) > 100, "the input has what the test is about"
 
-    folders = {"input": "in", "output": "out", "late": "late"}
-    settings = [f"job.parameters.{name}={tmp_path / folder}" for name, folder in folders.items()]
-    job = read_job_file(EXAMPLE, [*settings, "job.parameters.rate=200"])
-    keep_job_file(job, tmp_path / "job.json")
-    (tmp_path / "storage").mkdir()
-    with Rig(tmp_path / "job.json", tmp_path) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        rig.spawn(2)
-        rig.rescale(3)
-        rig.lose(2)
-        rig.rescale(2)
-        rig.finish()
+    run_example_through_kills("sliding", tmp_path)
 
     expected = Counter((mote, end - SIZE, end, len(v), sum(v), max(v)) for (mote, end), v in windows.items())
     assert Counter(written(tmp_path / "out")) == expected

@@ -1,10 +1,11 @@
 """A window step in some tasks, whose state moves to others at a rescale; rows for it, and its output."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import Compute, Function
@@ -14,10 +15,14 @@ from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN
+from penstock.steps.distinct import DistinctStep
 from penstock.steps.keyed import KeyColumns
+from penstock.steps.ranked import RankedStep
 from penstock.steps.windows.by_shape import window
 from penstock.steps.windows.late_rows import WindowShape
-from penstock.steps.windows.sessions import SessionShape
+from penstock.steps.windows.sessions import SessionShape, SessionStep
+from penstock.steps.windows.sliding import SlidingStep
+from penstock.steps.windows.tumbling import WindowStep
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 12
@@ -47,17 +52,19 @@ OUTPUT = pa.schema(
     + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
 )
 
-Shape = WindowShape | SessionShape
+Step = WindowStep | SlidingStep | SessionStep | DistinctStep | RankedStep
+Shape = WindowShape | SessionShape | Callable[[KeyColumns], Step]
+NAME = "windows"
 
 
 class Task:
-    """A task that owns a share of the key groups."""
+    """A task that owns a share of the key groups. ``shape`` is that of its windows, or makes its step."""
 
     def __init__(self, shape: Shape, share: Share, folder: Path, main: list[Any], late: list[Any]) -> None:
         self.share = share
         self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
         keys = KeyColumns(PLAIN, ["mote"], GROUPS)
-        self.step = window("windows", shape, keys, COMPUTE, (PLAIN, OUTPUT))
+        self.step: Step = shape(keys) if callable(shape) else window(NAME, shape, keys, COMPUTE, (PLAIN, OUTPUT))
         self.step.open(self.state.open)
         self.step.bind({"main": main.append, "late": late.append})
 
@@ -123,4 +130,10 @@ def plain(batches: list[pa.RecordBatch]) -> list[Any]:
 
 
 def all_deleted(task: Task) -> bool:
-    return len(task.state.live_rows("windows")) == 0
+    return len(task.state.live_rows(NAME)) == 0
+
+
+def kept(tasks: Tasks) -> list[dict[str, Any]]:
+    """Return what the step shows of its state, task by task."""
+    rows = ((task, np.asarray(task.state.live_rows(NAME))) for task in tasks.tasks)
+    return [row for task, live in rows if len(live) for row in task.step.contents(live).to_pylist()]

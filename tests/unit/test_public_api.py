@@ -142,7 +142,7 @@ def test_methods_of_streams_are_these() -> None:
 
     assert public(penstock.Job) == {"run", "source"}
     assert public(penstock.Stream) == STREAM_METHODS
-    assert public(penstock.KeyedStream) == {"aggregate", "process", "window"}
+    assert public(penstock.KeyedStream) == {"aggregate", "distinct", "latest", "process", "top", "window"}
 
 
 def test_names_of_the_kit_for_tests_are_these() -> None:

@@ -100,6 +100,20 @@ WRONG_STEPS = [
         )
     ),
     (f"{{name: a, {SESSION}}}", "keeps state by key: keyBy is missing"),
+    *(
+        (f"{{name: a, keyBy: ['n'], {step}}}", problem)
+        for step, problem in (
+            ("distinct: {within: 0s}", "must be at least 1us"),
+            ("distinct: {within: 1m}", "within needs event time, and its rows have none"),
+            ("latest: {by: tss}", "column to rank by 'tss' does not exist: unknown column 'tss': did you mean 'ts'?"),
+            ("latest: {by: word}", "column to rank by 'word' has type string; it must be a number, bool, date or time"),
+            ("latest: {}", "field 'by' is missing"),
+            ("top: {by: ts}", "field 'count' is missing"),
+            ("top: {count: 0, by: ts}", "must be at least 1"),
+            ("top: {count: 1001, by: ts}", "must be at most 1000"),
+        )
+    ),
+    ("{name: a, top: {count: 2, by: ts}}", "keeps state by key: keyBy is missing"),
     (
         "{name: a, keyBy: ['n'], aggregate: {compute: [{name: 'n', function: count}]}}",
         "two columns are named 'n'",
@@ -296,3 +310,11 @@ def test_a_batch_function_that_fails_without_rows_must_declare_its_columns(
         load_job(file, Inspector())
     assert "its columns are not declared, and calling it with an empty batch failed" in str(caught.value)
     assert "fn_of_test.py:2 (in f): AttributeError" in str(caught.value)
+
+
+@pytest.mark.parametrize("step", ["latest: {by: ts}", "top: {count: 3, by: ts}"])
+def test_only_a_sink_reads_changes(tmp_path: Path, step: str) -> None:
+    changes = f"{{name: best, keyBy: ['n'], {step}}}"
+    load_job(graph_file(tmp_path, changes, SINK), None)
+    text = message(graph_file(tmp_path, changes, "{name: b, split: {column: word}}", SINK))
+    assert f"{tmp_path / 'job.yaml'}:11: step 'b': 'best' emits changes of a table (column 'op')" in text

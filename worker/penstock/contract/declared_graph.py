@@ -19,9 +19,11 @@ from penstock.contract.graph import (
     Aggregate,
     Call,
     Connector,
+    Distinct,
     Filter,
     FlatMap,
     Join,
+    LatestRow,
     Map,
     Option,
     Parameters,
@@ -31,6 +33,7 @@ from penstock.contract.graph import (
     Source,
     Split,
     StepName,
+    Top,
     Window,
 )
 from penstock.contract.join_times import JOIN_TIMES, declared_join_times
@@ -138,7 +141,8 @@ class DeclaredStep(Fields):
     """One entry."""
 
     ONE_OF = (
-        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "join", "process", "sink"
+        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "join", "distinct", "latest",
+        "top", "process", "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -154,7 +158,7 @@ class DeclaredStep(Fields):
         Rule(
             "has(self.keyBy) && size(self.keyBy) > 0"
             " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.join)"
-            " && !has(self.process)",
+            " && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -196,6 +200,11 @@ class DeclaredStep(Fields):
     ] = None
     session: Annotated[Session | None, Field("session", "windows of rows with no gap of time between them")] = None
     join: Annotated[DeclaredJoin | None, JOIN] = None
+    distinct: Annotated[Distinct | None, Field("distinct", "the rows of keys that are no duplicates")] = None
+    latest: Annotated[
+        LatestRow | None, Field("latest", "the newest row of each key: one row out each time that it changes")
+    ] = None
+    top: Annotated[Top | None, Field("top", "the best rows of each key: rows that enter and leave them")] = None
     process: Annotated[Process | None, PROCESS] = None
     sink: Annotated[Sink | None, SINK] = None
 
@@ -213,8 +222,9 @@ class DeclaredStep(Fields):
         if self.join is not None:
             return self.join.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
+        ranked = (self.distinct, self.latest, self.top)
         others = (self.source, self.split, self.aggregate, self.window, self.session, self.sink)
-        return next(each for each in (*calls, *others) if each is not None)
+        return next(each for each in (*calls, *ranked, *others) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)

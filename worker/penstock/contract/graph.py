@@ -34,6 +34,7 @@ MAIN = "main"
 LATE = "late"
 LATE_RIGHT = "late-right"  # late rows of the right input of a join: its columns are its own
 DEAD_LETTER = "dead-letter"
+OP = "op"  # the column that says whether a row is to be written or deleted
 ONLY, LEFT, RIGHT = "", "left", "right"  # sides: the input of a step that has one, and of a step that has two
 PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
 
@@ -265,6 +266,29 @@ class Join(Message, tag="Join"):
         return self.allowed_lateness_us + max(missed)
 
 
+class Distinct(Message, tag="Distinct"):
+    """The rows of keys that are no duplicates: the first one, and the next one after ``within``. None: no other one."""
+
+    within_us: Annotated[
+        DurationUs | None,
+        Field("within", "how long a row makes the next ones duplicates; for ever when left out", minimum="1us"),
+    ] = None
+    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a key waits for late rows")] = 0
+
+
+class LatestRow(Message, tag="LatestRow"):
+    """The row of each key with the greatest value of a column: one row out each time that it changes."""
+
+    by: Annotated[ColumnName, Field("by", "the column whose greatest value counts: a number, bool, date or time")]
+
+
+class Top(Message, tag="Top"):
+    """The rows of each key with the greatest values of a column: rows that enter and leave them."""
+
+    count: Annotated[int, Field("count", "how many rows are kept for each key", minimum=1, maximum=limits.TOP_ROWS_MAX)]
+    by: Annotated[ColumnName, Field("by", "the column whose greatest values count: a number, bool, date or time")]
+
+
 class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
@@ -281,9 +305,13 @@ class Sink(Message, tag="Sink"):
     connector: Connector
 
 
-Parameters = Source | Map | FlatMap | Filter | Split | Aggregate | Window | Session | Join | Process | Sink
+Parameters = (
+    Source | Map | FlatMap | Filter | Split
+    | Aggregate | Window | Session | Join | Distinct | LatestRow | Top | Process
+    | Sink
+)  # fmt: skip
 Holding = Window | Session | Join
-STATEFUL = (Aggregate, Window, Session, Join, Process)
+STATEFUL = (Aggregate, Window, Session, Join, Distinct, LatestRow, Top, Process)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -294,6 +322,9 @@ KINDS: dict[type, str] = {
     Window: "window",
     Session: "session",
     Join: "join",
+    Distinct: "distinct",
+    LatestRow: "latest",
+    Top: "top",
     Process: "process",
     Sink: "sink",
 }
@@ -374,14 +405,14 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
     match parameters:
         case Sink():
             return ()
-        case Window() | Session():
+        case Window() | Session() | Distinct():
             return (MAIN, LATE)
         case Join():
             return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             sides = () if call.types is None else tuple(side.output for side in call.types.sides)
             return (MAIN, *sides, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN, *sides)
-        case Source() | Split() | Aggregate():
+        case Source() | Split() | Aggregate() | LatestRow() | Top():
             return (MAIN,)
 
 

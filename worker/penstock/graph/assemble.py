@@ -11,16 +11,19 @@ from penstock.contract.graph import (
     MAIN,
     RIGHT,
     Aggregate,
+    Distinct,
     Filter,
     FlatMap,
     How,
     Join,
+    LatestRow,
     Map,
     Process,
     Session,
     Sink,
     Source,
     Split,
+    Top,
     Window,
 )
 from penstock.graph.arrow import arrow_schema
@@ -30,6 +33,7 @@ from penstock.model.declared.function_types import FunctionTypes
 from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
+from penstock.steps.distinct import DistinctStep
 from penstock.steps.joins.events import Interval
 from penstock.steps.joins.interval_join import IntervalJoinStep
 from penstock.steps.joins.pair_function import PairFunction
@@ -37,12 +41,13 @@ from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.sides import JoinSide, join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
+from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
 from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_step import TypedProcessStep
 from penstock.steps.windows.by_shape import AnyWindowStep, window
-from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.late_rows import LateRows, WindowShape, instants
 from penstock.steps.windows.sessions import SessionShape
 
 if TYPE_CHECKING:
@@ -137,7 +142,7 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
-        case Aggregate() | Window() | Session() | Join() | Process():
+        case Aggregate() | Window() | Session() | Join() | Distinct() | LatestRow() | Top() | Process():
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, input_schema, states)
         case _:
@@ -181,6 +186,10 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         case Session(gap, compute, lateness):
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
             return _opened(window(node.name, SessionShape(gap, lateness, node.time), keys, compute, schemas), states)
+        case Distinct() | LatestRow() | Top():
+            step = _choosing_step(node, node.parameters, keys, schemas)
+            step.open(states.open)
+            return step
         case Process(call) if node.types is not None:
             schemas_by_output = _typed_schemas(node, node.types)
             typed = TypedProcessStep(
@@ -201,6 +210,25 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return process
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
+
+
+def _choosing_step(
+    node: CompiledStep,
+    declared: Distinct | LatestRow | Top,
+    keys: keyed.KeyColumns,
+    schemas: tuple[pa.Schema, pa.Schema],
+) -> DistinctStep | RankedStep:
+    """Build a step that emits some of its rows."""
+    match declared:
+        case Distinct(None):
+            return DistinctStep(node.name, keys, None, None)
+        case Distinct(within, lateness):
+            assert node.time is not None, f"step {node.name!r} was checked to have event time"
+            return DistinctStep(node.name, keys, within, LateRows(instants(lateness, node.time), keys))
+        case LatestRow(by):
+            return RankedStep(node.name, Ranking(by, 1, leaving=False), keys, schemas)
+        case Top(most, by):
+            return RankedStep(node.name, Ranking(by, most, leaving=True), keys, schemas)
 
 
 def _opened(step: AnyWindowStep, states: States) -> Step:

@@ -12,16 +12,14 @@ Every step has a name, and checkpoints find the state of a step by this name. Th
 records the steps and the place of each call. ``validate`` and ``flow`` check them later.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.base.suggest import NOT_BUILT
 from penstock.base.user_code import caller_place, users_frame
 from penstock.base.values import replace
-from penstock.contract.call_types import CompileChoice, TimerHandler
-from penstock.contract.columns import Column, Columns, normal_type
+from penstock.contract.call_types import TimerHandler
 from penstock.contract.connectors import Role
 from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.contract.graph import (
@@ -30,32 +28,46 @@ from penstock.contract.graph import (
     LATE_RIGHT,
     LEFT,
     MAIN,
-    PYTHON_CONNECTOR,
     RIGHT,
     Aggregate,
-    Call,
-    Compute,
     Connector,
+    Distinct,
     Filter,
     FlatMap,
-    How,
     Input,
     Join,
+    LatestRow,
     Map,
     OnError,
     Parameters,
-    Per,
     Process,
     Session,
     Sink,
     Source,
     Split,
     Step,
+    Top,
     Window,
 )
 from penstock.contract.join_times import check_interval
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
+from penstock.graph.arguments import (
+    ColumnsLike,
+    CompiledLike,
+    HowLike,
+    OnErrorLike,
+    OnLike,
+    PerLike,
+    TimeUnitLike,
+    UserFunction,
+    call_of,
+    columns_of,
+    computed_of,
+    connector_of,
+    how_of,
+    on_of,
+)
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
 from penstock.graph.timer_handlers import check_handlers, timer_role
@@ -65,15 +77,6 @@ from penstock.graph.window_shapes import Duration, SessionForm, WindowForm, micr
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs
     from penstock.inprocess.run import Result
-
-UserFunction = Callable[..., Any]
-ColumnsLike = Mapping[str, object] | Iterable[Any] | None
-PerLike = Literal["batch", "record"]
-CompiledLike = Literal["auto", "never", "require"]
-OnErrorLike = Literal["fail", "dead-letter"]
-TimeUnitLike = Literal["s", "ms", "us"]
-HowLike = Literal["inner", "left", "right", "full"]
-OnLike = str | Iterable[str] | Mapping[str, str]
 
 
 class Job:
@@ -111,7 +114,7 @@ class Job:
             idle = None if idle_after is None else microseconds("idle_after", idle_after)
             time = EventTime(event_time, bound, idle, None if time_unit is None else _unit(name, time_unit))
         place = self._connect(name, connector, Role.SOURCE)
-        parameters = Source(_as_connector(connector), columns_of(columns), time, batch_rows)
+        parameters = Source(connector_of(connector), columns_of(columns), time, batch_rows)
         return self._add(Step(name, parameters, (), parallelism), place)
 
     def run(
@@ -240,7 +243,7 @@ class Stream:
         ``per="record"``. Without them, a function per batch is called once with an empty batch to
         find them. Raises ConfigError.
         """
-        call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
+        call = call_of(function, per, batch_rows, columns, on_error, compiled=compiled)
         return self._step(name, Map(call), function, per)
 
     def flat_map(
@@ -260,7 +263,7 @@ class Stream:
         ``per="record"`` the function returns an iterable of dicts. Other parameters are those of
         :meth:`map`.
         """
-        call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
+        call = call_of(function, per, batch_rows, columns, on_error, compiled=compiled)
         return self._step(name, FlatMap(call), function, per)
 
     def filter(
@@ -278,7 +281,7 @@ class Stream:
         It returns a boolean array with one value per row; with ``per="record"`` and with types,
         ``f(r: A) -> bool``, it returns a bool.
         """
-        call = _call(function, per, batch_rows, None, on_error, compiled=compiled)
+        call = call_of(function, per, batch_rows, None, on_error, compiled=compiled)
         return self._step(name, Filter(call), function, per)
 
     def split(self, name: str, column: str, *, into: str = "word") -> "Stream":
@@ -322,12 +325,12 @@ class Stream:
         row are null. With ``per="record"`` it gets two dicts, None for a missing row, and returns a dict. Raises
         ConfigError.
         """
-        kind = _how(name, how)
+        kind = how_of(name, how)
         size = microseconds("within", within)
         if size <= 0:
             raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: a window cannot be empty")
         late, shift = microseconds("allowed_lateness", allowed_lateness), microseconds("offset", offset)
-        call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
+        call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
         return self._joined(name, (other, on), Join(size, kind, shift, late, call, event_time=event_time), function)
 
     def join_interval(
@@ -357,20 +360,20 @@ class Stream:
         result, which is its event time: that of the later row. Other parameters and the columns of the result are
         those of :meth:`join`. Raises ConfigError.
         """
-        kind = _how(name, how)
+        kind = how_of(name, how)
         ends = signed_microseconds("lower", lower), signed_microseconds("upper", upper)
         try:
             check_interval(*ends)
         except ConfigError as error:
             raise ConfigError(f"{caller_place()}: step {name!r}: {error}") from None
         late = microseconds("allowed_lateness", allowed_lateness)
-        call = None if function is None else _call(function, per, batch_rows, columns, OnError.FAIL)
+        call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
         return self._joined(name, (other, on), Join(None, kind, 0, late, call, *ends, event_time), function)
 
     def _joined(self, name: str, other: tuple["Stream", OnLike], join: Join, function: UserFunction | None) -> "Stream":
         place = caller_place()
         stream, on = other
-        pairs = _on(place, name, on)
+        pairs = on_of(place, name, on)
         if not isinstance(stream, Stream) or stream.job is not self.job:
             raise ConfigError(f"{place}: step {name!r}: the second argument must be another stream of the same job")
         inputs = (*_side(self, LEFT, tuple(pairs)), *_side(stream, RIGHT, tuple(pairs.values())))
@@ -385,7 +388,7 @@ class Stream:
         An object of your own follows ``ps.Sink``. Raises ConfigError.
         """
         place = self.job._connect(name, connector, Role.SINK)
-        step = Step(name, Sink(_as_connector(connector)), self.inputs, self.parallelism)
+        step = Step(name, Sink(connector_of(connector)), self.inputs, self.parallelism)
         self._keep_partitioner(name)
         self.job._add(step, place)
 
@@ -426,7 +429,7 @@ class KeyedStream(Stream):
 
         Each keyword names a computed column: ``count=ps.count()``.
         """
-        return self._step(name, Aggregate(_computed(name, compute)))
+        return self._step(name, Aggregate(computed_of(name, compute)))
 
     def window(
         self,
@@ -454,11 +457,42 @@ class KeyedStream(Stream):
             )
             raise ConfigError(f"{caller_place()}: step {name!r}: {problem}")
         lateness = microseconds("allowed_lateness", allowed_lateness)
-        computed = _computed(name, compute)
+        computed = computed_of(name, compute)
         if isinstance(shape, SessionForm):
             return self._step(name, Session(shape.gap_us, computed, lateness))
         form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
         return self._step(name, Window(form.size_us, computed, form.offset_us, lateness, form.slide_us))
+
+    def distinct(self, name: str, *, within: Duration | None = None, allowed_lateness: Duration = "0s") -> Stream:
+        """Emit the rows of each key that are no duplicates, unchanged and at once.
+
+        Of each key the first row is emitted, and then the next row whose event time is at least ``within`` after
+        that of the row emitted before. Without ``within`` no other row of the key is ever emitted. Rows that arrive
+        more than ``allowed_lateness`` too late go to the output ``late``. Raises ConfigError.
+        """
+        size = None if within is None else microseconds("within", within)
+        if size == 0:
+            raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: it must be longer")
+        return self._step(name, Distinct(size, microseconds("allowed_lateness", allowed_lateness)))
+
+    def latest(self, name: str, *, by: str) -> Stream:
+        """Emit the row of each key with the greatest value of ``by``, each time that it changes.
+
+        The columns are ``op``, which is always ``upsert``, and those of the row. Only a sink can read them.
+        """
+        return self._step(name, LatestRow(by))
+
+    def top(self, name: str, most: int, /, *, by: str) -> Stream:
+        """Emit the changes of the ``most`` rows of each key with the greatest values of ``by``.
+
+        The columns are ``op`` and those of the row: ``upsert`` for a row that enters, ``delete`` for one that
+        leaves. Only a sink can read them. Raises ConfigError.
+        """
+        if not isinstance(most, int) or not 1 <= most <= limits.TOP_ROWS_MAX:
+            raise ConfigError(
+                f"{caller_place()}: step {name!r}: {most!r} rows: it must be 1 to {limits.TOP_ROWS_MAX:,}"
+            )
+        return self._step(name, Top(most, by))
 
     def process(
         self,
@@ -483,7 +517,7 @@ class KeyedStream(Stream):
         Without types it is ``function(rows, state)``. ``state`` declares the columns of the state; each key has
         one value per column. ``columns`` are required. The state is part of every checkpoint. Raises ConfigError.
         """
-        call = _call(function, per, batch_rows, columns, on_error, compiled=compiled)
+        call = call_of(function, per, batch_rows, columns, on_error, compiled=compiled)
         handlers = dict(on_timer or {})
         named = tuple(TimerHandler(timer, label(handler)) for timer, handler in handlers.items())
         stream = self._step(name, Process(call, columns_of(state), named), function, per)
@@ -501,79 +535,8 @@ def _unit(step: str, unit: str) -> TimeUnit:
     return TimeUnit(unit)
 
 
-def _how(step: str, how: str) -> How:
-    """Return which rows without a partner a join emits. Raises ConfigError."""
-    if how not in set(How):
-        raise ConfigError(f"{caller_place()}: step {step!r}: how={how!r} is not one of {', '.join(How)}")
-    return How(how)
-
-
-def _on(place: str, step: str, on: OnLike) -> dict[str, str]:
-    """Return the key columns of the left side, each with that of the right side."""
-    pairs = [(on, on)] if isinstance(on, str) else list(on.items() if isinstance(on, Mapping) else ((n, n) for n in on))
-    if not pairs or not all(isinstance(name, str) for pair in pairs for name in pair):
-        raise ConfigError(f'{place}: step {step!r}: on={on!r}: write on="id", on=["id", "day"] or on={{"id": "order"}}')
-    return {str(left): str(right) for left, right in pairs}
-
-
 def _side(stream: Stream, side: str, keys: tuple[str, ...]) -> tuple[Input, ...]:
     return tuple(replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None) for i in stream.inputs)
 
 
-def columns_of(columns: ColumnsLike) -> Columns:
-    """Read columns from a mapping of names to types, from pairs, or from a pyarrow schema.
-
-    None gives ().
-    """
-    if columns is None:
-        return ()
-    if isinstance(columns, Mapping):
-        return tuple(Column(n, normal_type(str(t))) for n, t in columns.items())
-    return tuple(_column(entry) for entry in columns)
-
-
-def _column(entry: Any) -> Column:
-    if isinstance(entry, Column):
-        return entry
-    name, kind = (entry.name, entry.type) if hasattr(entry, "type") else entry
-    return Column(name, normal_type(str(kind)))
-
-
-def _as_connector(connector: object) -> Connector:
-    if isinstance(connector, Connector):
-        return connector
-    return Connector(PYTHON_CONNECTOR, {"class": label(type(connector))})
-
-
-def _call(
-    function: UserFunction,
-    per: str | None,
-    batch_rows: int | None,
-    columns: ColumnsLike,
-    on_error: str,
-    *,
-    compiled: str = CompileChoice.AUTO,
-) -> Call:
-    if not callable(function):
-        raise ConfigError(f"{caller_place()}: {function!r} is not a function")
-    given = per or Per.BATCH
-    for value, kind in ((given, Per), (on_error, OnError), (compiled, CompileChoice)):
-        if value not in set(kind):
-            raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
-    choice = CompileChoice(compiled)
-    return Call(label(function), Per(given), batch_rows, columns_of(columns), OnError(on_error), choice)
-
-
-def _computed(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:
-    for name, value in compute.items():
-        if not isinstance(value, Aggregation):
-            raise ConfigError(
-                f"{caller_place()}: step {step!r}: {name}={value!r} is not an aggregate; "
-                + NOT_BUILT.get(name, "write for example count=ps.count()")
-            )
-    if not compute:
-        raise ConfigError(f"{caller_place()}: step {step!r} computes nothing; write count=ps.count()")
-    return tuple(Compute(n, a.function, a.column) for n, a in compute.items())
-
-
-__all__ = ["MAIN", "Job", "KeyedStream", "Stream", "columns_of"]
+__all__ = ["MAIN", "Job", "KeyedStream", "Stream"]

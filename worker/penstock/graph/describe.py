@@ -4,9 +4,11 @@ from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Compute,
+    Distinct,
     Filter,
     FlatMap,
     Join,
+    LatestRow,
     Map,
     Parameters,
     Process,
@@ -14,6 +16,7 @@ from penstock.contract.graph import (
     Sink,
     Source,
     Split,
+    Top,
     Window,
 )
 from penstock.contract.join_times import signed_text
@@ -48,6 +51,12 @@ def describe(parameters: Parameters) -> str:
         case Session(gap_us, compute, late):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"sessions with gap {duration_text(gap_us)}{lateness}: {_compute_text(compute)}"
+        case Distinct(within_us):
+            return "first row" if within_us is None else f"first row within {duration_text(within_us)}"
+        case LatestRow(by):
+            return f"latest by {by}"
+        case Top(most, by):
+            return f"top {most} by {by}"
         case Join(within_us, how, allowed_lateness_us=late, call=call) as join:
             lateness = f" + {duration_text(late)}" if late else ""
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"

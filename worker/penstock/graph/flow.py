@@ -27,14 +27,17 @@ from penstock.contract.graph import (
     LATE_RIGHT,
     LEFT,
     MAIN,
+    OP,
     RIGHT,
     Aggregate,
     Call,
     Compute,
+    Distinct,
     Filter,
     FlatMap,
     Function,
     Join,
+    LatestRow,
     LogicalGraph,
     Map,
     OnError,
@@ -45,6 +48,7 @@ from penstock.contract.graph import (
     Source,
     Split,
     Step,
+    Top,
     Window,
 )
 from penstock.graph.problems import Problems
@@ -69,11 +73,13 @@ _TEXT_TYPES = ("string", "large_string", "string_view")
 class Flow:
     """The rows of one output: their columns (None if unknown) and the name of the event-time column.
 
-    ``time`` is None if the rows have no event time.
+    ``time`` is None if the rows have no event time. ``changes``: the rows are changes of a table, which the column
+    ``op`` tells. Only a sink can read them.
     """
 
     columns: Columns | None
     time: str | None = None
+    changes: bool = False
 
 
 class ColumnFinder(Protocol):
@@ -147,6 +153,11 @@ class _Tracer:
             flow = flows[entry.step, entry.output]
             first = next(i for i in self.step.inputs if i.side == entry.side)
             expected = flows[first.step, first.output]
+            if flow.changes and not isinstance(self.step.parameters, Sink):
+                self._report(
+                    f"{entry.step!r} emits changes of a table (column {OP!r}), which only a sink can read: put this "
+                    "step before it"
+                )
             known = flow.columns is not None and expected.columns is not None
             if known and flow.columns != expected.columns:
                 self._report(
@@ -186,6 +197,12 @@ class _Tracer:
                 return {MAIN: self._computed(compute, flow, ())}
             case Window(compute=compute) | Session(compute=compute):
                 return self._window(compute, flow)
+            case Distinct(within_us):
+                if within_us is not None and flow.time is None:
+                    self._report(f"within needs event time, and its rows have none: {_NAME_TIME}")
+                return {MAIN: flow, LATE: flow}
+            case LatestRow(by) | Top(by=by):
+                return {MAIN: self._ranked(by, flow)}
             case Join():
                 raise AssertionError("a join has two flows")
 
@@ -231,6 +248,15 @@ class _Tracer:
         kind = TIME_TYPE if time is None else value_type(time.type)  # keeps a time zone
         bounds = Column("window_start", kind), Column("window_end", kind)
         return {MAIN: self._computed(compute, flow, bounds), LATE: flow}
+
+    def _ranked(self, by: str, flow: Flow) -> Flow:
+        """Return the flow of changes of the best rows."""
+        if flow.columns is None:
+            return Flow(None, changes=True)
+        self._column(flow.columns, by, "column to rank by", ORDERED_TYPES)
+        columns = (Column(OP, "string"), *flow.columns)
+        self._check_names(columns)
+        return Flow(columns, changes=True)
 
     def joined(self, flows: Flows) -> dict[str, Flow]:
         """Return the flows of a join: all columns of both sides, the keys once, by their names on the left side."""

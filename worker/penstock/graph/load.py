@@ -18,7 +18,8 @@ from penstock.contract.graph import (
     Step,
 )
 from penstock.graph import entrypoint
-from penstock.graph.builder import Job, columns_of
+from penstock.graph.arguments import columns_of
+from penstock.graph.builder import Job
 from penstock.graph.compiled import (
     ENTRY,
     CompiledEdge,

@@ -16,16 +16,19 @@ from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    Distinct,
     Filter,
     Holding,
     Input,
     Join,
+    LatestRow,
     LogicalGraph,
     Process,
     Session,
     Sink,
     Source,
     Step,
+    Top,
     Window,
 )
 from penstock.contract.ids import StageIndex
@@ -121,7 +124,7 @@ def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
             kept = step.keys == entry.keys
         case Window() | Session():  # a stage has one time for all its steps: so nothing behind it may need a held one
             kept = step.keys == entry.keys and not step.parameters.held_us
-        case Filter():
+        case Filter() | Distinct():
             kept = entry.output == MAIN
         case _:
             kept = False
@@ -227,6 +230,8 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             declared = codec.to_plain(step.parameters)
             del declared["event_time"]  # nothing of it is kept
             return [*_keyed(step, flows), declared]
+        case Distinct() | LatestRow() | Top():
+            return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
         case _:

@@ -8,13 +8,16 @@ from penstock.contract.graph import (
     Aggregate,
     Call,
     Compute,
+    Distinct,
     Join,
+    LatestRow,
     LogicalGraph,
     Process,
     Session,
     Sink,
     Source,
     Step,
+    Top,
     Window,
 )
 from penstock.contract.plan import StateColumn, StepState
@@ -50,6 +53,12 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
         case Join(within_us, offset_us=offset_us):
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
+        case Distinct():
+            return _keyed(step, flows, ())
+        case LatestRow(by):
+            return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
+        case Top(most, by):
+            return _keyed(step, flows, _ranked(step, flows, f"top {most}({by})"))
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             columns = tuple(StateColumn(f.name, f.type, number=n, renamed=f.renamed) for n, f in enumerate(fields, 1))
             return _keyed(step, flows, columns)
@@ -77,6 +86,12 @@ def _joined(step: Step, flows: Flows) -> tuple[StateColumn, ...]:
         for c in input_flow(step, flows, side).columns or ()
         if c.name not in step.keys_of(side)
     )
+
+
+def _ranked(step: Step, flows: Flows, of: str) -> tuple[StateColumn, ...]:
+    """List the columns of rows that are kept as bytes: those that are no key columns."""
+    columns = input_flow(step, flows).columns or ()
+    return tuple(StateColumn(c.name, c.type, of) for c in columns if c.name not in step.keys)
 
 
 def _text(compute: Compute, inputs: Columns) -> str:

@@ -16,8 +16,8 @@ from penstock.connectors.source_rows import as_times
 from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.graph.arguments import ColumnsLike, columns_of
 from penstock.graph.arrow import arrow_schema
-from penstock.graph.builder import ColumnsLike, columns_of
 from penstock.model.declared.record_types import RecordType, record_type
 from penstock.ports import Read
 from penstock.steps.typed.record_writer import RecordWriter

@@ -14,7 +14,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
-from penstock.graph.builder import ColumnsLike, OnErrorLike, PerLike, Stream
+from penstock.graph.arguments import ColumnsLike, OnErrorLike, PerLike
+from penstock.graph.builder import Stream
 from penstock.steps.seq_node import SeqNode, check_node
 
 

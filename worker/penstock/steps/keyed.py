@@ -345,6 +345,17 @@ def _numbers(column: pa.Array, method: FoldMethod) -> npt.NDArray[Any]:
     return np.ascontiguousarray(raw, np.int64)
 
 
+def order_words(column: pa.Array) -> Int64s:
+    """Return numbers (int64) in the order of the values of a column. NaN is the greatest. Nulls have any number."""
+    column = flat(column)
+    if not pa.types.is_floating(column.type):
+        return _numbers(column, FoldMethod.WHOLE)
+    values = _numbers(column, FoldMethod.FLOAT) + 0.0  # no negative zero
+    values[np.isnan(values)] = np.nan
+    words = values.view(np.int64)
+    return np.where(words < 0, words ^ np.iinfo(np.int64).max, words)
+
+
 def _restored(kind: pa.DataType, values: npt.NDArray[Any], bitmap: pa.Buffer | None) -> pa.Array:
     """Convert accumulated values back to the type of the column."""
     if pa.types.is_boolean(kind):

@@ -241,7 +241,8 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
-        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, join, process, sink",
+        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, join, distinct, latest, top, "
+        "process, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
@@ -260,6 +261,8 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(keyBy=[], aggregate={"compute": [_N]}),
         "a step that keeps state needs keyBy",
     ),
+    "duplicates without keys": (_step(distinct={}), "a step that keeps state needs keyBy"),
+    "no best row": (_step(keyBy=["k"], top={"count": 0, "by": "c"}), "should be greater than or equal to 1"),
     "a sum of nothing": (
         _step(keyBy=["k"], aggregate={"compute": [{"name": "s", "function": "sum"}]}),
         "every function but count needs a column",

@@ -16,11 +16,13 @@ def compile_all() -> int:
         arena,
         clock,
         due,
+        first_rows,
         hash_table,
         intervals,
         jit,
         joins,
         key_bytes,
+        ranks,
         routing,
         session_parts,
         slices,
@@ -30,8 +32,8 @@ def compile_all() -> int:
     )
 
     modules = (
-        aggregate, arena, clock, due, hash_table, intervals, joins, key_bytes, routing, session_parts, slices, strings,
-        timers, windows,
+        aggregate, arena, clock, due, first_rows, hash_table, intervals, joins, key_bytes, ranks, routing,
+        session_parts, slices, strings, timers, windows,
     )  # fmt: skip
     kernels = [k for m in modules for k in vars(m).values() if isinstance(k, jit.Kernel)]
     for each in kernels:

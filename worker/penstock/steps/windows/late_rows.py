@@ -41,16 +41,23 @@ class WindowShape:
         return self.slide_us or self.size_us
 
 
+def instants(lateness_us: int, time: str) -> WindowShape:
+    """Return windows of one microsecond. A row is late for its own if and only if ``time + lateness < bound``."""
+    return WindowShape(1, 0, lateness_us, time)
+
+
 @hot_dataclass
 class OnTime:
     """The rows of a batch that are on time: all have length n.
 
-    ``ends`` are the ends of their first windows. ``hashed`` are hash and key group of each row's key.
+    ``ends`` are the ends of their first windows. ``hashed`` are hash and key group of each row's key. ``places`` are
+    those of the rows in the batch; None if all its rows are on time.
     """
 
     rows: pa.RecordBatch
     ends: Int64s
     hashed: tuple[UInt64s, Int32s]
+    places: Int64s | None = None
 
 
 class LateRows:
@@ -62,6 +69,11 @@ class LateRows:
         self._keys = keys
         self._counts = {windows.LATE: 0, windows.LATE_AFTER_IDLE: 0, windows.WITHOUT_TIME: 0}
         self.emitted: Int64s = np.full(keys.codec.max_key_groups, NO_BOUND, np.int64)
+
+    @property
+    def lateness_us(self) -> int:
+        """Return the allowed lateness."""
+        return self._shape.lateness_us
 
     def reach(self, time_us: int) -> None:
         """Take note that all windows up to a watermark emit now, or have emitted."""
@@ -89,7 +101,7 @@ class LateRows:
         on_time = np.flatnonzero(verdicts == windows.ON_TIME)
         late = batch.take(pa.array(np.flatnonzero(verdicts != windows.ON_TIME)))
         kept = hashed[0][on_time], hashed[1][on_time]
-        return OnTime(rows.take(pa.array(on_time)), ends[on_time], kept), late
+        return OnTime(rows.take(pa.array(on_time)), ends[on_time], kept, on_time), late
 
     def _judge(
         self,

@@ -22,7 +22,7 @@ from penstock.model.kernels import session_parts
 from penstock.model.table_columns import Value
 from penstock.steps.base import NO_BOUND, PlainStep, StateSchema, TimerColumn, reached, split_hidden
 from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
-from penstock.steps.windows.late_rows import LateRows, WindowShape, window_rows
+from penstock.steps.windows.late_rows import LateRows, WindowShape, instants, window_rows
 
 START, END = "start", "until"
 _PAGE = ("__page", pa.int64())
@@ -39,7 +39,7 @@ class SessionShape:
     @property
     def instants(self) -> WindowShape:
         """Return windows of one microsecond. A row is late for its own if and only if it is late for its session."""
-        return WindowShape(1, 0, self.lateness_us, self.time)
+        return instants(self.lateness_us, self.time)
 
 
 class SessionStep(PlainStep):

@@ -1,0 +1,96 @@
+"""Reads the arguments of the Python API: a wrong one is an error with the file and line of the caller."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import NOT_BUILT
+from penstock.base.user_code import caller_place
+from penstock.contract.call_types import CompileChoice
+from penstock.contract.columns import Column, Columns, normal_type
+from penstock.contract.graph import PYTHON_CONNECTOR, Call, Compute, Connector, How, OnError, Per
+from penstock.graph.aggregations import Aggregation
+from penstock.graph.draft import label
+
+UserFunction = Callable[..., Any]
+ColumnsLike = Mapping[str, object] | Iterable[Any] | None
+PerLike = Literal["batch", "record"]
+CompiledLike = Literal["auto", "never", "require"]
+OnErrorLike = Literal["fail", "dead-letter"]
+TimeUnitLike = Literal["s", "ms", "us"]
+HowLike = Literal["inner", "left", "right", "full"]
+OnLike = str | Iterable[str] | Mapping[str, str]
+
+
+def how_of(step: str, how: str) -> How:
+    """Return which rows without a partner a join emits. Raises ConfigError."""
+    if how not in set(How):
+        raise ConfigError(f"{caller_place()}: step {step!r}: how={how!r} is not one of {', '.join(How)}")
+    return How(how)
+
+
+def on_of(place: str, step: str, on: OnLike) -> dict[str, str]:
+    """Return the key columns of the left side, each with that of the right side."""
+    pairs = [(on, on)] if isinstance(on, str) else list(on.items() if isinstance(on, Mapping) else ((n, n) for n in on))
+    if not pairs or not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise ConfigError(f'{place}: step {step!r}: on={on!r}: write on="id", on=["id", "day"] or on={{"id": "order"}}')
+    return {str(left): str(right) for left, right in pairs}
+
+
+def columns_of(columns: ColumnsLike) -> Columns:
+    """Read columns from a mapping of names to types, from pairs, or from a pyarrow schema.
+
+    None gives ().
+    """
+    if columns is None:
+        return ()
+    if isinstance(columns, Mapping):
+        return tuple(Column(n, normal_type(str(t))) for n, t in columns.items())
+    return tuple(_column(entry) for entry in columns)
+
+
+def _column(entry: Any) -> Column:
+    if isinstance(entry, Column):
+        return entry
+    name, kind = (entry.name, entry.type) if hasattr(entry, "type") else entry
+    return Column(name, normal_type(str(kind)))
+
+
+def connector_of(connector: object) -> Connector:
+    """Return the connector of a source or sink; of an object of the user's own, its class."""
+    if isinstance(connector, Connector):
+        return connector
+    return Connector(PYTHON_CONNECTOR, {"class": label(type(connector))})
+
+
+def call_of(
+    function: UserFunction,
+    per: str | None,
+    batch_rows: int | None,
+    columns: ColumnsLike,
+    on_error: str,
+    *,
+    compiled: str = CompileChoice.AUTO,
+) -> Call:
+    """Describe a user function and how it is called. Raises ConfigError."""
+    if not callable(function):
+        raise ConfigError(f"{caller_place()}: {function!r} is not a function")
+    given = per or Per.BATCH
+    for value, kind in ((given, Per), (on_error, OnError), (compiled, CompileChoice)):
+        if value not in set(kind):
+            raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
+    choice = CompileChoice(compiled)
+    return Call(label(function), Per(given), batch_rows, columns_of(columns), OnError(on_error), choice)
+
+
+def computed_of(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:
+    """Return the computed columns of a step by their keywords. Raises ConfigError."""
+    for name, value in compute.items():
+        if not isinstance(value, Aggregation):
+            raise ConfigError(
+                f"{caller_place()}: step {step!r}: {name}={value!r} is not an aggregate; "
+                + NOT_BUILT.get(name, "write for example count=ps.count()")
+            )
+    if not compute:
+        raise ConfigError(f"{caller_place()}: step {step!r} computes nothing; write count=ps.count()")
+    return tuple(Compute(n, a.function, a.column) for n, a in compute.items())

@@ -32,7 +32,7 @@ class Kafka:
     def __init__(self, broker: KafkaBroker) -> None:
         """Speak to ``broker``, which runs."""
         self.broker = broker
-        self.admin = AdminClient({"bootstrap.servers": broker.address})
+        self.admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
 
     def topic(self, prefix: str, partitions: int = 1, **settings: str) -> str:
         """Make a topic of a new name, and return the name."""
@@ -46,10 +46,15 @@ class Kafka:
         made = self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])
         made[name].result(WITHIN_S)
 
-    def write(self, topic: str, records: Sequence[Mapping[str, Any]], **settings: Any) -> None:
-        """Write records (value, key, partition, headers, timestamp), in one transaction if ``settings`` have an id."""
-        producer = Producer({"bootstrap.servers": self.broker.address, **settings})
-        if "transactional.id" in settings:
+    def write(self, topic: str, records: Sequence[Mapping[str, Any]], transaction: str = "") -> None:
+        """Write records (value, key, partition, headers, timestamp), in one transaction if it has a name.
+
+        A transaction whose name begins with ``abort`` is aborted.
+        """
+        producer = Producer(
+            {"bootstrap.servers": self.broker.address, **({"transactional.id": transaction} if transaction else {})}
+        )
+        if transaction:
             producer.init_transactions(WITHIN_S)
             producer.begin_transaction()
         failed: list[object] = []
@@ -59,7 +64,9 @@ class Kafka:
                 producer.flush(WITHIN_S)
         assert not producer.flush(WITHIN_S), "the broker did not take all records"
         assert not failed, failed[0]
-        if "transactional.id" in settings:
+        if transaction.startswith("abort"):
+            producer.abort_transaction(WITHIN_S)
+        elif transaction:
             producer.commit_transaction(WITHIN_S)
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:

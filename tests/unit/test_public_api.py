@@ -58,6 +58,7 @@ NAMES = {
     "int64",
     "int8",
     "json",
+    "kafka",
     "last",
     "max",
     "mean",

@@ -292,6 +292,18 @@ class RestingReader(Protocol):
 
 
 @runtime_checkable
+class RemoteReader(Protocol):
+    """A split reader whose rows come from a server, which may be away."""
+
+    def silent(self) -> bool:
+        """Return whether the server does not answer. Then no rows do not mean that there are none.
+
+        So the time in which a server is away never makes a split idle.
+        """
+        ...
+
+
+@runtime_checkable
 class LatencyMeter(Protocol):
     """A sink writer that counts the ages of latency markers that reach it."""
 
@@ -484,6 +496,7 @@ __all__ = [
     "PushedSource",
     "Read",
     "ReleasingReader",
+    "RemoteReader",
     "RestingReader",
     "Sink",
     "SinkPublisher",

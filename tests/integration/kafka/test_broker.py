@@ -9,7 +9,7 @@ from tools.servers.kafka import new_name
 def test_an_open_transaction_is_not_seen_by_a_reader_of_what_is_committed(kafka: Kafka) -> None:
     topic = kafka.topic("numbers", 2)
     kafka.write(topic, [{"value": b"%d" % n, "key": b"k", "partition": n % 2} for n in range(100)])
-    kafka.write(topic, [{"value": b"in a transaction"}], **{"transactional.id": new_name("writer")})
+    kafka.write(topic, [{"value": b"in a transaction"}], new_name("writer"))
     seen = Counter(record.value for record in kafka.read(topic))
     assert seen == Counter([b"in a transaction", *(b"%d" % n for n in range(100))])
 

@@ -12,6 +12,7 @@ from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
 from penstock.connectors.ingest import IngestSource, ingest_schema
+from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_sink import FileSink, ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
 from penstock.connectors.text_formats import csv_form, json_form
@@ -19,6 +20,7 @@ from penstock.connectors.text_source import TextForm, TextSource, check_text_fil
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
+from penstock.contract.kafka_options import KafkaInput
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
@@ -38,6 +40,8 @@ def open_source(source: Source) -> SourcePort:
             if every_s:
                 return FollowedFolder(_path(connector), form, float(every_s), source.event_time, rate)
             return TextSource(_path(connector), form, source.event_time, rate)
+        case "kafka":
+            return KafkaSource(_kafka_input(connector), source.columns, source.event_time)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case "ingest":
@@ -74,6 +78,8 @@ class ConnectorInspector:
                 form = _text(connector, columns)
                 _check_text(connector, form)
                 return form.schema
+            case "kafka":
+                return source_schema(_kafka_input(connector), columns)
             case "ingest":
                 return ingest_schema(columns)
             case "generator":
@@ -94,6 +100,10 @@ class ConnectorInspector:
     def bounded(self, connector: Connector) -> bool:
         """Return whether the source ends."""
         return connector_kinds(Role.SOURCE)[connector.kind].bounded.ends(connector.options)
+
+
+def _kafka_input(connector: Connector) -> KafkaInput:
+    return KafkaInput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
 
 
 def _text(connector: Connector, columns: Columns) -> TextForm:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.contract.kafka_options import KafkaInput
 from penstock.contract.schema import (
     Count,
     Field,
@@ -29,17 +30,20 @@ class Role(StrEnum):
 
 
 class Bounded(StrEnum):
-    """Whether a source ends: always, never, with ``rows``, or without ``follow``."""
+    """Whether a source ends: always, never, with ``rows``, without ``follow``, or with ``until``."""
 
     ALWAYS = "always"
     NEVER = "never"
     WITH_ROWS = "with rows"
     NOT_FOLLOWED = "not followed"
+    WITH_UNTIL = "with until"
 
     def ends(self, options: Mapping[str, object]) -> bool:
         """Return whether a source with these options ends."""
         if self is Bounded.WITH_ROWS:
             return options.get("rows") is not None
+        if self is Bounded.WITH_UNTIL:
+            return options.get("until") is not None
         return self is Bounded.ALWAYS or (self is Bounded.NOT_FOLLOWED and not options.get("follow"))
 
 
@@ -198,6 +202,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         "CSV files with a header; each file is a split, and the number of a row is its offset",
         CsvInput,
         Bounded.NOT_FOLLOWED,
+    ),
+    ConnectorKind(
+        "kafka",
+        Role.SOURCE,
+        "a topic of Kafka, read committed; each partition is a split, and partitions that are added are found",
+        KafkaInput,
+        Bounded.WITH_UNTIL,
     ),
     ConnectorKind(
         "generator",

@@ -45,9 +45,9 @@ from penstock.base.threads import thread_time
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.model.elements import Data
-from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RestingReader
+from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RemoteReader, RestingReader
 from penstock.protocol.channel.pace import Pace
-from penstock.protocol.task.task_messages import RowsRead, SplitEmpty, SplitEnded
+from penstock.protocol.task.task_messages import ReadBlocked, RowsRead, SplitEmpty, SplitEnded
 from penstock.transport.batches import conform, whole
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _MARK_NS = round(LATENCY_MARK_INTERVAL_S * 1e9)
 _RESTS_S = 0.0001  # a split that has no rows for at least this long counts as resting
 _CUTS_KEPT = 16  # cuts of aborted epochs are never committed: only the newest cuts are kept
 
-SourceEvent = RowsRead | SplitEmpty | SplitEnded
+SourceEvent = RowsRead | SplitEmpty | SplitEnded | ReadBlocked
 
 
 def read_bytes_max(receivers: Iterable[int], waiting_bytes: int) -> int:
@@ -230,7 +230,7 @@ class SplitScheduler:
 class _Opened:
     """A reader, and the same reader for each optional Protocol that it follows (otherwise None)."""
 
-    __slots__ = ("gathering", "paced", "reader", "releasing", "resting")
+    __slots__ = ("gathering", "paced", "reader", "releasing", "remote", "resting")
 
     def __init__(self, reader: "SplitReader") -> None:
         self.reader = reader
@@ -238,6 +238,7 @@ class _Opened:
         self.resting = reader if isinstance(reader, RestingReader) else None
         self.gathering = reader if isinstance(reader, GatheringReader) else None
         self.releasing = reader if isinstance(reader, ReleasingReader) else None
+        self.remote = reader if isinstance(reader, RemoteReader) else None
 
 
 class SourceReader:
@@ -372,6 +373,8 @@ class SourceReader:
                 self._ended.add(split)
                 return SplitEnded(split)
             self._empty += 1
+            if opened.remote is not None and opened.remote.silent():
+                return ReadBlocked()
             return SplitEmpty(split, position.max_ts)
         self._empty = 0
         self._reading = (split, read.offset)

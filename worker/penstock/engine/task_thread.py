@@ -177,7 +177,7 @@ class TaskLoop:
         self._drained = isinstance(event, ev.RowsRead) and source.resting
         if isinstance(event, ev.SplitEnded):
             self._effects.tell()
-        return not (isinstance(event, ev.SplitEmpty) and source.dry)
+        return not (isinstance(event, ev.SplitEmpty | ev.ReadBlocked) and source.dry)
 
     def _read_channel(self, reads: Callable[[ChannelId], bool]) -> bool:
         if self._effects.input is None:

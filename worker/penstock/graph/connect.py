@@ -46,6 +46,16 @@ def csv(
     return Connector("csv", {name: value for name, value in options.items() if value is not None})
 
 
+def kafka(topic: str, *, bootstrap_servers: str, **more: Option) -> Connector:
+    """Read the records of a Kafka topic, those that are committed.
+
+    ``more`` are the options of a job file in the spelling of Python: ``format`` ("json", "csv" or "raw"), ``startup``,
+    ``until``, ``key_column`` and so on. A source needs declared columns. Needs ``pip install 'penstock[kafka]'``.
+    """
+    options: dict[str, Option] = {"topic": topic, "bootstrap_servers": bootstrap_servers, **more}
+    return Connector("kafka", {name: value for name, value in options.items() if value is not None})
+
+
 def generator(
     *,
     rows: int | None = None,

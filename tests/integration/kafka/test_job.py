@@ -1,0 +1,141 @@
+"""Jobs over Kafka on a real local cluster: exact when engines are killed and the job is rescaled."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.contract.codec import decode
+from penstock.contract.status import JobState, JobStatus
+from tests.integration.local_job import wait_until
+from tests.support.kafka import Kafka
+
+WITHIN_S = 200.0
+KEYS, PARTITIONS = 50, 4
+COUNT = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {{name: kafka-job}}
+spec:
+  replicas: 2
+  checkpoint: {{interval: 300ms}}
+  job:
+    graph:
+      steps:
+        - name: words
+          source:
+            kafka: {{bootstrapServers: "{servers}", topic: {source}, discoverEvery: 0.5}}
+            columns: [{{name: word, type: string}}, {{name: number, type: int64}}]
+        - name: counts
+          keyBy: [word]
+          aggregate:
+            compute: [{{name: count, function: count}}]
+        - name: output
+          sink: {{{sink}}}
+"""
+
+
+class RunningJob:
+    """A job in a folder, run by the command, and what a test does to it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._log = root / "log"
+        with self._log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=root, stdout=out, stderr=out
+            )
+
+    def command(self, *words: str) -> bytes:
+        """Run a command beside the job, and return what it writes."""
+        given = [sys.executable, "-m", "penstock.cli", *words]
+        done = subprocess.run(given, cwd=self.root, capture_output=True, timeout=WITHIN_S, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def status(self) -> JobStatus:
+        return decode(JobStatus, self.command("status", "kafka-job", "--json"))
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Wait for something, while the job runs."""
+
+        def look() -> bool:
+            assert self.process.poll() is None, self._log.read_text()
+            return reached()
+
+        wait_until(look, WITHIN_S, self._log.read_text)
+
+    def rescale(self, workers: int) -> None:
+        """Change the number of workers, and wait until the job runs with it."""
+        self.command("rescale", "kafka-job", str(workers))
+        self.until(lambda: self._runs(workers))
+
+    def kill(self, worker: int) -> None:
+        """Kill the engine of a worker."""
+        self.until(lambda: self.status().state is JobState.RUNNING)
+        victim = self.status().workers[worker].engine_pid
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the job in good order."""
+        self.command("stop", "kafka-job")
+        self.process.wait(WITHIN_S)
+
+    def _runs(self, workers: int) -> bool:
+        now = self.status()
+        return now.state is JobState.RUNNING and len(now.workers) == workers
+
+
+@contextmanager
+def running(root: Path, job: str) -> Iterator[RunningJob]:
+    """Run a job, and leave no process behind."""
+    (root / "job.yaml").write_text(job)
+    found = RunningJob(root)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+def words(first: int, last: int, partitions: int = PARTITIONS) -> list[dict[str, Any]]:
+    """Return records in the order of their numbers; a word is always in one partition."""
+    texts = [json.dumps({"word": f"word {n % KEYS}", "number": n}) for n in range(first, last)]
+    return [{"value": t.encode(), "partition": n % KEYS % partitions} for n, t in enumerate(texts, first)]
+
+
+def check_exact(rows: list[dict[str, Any]], records: int) -> None:
+    """Every record is counted once, and the counts of a word rise one by one."""
+    seen = Counter[str]()
+    for row in rows:
+        seen[row["word"]] += 1
+        assert int(row["count"]) == seen[row["word"]], row
+    assert seen == Counter(f"word {n % KEYS}" for n in range(records))
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(folder.glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka, tmp_path: Path) -> None:
+    source, out = kafka.topic("words", PARTITIONS), tmp_path / "out"
+    job = COUNT.format(servers=kafka.broker.address, source=source, sink="json: {path: out}")
+    kafka.write(source, words(0, 2000))
+    with running(tmp_path, job) as found:
+        found.until(lambda: len(lines_of(out)) >= 2000)
+        kafka.write(source, words(2000, 4000))
+        found.rescale(3)
+        kafka.write(source, words(4000, 6000))
+        found.kill(1)
+        kafka.write(source, words(6000, 8000))
+        found.until(lambda: len(lines_of(out)) >= 8000)
+        found.stop()
+    check_exact(lines_of(out), 8000)

@@ -1,0 +1,211 @@
+"""Records of Kafka to rows, by column.
+
+The declared columns are those of the value and those of the record: key, timestamp, headers, partition,
+offset, value as it came, reason. A record without a value has nulls in the columns of the value.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import ConfigError, StateError
+from penstock.base.suggest import unknown
+from penstock.connectors.text_formats import Decode, csv_decoder, decode, json_decoder
+from penstock.connectors.text_lines import as_text
+from penstock.contract.kafka_options import KafkaInput, RecordFormat
+
+VALUE_SHOWN_BYTES = 120
+Fill = Callable[[Sequence[Any]], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPart:
+    """A column that a record itself fills: its name and what makes it of records."""
+
+    name: str
+    fill: Fill
+
+
+class RowDecoder:
+    """Makes rows of records, in the columns of ``schema``."""
+
+    def __init__(self, options: KafkaInput, schema: pa.Schema) -> None:
+        """Raises ConfigError when a column is not declared, or has a type that cannot be filled."""
+        self._schema = schema
+        self._topic = options.topic
+        self._parts = _parts(options, schema)
+        self._error = options.error_column
+        _declared(self._error, "errorColumn", schema, (pa.string(), pa.large_string()))
+        filled = {part.name for part in self._parts} | {self._error}
+        self._value = pa.schema([f for f in schema if f.name not in filled])
+        self._decode = _decoder(options, self._value)
+
+    def rows(self, messages: Sequence[Any]) -> pa.RecordBatch:
+        """Return one row for each record.
+
+        Raises StateError with partition and offset when a value does not decode and no column takes the reason.
+        """
+        values = pa.array([m.value() for m in messages], pa.large_binary())
+        decoded, reasons = self._decoded(values)
+        if reasons and self._error is None:
+            raise StateError(self._bad(messages[min(reasons)], reasons[min(reasons)]))
+        columns = {field.name: decoded.column(index) for index, field in enumerate(self._value)}
+        columns |= {part.name: part.fill(messages) for part in self._parts}
+        if self._error is not None:
+            texts = [reasons.get(n) for n in range(len(messages))] if reasons else [None] * len(messages)
+            columns[self._error] = pa.array(texts, self._schema.field(self._error).type)
+        try:
+            arrays = [columns[f.name].cast(f.type) for f in self._schema]
+        except pa.ArrowInvalid as error:
+            raise StateError(self._no_text(messages, error)) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _decoded(self, values: pa.Array) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Decode values; a null, and a value that does not decode, is a row of nulls. Returns the reasons as well."""
+        if not values.null_count:
+            found = decode(values, self._decode)
+            if isinstance(found, pa.RecordBatch):
+                return found, {}
+        reasons: dict[int, str] = {}
+        places = pc.indices_nonzero(values.is_valid()).to_pylist()
+        good, pieces = self._piecewise(values.take(pa.array(places, pa.int64())), places, reasons)
+        index: list[int | None] = [None] * len(values)
+        for row, place in enumerate(good):
+            index[place] = row
+        whole = pa.Table.from_batches(pieces, self._value).combine_chunks()
+        taken = whole.take(pa.array(index, pa.int64())).combine_chunks()
+        return pa.RecordBatch.from_arrays([_whole(c) for c in taken.columns], schema=self._value), reasons
+
+    def _piecewise(
+        self, values: pa.Array, places: list[int], reasons: dict[int, str]
+    ) -> tuple[list[int], list[pa.RecordBatch]]:
+        """Decode what can be decoded, and note why each other value cannot."""
+        good: list[int] = []
+        pieces: list[pa.RecordBatch] = []
+        at = 0
+        while at < len(values):
+            found = decode(values.slice(at), self._decode)
+            if isinstance(found, pa.RecordBatch):
+                return good + places[at:], [*pieces, found]
+            if found.index:
+                before = decode(values.slice(at, found.index), self._decode)
+                assert isinstance(before, pa.RecordBatch), "all values before the first bad one decode"
+                good += places[at : at + found.index]
+                pieces.append(before)
+            reasons[places[at + found.index]] = found.why
+            at += found.index + 1
+        return good, pieces
+
+    def _no_text(self, messages: Sequence[Any], error: pa.ArrowInvalid) -> str:
+        first, last = messages[0], messages[-1]
+        return (
+            f"kafka source: topic {self._topic}, partition {first.partition()}, offsets {first.offset()} to"
+            f" {last.offset()}: a key or timestamp does not fit its column: {error}: declare the key as binary"
+        )
+
+    def _bad(self, message: Any, why: str) -> str:
+        value = message.value()
+        shown = value[:VALUE_SHOWN_BYTES].decode(errors="backslashreplace")
+        return (
+            f"kafka source: topic {self._topic}, partition {message.partition()}, offset {message.offset()}: {why}; the"
+            f" value is {shown!r}: give the source an errorColumn to keep such rows, or begin behind it"
+        )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _decoder(options: KafkaInput, schema: pa.Schema) -> Decode:
+    if not schema.names:
+        raise ConfigError("kafka source: no column is left for the value: declare one")
+    match RecordFormat(options.format):
+        case RecordFormat.JSON:
+            return _one_line(json_decoder(schema), " ")
+        case RecordFormat.CSV:
+            return _one_line(csv_decoder(schema, schema.names, options.delimiter), None)
+        case RecordFormat.RAW:
+            return _raw_decoder(schema)
+
+
+def _one_line(decoder: Decode, instead: str | None) -> Decode:
+    """Let a decoder of lines decode values, which may have line ends in them: ``instead`` takes their place."""
+
+    def decoded(values: pa.Array) -> pa.RecordBatch:
+        texts = as_text(values)
+        if pc.any(pc.or_(pc.match_substring(texts, "\n"), pc.match_substring(texts, "\r"))).as_py():
+            if instead is None:
+                raise pa.ArrowInvalid("a value has a line break in it")
+            for sign in "\r\n":
+                texts = pc.replace_substring(texts, sign, instead)
+        return decoder(texts.cast(pa.large_binary()))
+
+    return decoded
+
+
+def _raw_decoder(schema: pa.Schema) -> Decode:
+    if len(schema) != 1 or schema.field(0).type not in BYTES:
+        raise ConfigError(
+            f"kafka source: format raw fills one column of binary or string, declared are {', '.join(schema.names)}"
+        )
+    kind = schema.field(0).type
+
+    def decoded(values: pa.Array) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([values.cast(kind)], schema=schema)
+
+    return decoded
+
+
+BYTES = (pa.binary(), pa.large_binary(), pa.string(), pa.large_string())
+
+
+def _parts(options: KafkaInput, schema: pa.Schema) -> tuple[RecordPart, ...]:
+    texts, numbers = (pa.string(), pa.large_string()), (pa.int32(), pa.int64())
+    wanted: list[tuple[str | None, str, tuple[pa.DataType, ...], Fill]] = [
+        (options.key_column, "keyColumn", BYTES, _keys),
+        (options.timestamp_column, "timestampColumn", (pa.timestamp("us"), pa.timestamp("us", "UTC")), _times),
+        (options.headers_column, "headersColumn", texts, _headers),
+        (options.partition_column, "partitionColumn", numbers, lambda ms: pa.array([m.partition() for m in ms])),
+        (options.offset_column, "offsetColumn", (pa.int64(),), lambda ms: pa.array([m.offset() for m in ms])),
+        (options.raw_column, "rawColumn", BYTES[:2], lambda ms: pa.array([m.value() for m in ms], pa.large_binary())),
+    ]
+    for name, option, kinds, _ in wanted:
+        _declared(name, option, schema, kinds)
+    parts = tuple(RecordPart(name, fill) for name, _, _, fill in wanted if name is not None)
+    names = [part.name for part in parts] + [name for name in (options.error_column,) if name]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"kafka source: column {twice[0]!r} is to be filled by two parts of a record")
+    return parts
+
+
+def _declared(name: str | None, option: str, schema: pa.Schema, kinds: Sequence[pa.DataType]) -> None:
+    if name is None:
+        return
+    if name not in schema.names:
+        raise ConfigError(f"kafka source: {option}: {unknown('column', name, schema.names)}")
+    if schema.field(name).type not in kinds:
+        is_ = schema.field(name).type
+        raise ConfigError(f"kafka source: {option}: column {name!r} is {is_}, due is {' or '.join(map(str, kinds))}")
+
+
+def _keys(messages: Sequence[Any]) -> pa.Array:
+    return pa.array([m.key() for m in messages], pa.large_binary())
+
+
+def _times(messages: Sequence[Any]) -> pa.Array:
+    stamps = [m.timestamp() for m in messages]
+    return pa.array([ms if kind else None for kind, ms in stamps], pa.timestamp("ms"))
+
+
+def _headers(messages: Sequence[Any]) -> pa.Array:
+    return pa.array([_headers_text(m.headers()) for m in messages], pa.large_string())
+
+
+def _headers_text(headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
+    if not headers:
+        return None
+    return json.dumps({n: None if v is None else v.decode(errors="backslashreplace") for n, v in headers})

@@ -1,0 +1,86 @@
+"""The options of the Kafka source and sink."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from penstock.contract.schema import Field, Fields, LongText
+
+Servers = Annotated[LongText, Field("bootstrapServers", "brokers as host:port, with commas between")]
+Topic = Annotated[str, Field("topic", "name of the topic", length_max=249, pattern="[A-Za-z0-9._-]+")]
+ClientFile = Annotated[
+    LongText | None,
+    Field(
+        "clientFile",
+        "a file with a line name=value for each setting of the client: TLS, SASL; read whenever a client is made,"
+        " so a password is in no job file, no checkpoint and no log",
+    ),
+]
+
+
+class RecordFormat(StrEnum):
+    """What the value of a record is."""
+
+    JSON = "json"
+    CSV = "csv"
+    RAW = "raw"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaInput(Fields):
+    """Options of the Kafka source."""
+
+    bootstrap_servers: Servers
+    topic: Topic
+    format: Annotated[
+        RecordFormat,
+        Field(
+            "format",
+            "what a value is: json (an object), csv (the columns in their declared order), raw (one column of"
+            " binary or string)",
+        ),
+    ] = RecordFormat.JSON
+    startup: Annotated[
+        str,
+        Field("startup", "where a new job begins: earliest, latest, or a time like 2026-01-31T08:00:00Z"),
+    ] = "earliest"
+    until: Annotated[
+        str | None,
+        Field(
+            "until",
+            "where the source ends: latest (what is there when the job begins) or a time; without it there is no end",
+        ),
+    ] = None
+    discover_every: Annotated[
+        float, Field("discoverEvery", "seconds between two looks for new partitions", minimum=0.1)
+    ] = 300.0
+    delimiter: Annotated[
+        str, Field("delimiter", "the character between two values of csv", length_min=1, length_max=1)
+    ] = ","
+    key_column: Annotated[
+        str | None, Field("keyColumn", "the column that gets the key of a record (binary or string)")
+    ] = None
+    timestamp_column: Annotated[
+        str | None, Field("timestampColumn", "the column that gets the timestamp of a record (timestamp[us])")
+    ] = None
+    headers_column: Annotated[
+        str | None, Field("headersColumn", "the column that gets the headers, as a JSON object (string)")
+    ] = None
+    partition_column: Annotated[
+        str | None, Field("partitionColumn", "the column that gets the partition (int32 or int64)")
+    ] = None
+    offset_column: Annotated[str | None, Field("offsetColumn", "the column that gets the offset (int64)")] = None
+    raw_column: Annotated[str | None, Field("rawColumn", "the column that gets the value as it came (binary)")] = None
+    error_column: Annotated[
+        str | None,
+        Field(
+            "errorColumn",
+            "the column that gets the reason when a value does not decode; its other columns are null then. Without"
+            " it such a value fails the job",
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        Field("group", "a consumer group that is told what is committed, for tools that show a lag; never read"),
+    ] = None
+    client_file: ClientFile = None

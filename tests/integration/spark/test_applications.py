@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from penstock.graph import keep_job_file, read_job_file
@@ -171,3 +172,31 @@ def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tm
     assert len(letters) == len(erring)
     assert sum("at once" in row["error"] for row in letters) == 1
     assert sum("goes back in time, by 1 s" in row["error"] for row in letters) == 1
+
+
+def test_routing_sends_three_notifications_for_each_report(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for number in range(TRAFFIC.files):
+        table = linear_road.rows_of(TRAFFIC, number)
+        pq.write_table(table, tmp_path / "in" / f"part-{number}.parquet")
+        before: dict[int, int] = {}
+        for row in (row for row in table.to_pylist() if row["Type"] == 0):
+            vid, time = row["VID"], row["Time"]
+            expected.update([(0, vid, time, 0), (2, vid, time, 0)])
+            if vid in before:
+                expected[1, vid, before[vid], 0] += 1
+            before[vid] = time
+    run_through_kills("linear_road_routing", tmp_path, input=tmp_path / "in", output=tmp_path / "output", rate=500)
+    assert written(tmp_path / "output") == expected
+
+
+@pytest.mark.parametrize(("example", "settings"), [("pipeline", {"between": "round_robin"}), ("producer_consumer", {})])
+def test_numbers_arrive_once(tmp_path: Path, example: str, settings: dict[str, str]) -> None:
+    output = tmp_path / "output"
+    run_through_kills(example, tmp_path, rows=100_000, splits=4, batch_rows=64, output=output, **settings)
+    table = pq.read_table(output)
+    for column in table.columns:
+        numbers, counts = np.unique(column, return_counts=True)
+        assert np.array_equal(numbers, np.arange(100_000))
+        assert set(counts.tolist()) == {4}

@@ -147,8 +147,8 @@ def from_a_file(message: bytes, folder: Path) -> pa.RecordBatch:
     table = HotTable(STATE)
     block = pa.record_batch({"word": pa.array([], pa.string())})
     for block in BlockReader(file, "file").blocks((Range(0, GROUPS),)):
-        check_schema(block, STATE, GROUPS, "file")
-        table.load(*loadable(block, STATE))
+        stored = check_schema(block, STATE, GROUPS, "file")
+        table.load(*loadable(block, STATE, stored))
     return block
 
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.base.errors import StateError
 from penstock.contract.keygroups import Range
 from penstock.keyed_state.state_files import REST_MAX_S, BlockReader, at_half_speed
-from penstock.keyed_state.stored_schema import check_schema, described, loadable
+from penstock.keyed_state.stored_schema import StoredColumns, check_schema, described, loadable
 from penstock.model.table_columns import Value
 from penstock.steps.base import StateSchema
 
@@ -50,7 +50,7 @@ def blocks(reader: BlockReader) -> list[pa.RecordBatch]:
 
 def test_a_block_is_read(tmp_path: Path) -> None:
     (block,) = blocks(written(tmp_path / "x", FRAME))
-    keys, deleted, values = loadable(block, SCHEMA)
+    keys, deleted, values = loadable(block, SCHEMA, StoredColumns(SCHEMA.stored))
     assert (keys.groups.tolist(), deleted.tolist()) == ([3, 7], [False, False])
     assert values["n"].tolist() == [10, 20]
 

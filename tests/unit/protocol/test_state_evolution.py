@@ -1,11 +1,14 @@
 """What becomes of the fields of a state with types that has changed since a checkpoint."""
 
+import pytest
+
 from penstock.base.values import replace
 from penstock.contract.columns import Column
 from penstock.contract.ids import Attempt, Epoch, JobUid, Term, Version
 from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment, PhysicalPlan, StateColumn, StepState
-from penstock.protocol.state_evolution import Fate, field_changes
+from penstock.model.declared.value_kinds import Choice, kind_text
+from penstock.protocol.state_evolution import Fate, field_changes, takes_over
 from penstock.protocol.state_matching import incompatible, match
 
 
@@ -69,6 +72,81 @@ def test_a_state_of_dicts_does_not_evolve() -> None:
     assert "step 'count': stored" in (incompatible(root(plain), plan(fewer)) or "")
 
 
-def test_a_renamed_field_does_not_lose_its_values() -> None:
-    columns = (StateColumn("total", "int64", number=1, renamed="n"), *STORED.columns[1:])
-    assert "field total was named n" in (incompatible(root(STORED), plan(replace(STORED, columns=columns))) or "")
+def renamed(type_: str) -> StepState:
+    columns = (StateColumn("total", type_, number=1, renamed="n"), *STORED.columns[1:])
+    return replace(STORED, columns=columns)
+
+
+def test_a_renamed_field_takes_over_the_values_of_its_earlier_name() -> None:
+    assert incompatible(root(STORED), plan(renamed("int64"))) is None
+    (said,) = match(root(STORED), plan(renamed("double | None"))).misfits
+    assert "field total was n: int64 and is double | None" in said
+    found = [(c.field, c.fate) for c in field_changes(STORED, renamed("int64"))]
+    assert found == [("total", Fate.RENAMED), ("label", Fate.KEPT), ("last", Fate.KEPT)]
+
+
+def test_a_renamed_field_may_say_so_for_ever() -> None:
+    assert match(root(renamed("int64")), plan(renamed("int64"))).evolved == ()
+
+
+def test_a_field_that_is_stored_itself_cannot_be_another_one_renamed() -> None:
+    both = state(n="int64", total="int64", label="string", last="Ring[int8, 5]")
+    why = incompatible(root(both), plan(renamed("int64"))) or ""
+    assert "field total is stored itself, so it cannot be the renamed n" in why
+
+
+@pytest.mark.parametrize(
+    ("had", "has"),
+    [
+        ("int8", "int16"),
+        ("uint8", "int16"),
+        ("uint32", "uint64"),
+        ("float", "double"),
+        ("int16", "float"),
+        ("uint32", "double"),
+        ("string", "string | None"),
+        ("int8", "int64 | None"),
+        ("int8 | None", "int64 | None"),
+        ("Enum[a, b]", "Enum[a, b, c]"),
+        ("Enum[a]", "Enum[a, b] | None"),
+        ("Ring[int8, 5]", "Ring[int32, 2]"),
+        ("Ring[Enum[a, b], 2]", "Ring[Enum[a, b, c], 2]"),
+        ("decimal128(6, 2)", "decimal128(38, 2)"),
+    ],
+)
+def test_a_type_that_holds_all_values_takes_them_over(had: str, has: str) -> None:
+    assert takes_over(had, has)
+    assert not takes_over(has, had) or "Ring[int8" in had
+    assert [c.fate for c in field_changes(state(n=had), state(n=has))] == [Fate.WIDENED]
+
+
+@pytest.mark.parametrize(
+    ("had", "has"),
+    [
+        ("int64", "double"),
+        ("int32", "float"),
+        ("int8", "uint16"),
+        ("bool", "int8"),
+        ("uint8", "bool"),
+        ("int64", "Time"),
+        ("Time", "int64"),
+        ("string", "binary"),
+        ("string | None", "string"),
+        ("Enum[a, b]", "Enum[b, a]"),
+        ("Enum[a, b]", "Enum[a, bc]"),
+        ("Enum[a, b]", "Enum[a, 'b, c']"),
+        ("Enum[a] | None", "Enum[a, b]"),
+        ("Ring[int32, 5]", "Ring[int8, 9]"),
+        ("Ring[int8, 5]", "List[int8]"),
+        ("decimal128(6, 2)", "decimal128(8, 3)"),
+        ("Timer", "ClockTimer"),
+        ("Set[int8]", "Set[int16]"),
+    ],
+)
+def test_other_types_are_refused(had: str, has: str) -> None:
+    assert not takes_over(had, has)
+
+
+def test_texts_of_an_enum_that_look_like_several_are_told_apart() -> None:
+    assert kind_text(Choice(("a, b", "c]"))) == "Enum['a, b', 'c]']"
+    assert not takes_over(kind_text(Choice(("a", "b"))), kind_text(Choice(("a, b", "c"))))

@@ -13,6 +13,7 @@ from weakref import ref
 
 from penstock.base.errors import StateError
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile, step_of
@@ -54,6 +55,7 @@ class KeyedStateBackend:
         self._share = share
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
+        self._renamed: dict[str, str] = {}  # the states of child tables by their earlier names
         self._outdated: set[BlobName] = set()  # listed files whose rows had another schema
         self._cuts: dict[Epoch, tuple[StateSnapshot, dict[str, int]]] = {}
         self.limit(settings.memory_bytes)
@@ -85,6 +87,8 @@ class KeyedStateBackend:
         number = str(len(self._tables))
         table = TieredTable(schema, self._budget, lambda: self._cold_folder() / number)
         self._tables[schema.name] = table
+        if schema.was is not None:
+            self._renamed[schema.was] = schema.name
         return table
 
     def _cold_folder(self) -> Path:
@@ -135,6 +139,7 @@ class KeyedStateBackend:
         Files of a field that a state has no longer are left out. Raises StateError when a file is altered or
         missing, or belongs to no step here.
         """
+        files = [replace(f, state=self._renamed.get(f.state, f.state)) for f in files]
         for name in dict.fromkeys(f.state for f in files):
             if name not in self._tables and not self._is_dropped(name):
                 raise StateError(f"stored state has no step: {unknown('state', name, self._tables)}")

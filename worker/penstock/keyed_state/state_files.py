@@ -205,8 +205,8 @@ class BlockReader:
         """
         wanted, same = described(table.schema, max_key_groups), True
         for block in self.blocks(share):
-            check_schema(block, table.schema, max_key_groups, self._origin)
-            table.load(*loadable(block, table.schema))
+            stored = check_schema(block, table.schema, max_key_groups, self._origin)
+            table.load(*loadable(block, table.schema, stored))
             same = same and stored_schema(block) == wanted
         return same
 

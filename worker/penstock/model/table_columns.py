@@ -14,11 +14,15 @@ class Value:
     """A state column.
 
     ``dtype`` is the name of a numpy type (``int64``), or ``BYTES``. With ``width`` above 1, each key
-    has an array of this length. A new key begins with zeros, or with null for ``BYTES``. ``added`` is what a row
-    gets that was stored before the column was there, if this is something else; only a column of width 1 has it.
+    has an array of this length. A new key begins with zeros, or with null for ``BYTES``.
+
+    For states that evolve: ``added`` is what a row gets that was stored before the column was there, if this is
+    something else; only a column of width 1 has it. ``absent`` is what null stands for in a column of ``BYTES`` that
+    has a default, and None in one where null is a value.
     """
 
     name: str
     dtype: str
     width: int = 1
     added: int | float | bytes | None = field(default=None, compare=False)
+    absent: bytes | None = field(default=None, compare=False)

@@ -67,12 +67,13 @@ class ChildSchema:
     """A table with several rows for each key of a state: lists, maps and sets.
 
     ``name`` is unique in the state. A row is found by its key and a subkey of the Arrow type ``subkey``, which is
-    never null. The rows of one key are in the order of their subkeys.
+    never null. The rows of one key are in the order of their subkeys. ``renamed`` is the name that it had before.
     """
 
     name: str
     subkey: pa.DataType
     values: tuple[Value, ...] = ()
+    renamed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ class StateSchema:
     ``children`` are tables of their own: adding one leaves the stored state as it is.
 
     A state that ``evolves`` takes over rows that lack columns: these become ``Value.added``. Stored columns that it has
-    not, and child tables, are left out.
+    not, and child tables, are left out. ``renamed`` has the earlier name of fields by name: the columns of a field are
+    ``f`` and ``f.<part>``. ``was`` is an earlier name of the state itself.
     """
 
     name: str
@@ -97,11 +99,14 @@ class StateSchema:
     ttl: Ttl | None = None
     children: tuple[ChildSchema, ...] = ()
     evolves: bool = False
+    renamed: tuple[tuple[str, str], ...] = ()
+    was: str | None = None
 
     def of_child(self, child: ChildSchema) -> "StateSchema":
         """Return the schema of a child table as a state of its own, which its files have."""
         keys = (*self.keys, ("subkey", child.subkey))
-        return StateSchema(child_state(self.name, child.name), keys, child.values, evolves=self.evolves)
+        was = None if child.renamed is None else child_state(self.name, child.renamed)
+        return StateSchema(child_state(self.name, child.name), keys, child.values, evolves=self.evolves, was=was)
 
     @property
     def stored(self) -> tuple[Value, ...]:

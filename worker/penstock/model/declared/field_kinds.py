@@ -117,7 +117,8 @@ CHILD_KINDS = (ListField, MapField, SetField, TimersField)
 def columns_of(name: str, kind: FieldKind) -> tuple[Value, ...]:
     """List the columns of the step's table in which a field is kept; see the head of this module.
 
-    The columns of an aggregate are not listed: they are those of ``steps.keyed``.
+    The columns of an aggregate are not listed: they are those of ``steps.keyed``. Defaults are not known here:
+    ``absent`` only says that there is one.
     """
     match kind:
         case ScalarField(value, nullable):
@@ -137,7 +138,7 @@ def columns_of(name: str, kind: FieldKind) -> tuple[Value, ...]:
 
 def _value_columns(name: str, kind: ValueKind, nullable: bool) -> Iterator[Value]:
     if isinstance(kind, SPANNED):
-        yield Value(name, BYTES)
+        yield Value(name, BYTES, absent=None if nullable else b"")
         return
     if nullable:
         yield Value(name + SET, "uint8")

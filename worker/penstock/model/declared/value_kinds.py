@@ -288,11 +288,16 @@ def _in_slot(value: object, slot: Item) -> bool:
     return fits(value, slot.kind, slot.nullable)
 
 
+def _spelled(text: str) -> str:
+    """Return a text as a list shows it: in quotes if it may be taken for two, or for the end of the list."""
+    return repr(text) if any(mark in text for mark in ",]'\"") else text
+
+
 def kind_text(kind: ValueKind, nullable: bool = False) -> str:
     """Spell a kind in messages and schemas: ``int64``, ``Enum[A, B]``, ``string | None``."""
     match kind:
         case Choice(values):
-            text = f"Enum[{', '.join(values)}]"
+            text = f"Enum[{', '.join(map(_spelled, values))}]"
         case Instant():
             text = "Time"
         case Tuple(items):

@@ -53,7 +53,7 @@ def children_of(state: StateType) -> tuple[ChildSchema, ...]:
 
 
 def _child(field: KeptField) -> ChildSchema:
-    return ChildSchema(field.name, entry_form(field.kind).subkey, _value_columns(field.kind))
+    return ChildSchema(field.name, entry_form(field.kind).subkey, _value_columns(field.kind), field.renamed)
 
 
 def _value_columns(kind: FieldKind) -> tuple[Value, ...]:

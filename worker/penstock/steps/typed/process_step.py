@@ -19,16 +19,15 @@ from penstock.contract.graph import DEAD_LETTER, Call, OnError, TimeKind
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s
 from penstock.model.declared.function_types import CallShape, FunctionTypes
-from penstock.steps.base import NO_BOUND, StateSchema, TimerColumn, reached, with_hidden
+from penstock.steps.base import NO_BOUND, TimerColumn, reached, with_hidden
 from penstock.steps.compiled.choice import compiled
 from penstock.steps.compiled.frames import CompiledCalls
 from penstock.steps.dead_letters import unplaced
 from penstock.steps.keyed import KeyColumns, OpenState
-from penstock.steps.typed.added_fields import evolving_columns
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.compiled_calls import CompiledTypedCalls, PythonRecords, emitted_by_both
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows, Schemas
-from penstock.steps.typed.entry_tables import children_of
+from penstock.steps.typed.evolving_schema import evolving_schema
 from penstock.steps.typed.field_cells import check_cells
 from penstock.steps.typed.plain_steps import EmittingStep, outputs_of
 from penstock.steps.typed.record_calls import TypedCalls, check_returns_nothing
@@ -73,8 +72,7 @@ class TypedProcessStep(EmittingStep):
         self._rows = StateRows(types.state, self._log)
         self._contents = StateContents(types.state, self._rows)
         timers = tuple(TimerColumn(name) for name in handlers)
-        columns, children = evolving_columns(types.state), children_of(types.state)
-        self._schema = StateSchema(name, keys.fields, columns, timers=timers, children=children, evolves=True)
+        self._schema = evolving_schema(name, keys.fields, types.state, timers)
         keep = call.on_error is OnError.DEAD_LETTER
         context = TimerContext(name, KeyObjects(keys, types.record), self._rows, self._emitted_records, keep)
         self._timers = TimerCalls(TimeKind.EVENT, handlers, context)

@@ -1,4 +1,4 @@
-"""The columns of a state with types, with what a row gets in them that was stored before its field was added.
+"""The schema of a state with types. Its columns say what a row gets that was stored before a field was added.
 
 The cells of the state write the first values of its fields, as for a new key, into a table of one row. So each kind of
 field has one place that knows its first value.
@@ -13,20 +13,40 @@ from penstock.base.values import replace
 from penstock.model.arrays import Int32s
 from penstock.model.declared.state_types import StateType
 from penstock.model.table_columns import BYTES, Value
-from penstock.steps.base import ChildState
+from penstock.steps.base import ChildState, StateSchema, TimerColumn
 from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.entry_tables import children_of
 from penstock.steps.typed.state_rows import StateRows
 from penstock.steps.typed.undo_log import UndoLog
 
 
-def evolving_columns(state: StateType) -> tuple[Value, ...]:
-    """List the columns of the step's table, each with the value of rows that lack it. Each field must have a cell."""
+def evolving_schema(
+    name: str,
+    keys: tuple[tuple[str, pa.DataType], ...],
+    state: StateType,
+    timers: tuple[TimerColumn, ...] = (),
+) -> StateSchema:
+    """Return the schema of a step's state, of which the fields ``timers`` fire. Each field must have a cell."""
+    renamed = tuple((f.name, f.renamed) for f in state.fields if f.renamed is not None)
+    children, columns = children_of(state), _columns(state)
+    return StateSchema(name, keys, columns, timers=timers, children=children, evolves=True, renamed=renamed)
+
+
+def _columns(state: StateType) -> tuple[Value, ...]:
     table = _OneRow(state.columns)
-    rows = StateRows(state, UndoLog())
-    rows.bind(BoundTable(table, np.zeros(1, np.int32)))  # type: ignore[arg-type]
-    rows.at(0)
-    rows.store()
-    return tuple(replace(column, added=table.value(column)) for column in state.columns)
+    rows, bound = StateRows(state, UndoLog()), BoundTable(table, np.zeros(1, np.int32))  # type: ignore[arg-type]
+    rows.bind(bound)
+    rows.look(0)
+    rows.proxy.clear()
+    bound.store()
+    return tuple(_column(column, table.value(column)) for column in state.columns)
+
+
+def _column(column: Value, first: int | float | bytes | None) -> Value:
+    """Return a column with its first value. In a text with a default, null is this default."""
+    if column.absent is None or not isinstance(first, bytes):
+        return replace(column, added=first)
+    return replace(column, absent=first)
 
 
 class _OneRow:

@@ -1,7 +1,8 @@
 """Timers fire exactly once in real processes: through kills, and a rescale 2 -> 3 -> 2.
 
 The functions make windows by hand: the first row of a mote and bucket sets a timer for the end of the bucket, and
-another one behind it. So the result is that of windows, which plain Python computes.
+another one behind it. So the result is that of windows, which plain Python computes. A timer of the clock is set once
+for each key.
 """
 
 import random
@@ -62,6 +63,18 @@ class Open:
     values: ps.Set[int]
 
 
+@ps.record
+class Ticked:
+    mote: int
+    bucket: int
+
+
+@ps.state
+class Once:
+    tick: ps.ClockTimer
+    begun: bool = False
+
+
 def placed(r: Reading) -> Placed:
     return Placed(r.mote, r.at // {BUCKET_US}, r.value, r.at)
 
@@ -85,6 +98,15 @@ def close(t: ps.Time, key, s: Open, out: ps.Out[Closed]):
 def tidy(t: ps.Time, key, s: Open, out: ps.Out[Closed, {{"tidied": Tidied}}]):
     out.to("tidied", Tidied(key.mote, key.bucket, t, len(s.values) if s.count == -1 else -s.count))
     s.clear()
+
+
+def begin(r: Placed, s: Once, out: ps.Out[Ticked], ctx):
+    if not s.begun:
+        s.begun, s.tick = True, ctx.time + 150_000
+
+
+def tick(t: ps.Time, key, s: Once, out: ps.Out[Ticked]):
+    out.emit(Ticked(key.mote, key.bucket))
 """
 JOB = """
 apiVersion: penstock.dev/v1alpha1
@@ -111,6 +133,11 @@ spec:
         - {name: output, sink: {parquet: {path: "${folder}/out"}}}
         - {name: tidied, inputs: [buckets.tidied], sink: {parquet: {path: "${folder}/tidied"}}}
         - {name: bad, inputs: [buckets.dead-letter], sink: {parquet: {path: "${folder}/bad"}}}
+        - name: ticks
+          inputs: [placed]
+          keyBy: [mote, bucket]
+          process: {function: "timed_readings:begin", onTimer: [{timer: tick, function: "timed_readings:tick"}]}
+        - {name: ticked, sink: {parquet: {path: "${folder}/ticked"}}}
 """
 
 
@@ -161,5 +188,6 @@ def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> 
     assert len(closed) > 500
     assert written(tmp_path / "out", "mote", "bucket", "at", "count", "total") == closed
     assert written(tmp_path / "tidied", "mote", "bucket", "at", "kinds") == tidied
+    assert written(tmp_path / "ticked", "mote", "bucket") == Counter({row[:2]: 1 for row in tidied})
     letters = written(tmp_path / "bad", "mote", "bucket", "error")
     assert Counter({(m, b, e.rsplit("ValueError: ", 1)[-1]): n for (m, b, e), n in letters.items()}) == bad

@@ -64,6 +64,12 @@ class Chain:
         self.times.append(time_us)
         return time_us
 
+    def follow_clock(self, wall_us: Any) -> None:
+        """Has nothing that fires by the clock."""
+
+    def ticks_in_s(self) -> None:
+        """Return None: nothing is due by the clock."""
+
     def stop(self) -> None:
         """Has nothing to stop."""
 

@@ -105,7 +105,7 @@ def test_a_function_without_types_has_no_timers() -> None:
 
 
 def test_a_timer_needs_event_time() -> None:
-    with pytest.raises(ConfigError, match="idle: a timer needs event time, and no source has it"):
+    with pytest.raises(ConfigError, match=r"idle: a ps\.Timer needs event time, and no source has it"):
         compiled({"idle": quiet}, time=None)
 
 

@@ -5,7 +5,7 @@ from penstock.contract.codec import ABSENT
 from penstock.contract.ids import BlobName, Epoch, Version
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import BlobRef, GroupsTime, RootManifest, StateFile, TaskManifest
-from penstock.model.elements import BarrierKind, EndOfStream, Idle, Watermark
+from penstock.model.elements import Active, BarrierKind, EndOfStream, Idle, Watermark
 from penstock.protocol.state_entries import fired_until, watermark_of
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.input_progress import BEGIN_OF_TIME, END_OF_TIME
@@ -119,6 +119,33 @@ def test_nothing_fires_while_a_rescale_is_undecided_and_then_it_goes_on() -> Non
     for sender in (0, 1):
         last = counter.arrive(to_count(sender, 0), Watermark(100))
     assert told(last) == [100]
+
+
+# --- The clock
+
+
+def test_the_clock_fires_in_a_task_that_runs_and_ends_idle_marks_first() -> None:
+    counter = rig(COUNT)
+    assert counter(ev.ClockReached()) == [ev.AdvanceClock()]
+    counter.arrive(to_count(0, 0), Idle())
+    assert said(counter.arrive(to_count(1, 0), Idle())) == [Idle()]
+    actions = counter(ev.ClockReached())
+    assert said(actions) == [Active()]
+    assert actions[-1] == ev.AdvanceClock()
+    assert said(counter(ev.InputIdle())) == [Idle()], "all inputs are idle still"
+
+
+def test_the_clock_stands_from_the_barrier_of_a_rescale_until_the_task_has_resumed() -> None:
+    counter = rig(COUNT)
+    counter(ev.Proposed(ONE, None))
+    for sender in (0, 1):
+        counter.arrive(to_count(sender, 0), rescale(1))
+    assert not counter.core.follows_clock
+    assert counter(ev.ClockReached()) == [], "the state of this barrier goes to the next owner"
+    counter.store(1)
+    (load,) = [a for a in counter(ev.RescaleCommitted(Version(2), two_times())) if isinstance(a, ev.LoadState)]
+    counter(ev.Loaded(load.version))
+    assert counter.core.follows_clock
 
 
 # --- Groups that are loaded

@@ -5,7 +5,7 @@ and to events that do not depend on the order of rows.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_JOINED_READ_BYTES
 from penstock.base.threads import monotonic, monotonic_ns
@@ -23,6 +23,7 @@ from penstock.transport.output import Output
 if TYPE_CHECKING:
     from penstock.keyed_state.state_files import StateSnapshot
 
+T = TypeVar("T")
 ROWS = (Data, LatencyMarker)  # the elements that a full channel refuses
 REST_S = 1.0  # the timeout of a wait that every event interrupts
 
@@ -125,17 +126,22 @@ class TaskEffects:
             self._forward_marker(LatencyMarker(self.task, origin_ns))
 
     def _advance(self, action: ev.AdvanceWatermark) -> None:
-        reached = self._advance_steps(action.time_us)
+        reached = self._firing(lambda: self._parts.chain.on_watermark(action.time_us))
         self._flush()
         self.step(ev.Fired(reached))
 
-    def _advance_steps(self, time_us: int) -> int:
+    def _advance_clock(self) -> None:
+        self._firing(self._parts.chain.on_clock)
+        self._flush()
+
+    def _firing(self, fire: Callable[[], T]) -> T:
+        """Let the steps fire. If the process dies meanwhile, others know that no row was in flight."""
         slot = self._parts.in_flight
         if slot is None:
-            return self._parts.chain.on_watermark(time_us)
+            return fire()
         slot.enter(None, 0)
         try:
-            return self._parts.chain.on_watermark(time_us)
+            return fire()
         finally:
             slot.leave()
 
@@ -391,6 +397,7 @@ class TaskEffects:
             ev.ProcessRows: self._process,
             ev.Send: self._send,
             ev.AdvanceWatermark: self._advance,
+            ev.AdvanceClock: lambda _: self._advance_clock(),
             ev.SendMark: self._mark,
             ev.RelayBarrier: self._spread,
             ev.Snapshot: self._snapshot,

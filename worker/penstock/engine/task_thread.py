@@ -79,6 +79,7 @@ class TaskLoop:
 
     def begin(self) -> None:
         """Ask for the task's state."""
+        self._parts.chain.follow_clock(self._host.clock.wall_us)
         self._effects.step(ev.Build())
 
     def _placed(self, error: BaseException) -> BaseException:
@@ -99,6 +100,7 @@ class TaskLoop:
             self._effects.wake_receivers()  # the steps may need long for the rows that are read next
         worked = self._read() or controlled
         worked = self._fire_on() or worked
+        worked = self._fire_by_clock() or worked
         copied = self._effects.copy_on()
         drained = self._drained and not controlled and self._may_sleep()
         idle = copied and (drained or not worked)
@@ -139,9 +141,9 @@ class TaskLoop:
         if not self.room():
             return POLL_S
         source = self._parts.source
-        if source is None or self.core.exhausted:
-            return REST_S
-        return source.rest_s(self.core.reads_split)
+        rest_s = REST_S if source is None or self.core.exhausted else source.rest_s(self.core.reads_split)
+        ticks_in_s = self.ticks_in_s()
+        return rest_s if ticks_in_s is None else min(rest_s, max(ticks_in_s, POLL_S))
 
     def room(self) -> bool:
         """Return whether every sink takes rows now; nothing wakes the task when one begins to."""
@@ -155,6 +157,18 @@ class TaskLoop:
         if not self.core.fires or not self.room():
             return False
         self._effects.step(ev.FireOn())
+        return True
+
+    def ticks_in_s(self) -> float | None:
+        """Return in how many seconds the steps will fire by the clock; 0 or less: now. None if they will not."""
+        return self._parts.chain.ticks_in_s() if self.core.follows_clock else None
+
+    def _fire_by_clock(self) -> bool:
+        """Let the steps fire what is due by the clock. Return whether something was."""
+        ticks_in_s = self.ticks_in_s()
+        if ticks_in_s is None or ticks_in_s > 0 or not self.room():
+            return False
+        self._effects.step(ev.ClockReached())
         return True
 
     def _read(self) -> bool:

@@ -38,7 +38,7 @@ from penstock.graph.planner import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
 from penstock.graph.python_file import is_python, job_of
 from penstock.graph.shape_checks import check_shape
-from penstock.graph.timer_handlers import timer_role
+from penstock.graph.timer_handlers import event_timers, timer_role
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
     graph = check_shape(draft, file.job.name)
     problems = Problems(draft)
     flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
-    _check_timers(graph, problems)
+    _check_timers(graph, draft, problems)
     layout = lay_out(graph, problems)
     problems.raise_if_any()
     bounded = {s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)}
@@ -271,10 +271,12 @@ def is_timed(graph: LogicalGraph, step: Step) -> bool:
     return any(is_timed(graph, graph.step(i.step)) for i in step.inputs)
 
 
-def _check_timers(graph: LogicalGraph, problems: Problems) -> None:
+def _check_timers(graph: LogicalGraph, draft: GraphDraft, problems: Problems) -> None:
     for step in graph.steps:
-        if isinstance(step.parameters, Process) and step.parameters.on_timer and not is_timed(graph, step):
-            timers = ", ".join(handler.timer for handler in step.parameters.on_timer)
+        timers = event_timers(draft.types.get(step.name))
+        if timers and not is_timed(graph, step):
             problems.at(
-                step, f"{timers}: a timer needs event time, and no source has it: give one event_time, eventTime"
+                step,
+                f"{', '.join(timers)}: a ps.Timer needs event time, and no source has it: give one event_time, "
+                "eventTime (a ps.ClockTimer needs none)",
             )

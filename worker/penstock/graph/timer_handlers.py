@@ -49,8 +49,15 @@ def check_handlers(types: FunctionTypes | None, handlers: Handlers, place: str, 
 
 
 def fired_timers(state: StateType) -> tuple[str, ...]:
-    """List the fields of a state that are timers of event time."""
-    return tuple(f.name for f in state.fields if isinstance(f.kind, TimerField) and not f.kind.clock)
+    """List the fields of a state at whose time a function is called."""
+    return tuple(f.name for f in state.fields if isinstance(f.kind, TimerField))
+
+
+def event_timers(types: FunctionTypes | None) -> tuple[str, ...]:
+    """List the timers of event time among the fields of a step's state."""
+    if types is None or types.state is None:
+        return ()
+    return tuple(f.name for f in types.state.fields if isinstance(f.kind, TimerField) and not f.kind.clock)
 
 
 def in_order(types: FunctionTypes, handlers: Handlers) -> Handlers:

@@ -149,7 +149,9 @@ class InProcessTasks:
     def rest(self) -> None:
         """Sleep until a source may have rows. Some sources follow the clock of the machine."""
         found = [(task.parts.source, task.loop.core.reads_split) for task in self._scheduler.tasks.values()]
-        sleep(min((source.rest_s(reads) for source, reads in found if source is not None), default=0.0))
+        rests = [source.rest_s(reads) for source, reads in found if source is not None]
+        ticks = [tick for task in self._scheduler.tasks.values() if (tick := task.loop.ticks_in_s()) is not None]
+        sleep(max(min((*rests, *ticks), default=0.0), 0.0))
 
     @property
     def exhausted(self) -> bool:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
-from penstock.steps.base import Emit, SidedStep, Step, StoppingStep
+from penstock.steps.base import NOTHING_DUE, Emit, SidedStep, Step, StoppingStep
+from penstock.steps.processing_time import ClockedStep
 
 Reading = Callable[[], tuple[str, str, int] | None]
 
@@ -59,6 +60,7 @@ class Chain:
         """
         self.steps = tuple(w.step for w in wired)
         self._meters = tuple(Meter() for _ in wired)
+        self._clocked = tuple(step for step in self.steps if isinstance(step, ClockedStep))
         self._senders = [STAGE_INPUT] * len(wired)  # for each step: the sender of its current batch
         self._reading: Reading = lambda: None
         for place, w in enumerate(wired):
@@ -131,6 +133,21 @@ class Chain:
         for step in self.steps:
             time_us = step.on_watermark(time_us)
         return time_us
+
+    def follow_clock(self, wall_us: Callable[[], int]) -> None:
+        """Let the steps follow a clock that gives microseconds since 1970. Called once, before rows come."""
+        for step in self._clocked:
+            step.clock.follow(wall_us)
+
+    def ticks_in_s(self) -> float | None:
+        """Return in how many seconds something is due by the clock; 0 or less: now. None if nothing is."""
+        waits = [tick - step.clock.now_us() for step in self._clocked if (tick := step.next_tick()) != NOTHING_DUE]
+        return min(waits) / 1e6 if waits else None
+
+    def on_clock(self) -> None:
+        """Let each step fire one slice of what is due by the clock."""
+        for step in self._clocked:
+            step.on_clock()
 
     def on_groups_gained(self, share: Share, fired_us: int) -> None:
         """Tell all steps that the task has loaded state of these key groups: see :class:`Step`."""

@@ -26,6 +26,7 @@ from penstock.model.declared.record_types import RecordType, record_type
 from penstock.model.declared.state_types import StateType, state_type
 
 _OUTPUT = re.compile(r"[a-z]([-a-z0-9_]*[a-z0-9])?")
+CONTEXT = "ctx"
 _OWN_OUTPUTS = ("main", "late", "late-right", "dead-letter")
 _UNREADABLE = object()  # a hint in quotes whose name is not known here
 
@@ -48,6 +49,7 @@ class FunctionTypes:
     main: RecordType | None = None
     state: StateType | None = None
     sides: tuple[tuple[str, RecordType], ...] = ()
+    ctx: bool = False  # the function takes a last argument ``ctx``
 
 
 def function_types(function: Callable[..., Any], shape: CallShape, scope: Mapping[str, Any]) -> FunctionTypes | None:
@@ -73,9 +75,9 @@ def function_types(function: Callable[..., Any], shape: CallShape, scope: Mappin
             main, sides = reader.out(1)
             return FunctionTypes(reader.record(0), main, None, sides)
         case CallShape.PROCESS:
-            reader.take(3)
+            ctx = reader.take(3, with_context=True)
             main, sides = reader.out(2)
-            return FunctionTypes(reader.record(0), main, reader.state(1), sides)
+            return FunctionTypes(reader.record(0), main, reader.state(1), sides, ctx)
         case CallShape.TIMER:
             raise AssertionError("its types are those of the step: see check_handler")
 
@@ -86,10 +88,16 @@ def check_handler(function: Callable[..., Any], types: FunctionTypes, scope: Map
     Raises ConfigError, with the place of the function. It may leave out outputs that the step has.
     """
     reader = _Reader(function, CallShape.TIMER, _hints(function, scope))
-    reader.take(4)
+    reader.take(4, with_context=True)
     reader.check_time(0)
     reader.check_state(2, types)
     reader.check_out(3, types)
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter ``ctx`` that needs a value."""
+    found = inspect.signature(function).parameters.get(CONTEXT)
+    return found is not None and found.default is found.empty
 
 
 def function_place(function: Callable[..., Any]) -> str:
@@ -149,8 +157,11 @@ class _Reader:
     def _error(self, text: str) -> ConfigError:
         return ConfigError(f"{function_place(self._function)}: {text}; the function must be {self._shape}")
 
-    def take(self, count: int) -> None:
-        """Find the parameters. The engine gives ``count`` arguments; others must have defaults."""
+    def take(self, count: int, *, with_context: bool = False) -> bool:
+        """Find the parameters. The engine gives ``count`` arguments; others must have defaults.
+
+        ``with_context``: one more may be the last one, ``ctx``. Returns whether it is there.
+        """
         places, needed = [], []
         for parameter in inspect.signature(self._function).parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -162,9 +173,11 @@ class _Reader:
             places.append(parameter.name)
             if parameter.default is parameter.empty:
                 needed.append(parameter.name)
-        if len(places) < count or len(needed) > count:
+        context = with_context and needed[count:] == [CONTEXT] and places[count] == CONTEXT
+        if len(places) < count or len(needed) > count + context:
             raise self._error(f"it has the parameters ({', '.join(places)})")
         self._names = places[:count]
+        return context
 
     def _of(self, place: int) -> tuple[str, Any]:
         name = self._names[place]

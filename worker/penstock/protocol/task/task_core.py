@@ -80,6 +80,14 @@ class TaskCore:
         return self.state.is_firing and not self.state.buffer.full
 
     @property
+    def follows_clock(self) -> bool:
+        """Return whether the steps may fire by the clock: not in a rescale, nor when rows or a barrier wait.
+
+        In a rescale the next owner of a key group has its timers already, and would fire them again.
+        """
+        return self.state.life is TaskLifecycle.RUNNING and self.takes_input
+
+    @property
     def exhausted(self) -> bool:
         """Return whether a source task has read all its splits. True for every other task."""
         return self.state.splits is None or self.state.splits.exhausted
@@ -232,6 +240,10 @@ class TaskCore:
     def _fire_on(self, _: ev.FireOn, __: float) -> list[ev.Action]:
         return self.state.advance() if self.fires else []
 
+    def _clock_reached(self, _: ev.ClockReached, __: float) -> list[ev.Action]:
+        """Fire by the clock. Outputs that are idle become active first, and the next mark ends that again."""
+        return [*self.state.marks.activate(), ev.AdvanceClock()] if self.follows_clock else []
+
     def _fired(self, event: ev.Fired, _: float) -> list[ev.Action]:
         """Take in what the steps have reached. What waited for the last slice goes on."""
         state = self.state
@@ -365,6 +377,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.Produced: TaskCore._produced,
     ev.Fired: TaskCore._fired,
     ev.FireOn: TaskCore._fire_on,
+    ev.ClockReached: TaskCore._clock_reached,
     ev.PeerVersion: lambda core, event, _: core.rescale.peer_version(event),
     ev.Paced: TaskCore._paced,
     ev.SnapshotStored: TaskCore._stored,

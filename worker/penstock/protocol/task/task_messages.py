@@ -141,6 +141,11 @@ class FireOn:
     """The steps may fire their next slice: there is time for it between two elements of input."""
 
 
+@hot_dataclass
+class ClockReached:
+    """By the clock of this machine, something of the steps is due. It depends on no input."""
+
+
 @dataclass(frozen=True, slots=True)
 class PeerVersion:
     """The receiver of an output channel has announced in its credit that it loaded ``version``."""
@@ -283,6 +288,7 @@ Event = (
     | Produced
     | Fired
     | FireOn
+    | ClockReached
     | PeerVersion
     | SnapshotStored
     | StoreFailed
@@ -362,6 +368,11 @@ class AdvanceWatermark:
     """
 
     time_us: int
+
+
+@hot_dataclass
+class AdvanceClock:
+    """Let the steps fire one slice of what is due by the clock. Rows that they emit come back as Produced."""
 
 
 @hot_dataclass
@@ -485,6 +496,7 @@ Action = (
     | ProcessRows
     | SendMark
     | AdvanceWatermark
+    | AdvanceClock
     | Send
     | RelayBarrier
     | Snapshot

@@ -73,6 +73,8 @@ def write_loop(function: Callable[..., Any], shape: CallShape, types: FunctionTy
 
 def _write(source: FunctionSource, shape: CallShape, types: FunctionTypes) -> WrittenLoop:
     m = LoopWriter()
+    if types.ctx:
+        raise NotKnownError("the argument ctx")
     if hasattr(types.record.python, "__post_init__"):
         raise NotKnownError(f"{types.record.name}, which has a __post_init__,")
     columns = StateColumns(m, types.state)

@@ -18,13 +18,17 @@ import pyarrow as pa
 from penstock.contract.graph import DEAD_LETTER, Call, OnError, TimeKind
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s
-from penstock.model.declared.function_types import CallShape, FunctionTypes
-from penstock.steps.base import NO_BOUND, TimerColumn, reached, with_hidden
+from penstock.model.declared.field_kinds import TimerField
+from penstock.model.declared.function_types import CallShape, FunctionTypes, takes_context
+from penstock.model.declared.state_types import StateType
+from penstock.steps.base import NO_BOUND, NOTHING_DUE, TimerColumn, reached, with_hidden
 from penstock.steps.compiled.choice import compiled
 from penstock.steps.compiled.frames import CompiledCalls
 from penstock.steps.dead_letters import unplaced
 from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.processing_time import ProcessingTime
 from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.call_context import CallContext
 from penstock.steps.typed.compiled_calls import CompiledTypedCalls, PythonRecords, emitted_by_both
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows, Schemas
 from penstock.steps.typed.evolving_schema import evolving_schema
@@ -64,6 +68,11 @@ class TypedProcessStep(EmittingStep):
         assert types.state is not None, "a process has a state"
         check_cells(types.state)
         super().__init__(name, call, self._begin)
+        self.clock = ProcessingTime()
+        self._ctx = CallContext()
+        if types.ctx:
+            self._function = self._ctx.given(self._function)
+        called = {n: self._ctx.given(h) if takes_context(h) else h for n, h in handlers.items()}
         self._keys = keys
         self._reader = RecordReader(types.record, schemas[""])
         self._compiled = compiled(call.compiled, self._function, CallShape.PROCESS, types)
@@ -71,15 +80,22 @@ class TypedProcessStep(EmittingStep):
         self._emitted_records = EmittedRecords(outputs_of(types), schemas, self._log)
         self._rows = StateRows(types.state, self._log)
         self._contents = StateContents(types.state, self._rows)
-        timers = tuple(TimerColumn(name) for name in handlers)
+        kinds = {name: _time_of(types.state, name) for name in handlers}
+        timers = tuple(TimerColumn(name, kind) for name, kind in kinds.items())
         self._schema = evolving_schema(name, keys.fields, types.state, timers)
-        keep = call.on_error is OnError.DEAD_LETTER
-        context = TimerContext(name, KeyObjects(keys, types.record), self._rows, self._emitted_records, keep)
-        self._timers = TimerCalls(TimeKind.EVENT, handlers, context)
         self._input, self._timed = schemas[""], timed
         self._reached: Int64s = np.full(keys.codec.max_key_groups, NO_BOUND, np.int64)  # by key group
+        self._never = self._reached.copy()
         self._firing = False
         self._dropped = 0
+        keep, own_keys = call.on_error is OnError.DEAD_LETTER, KeyObjects(keys, types.record)
+        shared = (name, own_keys, self._rows, self._emitted_records, keep, tuple(dict.fromkeys(kinds.values())))
+        self._timers = {
+            kind: TimerCalls(
+                kind, {n: h for n, h in called.items() if kinds[n] is kind}, TimerContext(*shared, self._reached)
+            )
+            for kind in TimeKind
+        }
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
@@ -90,6 +106,7 @@ class TypedProcessStep(EmittingStep):
         return self._state.rows(self._keys.codec.keys(self._keys.of(part)))
 
     def _begin(self, part: pa.RecordBatch, _: bool) -> RecordCalls[Mapping[str, EmittedRows]]:
+        self._ctx.time = self.clock.now_us()
         if self._compiled is None or not self._compiled.reads(part):
             records = self._reader.read(part)  # first: an error of it leaves no new key
             return self._python_calls(records, self._state_rows(part))
@@ -104,26 +121,43 @@ class TypedProcessStep(EmittingStep):
 
     def _arm(self, rows: Int32s) -> None:
         """Queue the timers that records have set."""
-        if self._timers.names:
-            self._state.arm(rows, self._reached)
+        for kind, reached_us in ((TimeKind.EVENT, self._reached), (TimeKind.CLOCK, self._never)):
+            if self._timers[kind].names:
+                self._state.arm(rows, reached_us, kind)
 
     # --- Timers -------------------------------------------------------------------------------
 
     def on_watermark(self, time_us: int) -> int:
-        """Fire the timers up to a time, at most one slice. Returns the time reached."""
-        if not self._timers.names:
-            return time_us
-        fired = self._timers.fire(self._state, time_us)
+        """Fire the timers up to a time, at most one slice. Returns the time reached.
+
+        At the end of the input those of the clock follow.
+        """
+        self._ctx.watermark = reached_us = self._fire(TimeKind.EVENT, time_us)
+        np.maximum(self._reached, reached_us, out=self._reached)
+        return self._fire(TimeKind.CLOCK, reached_us) if reached_us == NOTHING_DUE else reached_us
+
+    def _fire(self, kind: TimeKind, bound: int) -> int:
+        """Fire at most one slice of what is due. Return the time up to which all has fired."""
+        if not self._timers[kind].names:
+            return bound
+        self._ctx.time = self.clock.now_us()
+        fired = self._timers[kind].fire(self._state, bound)
         self._dropped += fired.dropped
         self._firing = True
         try:
             self._emit_fired(fired)
         finally:
             self._firing = False
-        first = self._state.next_timer()
-        time_us = reached(time_us - (fired.full and first == time_us), first)  # one of the last microsecond may be left
-        np.maximum(self._reached, time_us, out=self._reached)
-        return time_us
+        first = self._state.next_timer(kind)
+        return reached(bound - (fired.full and first == bound), first)  # one of the last microsecond may be left
+
+    def next_tick(self) -> int:
+        """Return the time of the first timer of the clock; NOTHING_DUE if none is set."""
+        return self._state.next_timer(TimeKind.CLOCK) if self._timers[TimeKind.CLOCK].names else NOTHING_DUE
+
+    def on_clock(self) -> None:
+        """Fire the timers of the clock that are due: at most one slice."""
+        self._fire(TimeKind.CLOCK, self.clock.now_us())
 
     def _emit_fired(self, fired: FiredSlice) -> None:
         for output, (rows, _) in fired.emitted.items():
@@ -177,6 +211,12 @@ class TypedProcessStep(EmittingStep):
     def counters(self) -> dict[str, int]:
         """Count keys, dead letters, and timers that were set at the end of the input."""
         return {**super().counters(), "keys": self._state.about_keys(), "timers_dropped": self._dropped}
+
+
+def _time_of(state: StateType, timer: str) -> TimeKind:
+    kind = state.field(timer).kind
+    assert isinstance(kind, TimerField), "handlers were checked"
+    return TimeKind.CLOCK if kind.clock else TimeKind.EVENT
 
 
 class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):

@@ -90,13 +90,18 @@ NOTHING_FIRED = FiredSlice({})
 
 @dataclass(frozen=True, slots=True)
 class TimerContext:
-    """What the timers of one step share. ``keep``: the step has dead letters."""
+    """What the timers of one step share. ``keep``: the step has dead letters.
+
+    ``kinds`` are the kinds of time of its timers. ``reached`` is the event time reached by key group, at any time.
+    """
 
     step: str
     keys: KeyObjects
     rows: StateRows
     emitted: EmittedRecords
     keep: bool
+    kinds: tuple[TimeKind, ...]
+    reached: Int64s
 
 
 class TimerCalls:
@@ -133,7 +138,9 @@ class TimerCalls:
                 if calls.called == 2 * FIRED_TIMERS_MAX:  # functions set timers within the slice again and again
                     full = True
                     break
-        state.arm(rows, self._never, self._time)
+        for kind in self._context.kinds:
+            behind = kind is TimeKind.EVENT and self._time is not TimeKind.EVENT
+            state.arm(rows, self._context.reached if behind else self._never, kind)
         failed = np.array(calls.failed, np.int32)
         failed_keys = self._context.keys.codec.columns(state.keys_of(failed)) if len(failed) else ()
         emitted = self._context.emitted.take()

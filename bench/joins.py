@@ -25,9 +25,10 @@ from bench.records import Record
 from penstock.contract.graph import LEFT, RIGHT
 from penstock.keyed_state.tiered import TieredTable
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
+from penstock.steps.joins.event_join import EventJoinStep
 from penstock.steps.joins.events import Interval
-from penstock.steps.joins.interval_join import IntervalJoinStep
 from penstock.steps.joins.pairs import PairBatches
+from penstock.steps.joins.partners import IntervalPartners
 from penstock.steps.joins.sides import join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.keyed import KeyColumns
@@ -58,13 +59,16 @@ class Task:
     def __init__(self, kind: str) -> None:
         """Open the step."""
         made = join_side if kind == "window" else timed_side
-        sides = [made(n, KeyColumns(INPUTS[n], ["key"], GROUPS), INPUTS[n], f"ts{n}", alone=False) for n in range(2)]
+        keys = [KeyColumns(schema, ["key"], GROUPS) for schema in INPUTS]
+        left, right = (made(n, keys[n], INPUTS[n], f"ts{n}", alone=False) for n in range(2))
+        sides = left, right
         pairs = PairBatches(sides, OUTPUT)
-        self.step: WindowJoinStep | IntervalJoinStep
+        self.step: WindowJoinStep | EventJoinStep
         if kind == "window":
             self.step = WindowJoinStep("j", JoinWindows(SPAN_US, 0, 0), sides, pairs)
         else:
-            self.step = IntervalJoinStep("j", Interval(-SPAN_US // 2, SPAN_US // 2, 0), sides, pairs)
+            partners = IntervalPartners(Interval(-SPAN_US // 2, SPAN_US // 2, 0), sides)
+            self.step = EventJoinStep("j", partners, sides, pairs)
         self.step.open(self._open)
         self.step.bind({"main": self._count, "late": self._count, "late-right": self._count})
         self.takes = [self.step.side(LEFT), self.step.side(RIGHT)]

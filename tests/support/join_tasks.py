@@ -1,6 +1,7 @@
 """Tasks that run one join over key groups, with checkpoints and restores to any number of tasks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.values import replace
-from penstock.contract.graph import LEFT, RIGHT, How, Join
+from penstock.contract.graph import LEFT, RIGHT, AsOf, How, Join
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, intersect, to_share
 from penstock.contract.manifest import StateFile
@@ -16,9 +17,10 @@ from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.protocol.task.input_progress import BEGIN_OF_TIME
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
+from penstock.steps.joins.event_join import EventJoinStep
 from penstock.steps.joins.events import Interval
-from penstock.steps.joins.interval_join import IntervalJoinStep
 from penstock.steps.joins.pairs import PairBatches
+from penstock.steps.joins.partners import IntervalPartners, VersionPartners
 from penstock.steps.joins.sides import join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.keyed import KeyColumns
@@ -32,6 +34,16 @@ JOINED = pa.schema([*LEFT_ROWS, ("note", pa.string()), ("paid", TIME)])
 JOINED_AT = pa.field("joined", TIME)
 END = 2**63 - 1
 Row = tuple[int | None, int, Any]  # key, time, value
+
+
+@dataclass(frozen=True)
+class Table:
+    """The times of a join whose right side is a table."""
+
+    lateness_us: int
+
+
+Times = JoinWindows | Interval | Table
 
 
 def left(rows: Sequence[Row], bounds: Sequence[int] | None = None) -> pa.RecordBatch:
@@ -64,12 +76,14 @@ def plain(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(c.to_pylist() for c in shown), strict=True))
 
 
-def declared(how: How, windows: JoinWindows | Interval) -> Join:
+def declared(how: How, windows: Times) -> Join:
     """Return the join as a job declares it."""
     if isinstance(windows, Interval):
         return Join(
             None, how, 0, windows.lateness_us, None, windows.lower_us, windows.upper_us, event_time=JOINED_AT.name
         )
+    if isinstance(windows, Table):
+        return Join(None, how, 0, windows.lateness_us, as_of=AsOf.EVENT)
     return Join(windows.size_us, how, windows.offset_us, windows.lateness_us, event_time=JOINED_AT.name)
 
 
@@ -79,18 +93,20 @@ class JoinTask:
     ``said`` is the time that its outputs were told. No result may have an event time before it.
     """
 
-    def __init__(self, folder: Path, share: Share, how: How, windows: JoinWindows | Interval) -> None:
+    def __init__(self, folder: Path, share: Share, how: How, windows: Times) -> None:
         self.share = share
         self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
-        made = timed_side if isinstance(windows, Interval) else join_side
+        made = join_side if isinstance(windows, JoinWindows) else timed_side
         sides = (
             made(0, KeyColumns(LEFT_ROWS, ["id"], GROUPS), LEFT_ROWS, "at", how in (How.LEFT, How.FULL)),
             made(1, KeyColumns(RIGHT_ROWS, ["order"], GROUPS), RIGHT_ROWS, "paid", how in (How.RIGHT, How.FULL)),
         )
-        self.step: WindowJoinStep | IntervalJoinStep
+        self.step: WindowJoinStep | EventJoinStep
         pairs = PairBatches(sides, JOINED, time=JOINED_AT)
         if isinstance(windows, Interval):
-            self.step = IntervalJoinStep("j", windows, sides, pairs)
+            self.step = EventJoinStep("j", IntervalPartners(windows, sides), sides, pairs)
+        elif isinstance(windows, Table):
+            self.step = EventJoinStep("j", VersionPartners(windows.lateness_us, sides), sides, pairs)
         else:
             self.step = WindowJoinStep("j", windows, sides, pairs)
         self.held = declared(how, windows).held_us
@@ -128,7 +144,7 @@ class JoinTask:
 class JoinTasks:
     """All tasks of a join. ``rows`` and ``lates`` have what was emitted since the first one was made."""
 
-    def __init__(self, folder: Path, how: How, windows: JoinWindows | Interval) -> None:
+    def __init__(self, folder: Path, how: How, windows: Times) -> None:
         self.folder, self.how, self.windows = folder, how, windows
         self.blobs = DirectoryBlobStore(folder / "blobs")
         self.numbers, self.epochs = count(), count(1)
@@ -192,7 +208,7 @@ class JoinTasks:
             task.state.close()
 
 
-def filled(folder: Path, how: How, windows: JoinWindows | Interval, rows: Sequence[tuple[int, int]]) -> JoinTasks:
+def filled(folder: Path, how: How, windows: Times, rows: Sequence[tuple[int, int]]) -> JoinTasks:
     """Make a join in which each left row of key 1 is paired with each right one, and two right rows are alone.
 
     ``rows`` are the times of the left and the right row with each number.

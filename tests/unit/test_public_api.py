@@ -113,6 +113,7 @@ RUN_METHODS = {
 STREAM_METHODS = {
     "join",
     "join_interval",
+    "join_table",
     "late_right",
     "broadcast",
     "dead_letter",

@@ -10,7 +10,7 @@ import penstock as ps
 from penstock.base.errors import ConfigError
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column
-from penstock.contract.graph import LEFT, RIGHT, How, Input, Join, Step, decode_graph, encode_graph
+from penstock.contract.graph import LEFT, RIGHT, AsOf, How, Input, Join, Step, decode_graph, encode_graph
 from penstock.contract.plan import Partitioning
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import CompiledJob, JobFile, load_job
@@ -337,3 +337,51 @@ def test_a_window_behind_a_join_without_a_time_says_how_to_get_one() -> None:
 def test_what_a_checkpoint_has_of_a_join_does_not_depend_on_the_event_time_of_its_result() -> None:
     assert joined().plan.states == joined(event_time="joined").plan.states
     assert joined().plan.state_fingerprint == joined(event_time="joined").plan.state_fingerprint
+
+
+def test_a_table_in_the_file_is_that_of_python(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.replace("within: 1m", "asOf: event"))
+    of_file = load_job(path, None)
+    job, orders, payments = streams()
+    both = orders.join_table("both", payments, on={"id": "order"}, how="left", allowed_lateness="30s")
+    both.key_by("id").window("counts", "1m", n=ps.count()).sink("out", ps.discard())
+    of_python = compiled(job)
+    join = Join(None, How.LEFT, 0, 30_000_000, as_of=AsOf.EVENT)
+    assert of_file.graph.step("both").parameters == of_python.graph.step("both").parameters == join
+    assert of_file.plan.states[2] == of_python.plan.states[2]
+    assert of_python.stages[3].nodes[0].time == "at", "the result has the event time of the left row"
+    assert of_python.stages[2].plan.held_us == 30_000_000
+    assert [c.name for c in of_file.stages[2].nodes[0].outputs["main"]] == ["id", "at", "price", "paid", "by"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"how": "full"}, "how is full: rows of a table are not emitted by themselves, so it must be inner or left"),
+        ({"as_of": "now"}, "as_of='now' is not one of event"),
+        ({"on": {"id": "by"}}, "'id' has type int64 on the left side, and 'by' has type string on the right side"),
+    ],
+)
+def test_a_wrong_table_join_is_refused_with_file_and_line(options: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {"on": {"id": "order"}, **options}
+    assert text in refused(lambda a, b: a.join_table("both", b, **given))
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [
+        ("asOf: event, within: 1m", "a join needs within, or lower and upper, or asOf"),
+        ("asOf: event, lower: 1s", "a join needs within, or lower and upper, or asOf"),
+        ("asOf: event, offset: 1s", "offset shifts windows"),
+        ("asOf: never", "unknown value 'never'"),
+        ("asOf: event, eventTime: joined", "the result of a join with a table has the event time of the left row"),
+    ],
+)
+def test_a_wrong_table_of_a_file_is_refused_with_its_line(tmp_path: Path, times: str, text: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.replace("within: 1m", times))
+    with pytest.raises(ConfigError) as caught:
+        load_job(path, None)
+    assert "job.yaml:21" in str(caught.value)
+    assert text in str(caught.value)

@@ -36,7 +36,7 @@ from penstock.contract.graph import (
     Top,
     Window,
 )
-from penstock.contract.join_times import JOIN_TIMES, declared_join_times
+from penstock.contract.join_times import JOIN_TIMES, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
 from penstock.contract.window_sizes import check_windows
 
@@ -117,7 +117,7 @@ class DeclaredJoin(Fields):
 
 def _join() -> FieldRow:
     """Return the field row of a join. It has the fields of both classes."""
-    own, times = rows_of(DeclaredJoin), ("within_us", "lower_us", "upper_us", "offset_us")
+    own, times = rows_of(DeclaredJoin), ("within_us", "lower_us", "upper_us", "offset_us", "as_of")
     calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target not in ("on_error", "compiled"))
 
     def make(**values: object) -> DeclaredJoin:
@@ -125,9 +125,10 @@ def _join() -> FieldRow:
         call = {row.target: values.pop(row.target) for row in calls}
         values |= declared_join_times({name: values[name] for name in times})
         function = None if call["function"] is None else Call(**call)  # type: ignore[arg-type]
+        check_table_join(values["as_of"] is not None, str(values["how"]), values["event_time"] is not None)
         return DeclaredJoin(parameters=Join(call=function, **values), **sides)  # type: ignore[arg-type]
 
-    meaning = "pairs of rows of two inputs with equal keys, in the same window or an interval apart"
+    meaning = "pairs of rows of two inputs with equal keys, by window, interval, or newest row"
     fields = (*own, *rows_of(Join), *calls)
     return FieldRow("join", Kind.OBJECT, meaning, fields=fields, make=make, rules=(JOIN_TIMES,))
 

@@ -74,6 +74,12 @@ class How(StrEnum):
     FULL = "full"
 
 
+class AsOf(StrEnum):
+    """Which version of a table a row is joined with: the newest one at its event time."""
+
+    EVENT = "event"
+
+
 class Function(StrEnum):
     """The built-in aggregates."""
 
@@ -232,7 +238,8 @@ class Session(Message, tag="Session"):
 class Join(Message, tag="Join"):
     """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness.
 
-    Without windows: of rows whose times differ by ``lower_us`` to ``upper_us`` (right minus left). With ``call`` a
+    With ``as_of`` the right side is a table: a left row and the newest right row at its time are a pair. Without
+    windows: of rows whose times differ by ``lower_us`` to ``upper_us`` (right minus left). With ``call`` a
     function of both rows gives the row that is emitted; without it that has the columns of both. ``event_time``
     names a column that is added for the event time of the result: that of the later row, or the last microsecond
     of the window.
@@ -249,6 +256,9 @@ class Join(Message, tag="Join"):
         ColumnName | None,
         Field("eventTime", "a column that is added: the event time of the result; without it the result has none"),
     ] = None
+    as_of: Annotated[
+        AsOf | None, Field("asOf", "the right side is a table: the newest row at the time of the left row is joined")
+    ] = None
 
     @property
     def held_us(self) -> int:
@@ -256,12 +266,12 @@ class Join(Message, tag="Join"):
 
         A row without a partner is emitted when no partner can come any more, and keeps its own time.
         """
-        if self.event_time is None:
+        if self.event_time is None and self.as_of is None:
             return 0
         missed = [0]
-        if self.within_us is None and self.how in (How.LEFT, How.FULL):
+        if self.how in (How.LEFT, How.FULL):
             missed.append(self.upper_us or 0)
-        if self.within_us is None and self.how in (How.RIGHT, How.FULL):
+        if self.how in (How.RIGHT, How.FULL):
             missed.append(-(self.lower_us or 0))
         return self.allowed_lateness_us + max(missed)
 

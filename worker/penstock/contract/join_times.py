@@ -5,8 +5,9 @@ from penstock.base.units import signed_duration_us, span_text
 from penstock.contract.schema import Rule
 
 JOIN_TIMES = Rule(
-    "has(self.within) ? !has(self.lower) && !has(self.upper) : has(self.lower) && has(self.upper)",
-    "a join needs within, or lower and upper",
+    "(has(self.within) ? 1 : 0) + (has(self.lower) && has(self.upper) ? 1 : 0) + (has(self.asOf) ? 1 : 0) == 1"
+    " && has(self.lower) == has(self.upper)",
+    "a join needs within, or lower and upper, or asOf",
 )
 
 
@@ -14,6 +15,14 @@ def check_interval(lower_us: int, upper_us: int) -> None:
     """Raise ConfigError for an interval without any time."""
     if lower_us > upper_us:
         raise ConfigError(f"lower {signed_text(lower_us)} is above upper {signed_text(upper_us)}: no row has a partner")
+
+
+def check_table_join(is_table: bool, how: str, has_time: bool) -> None:
+    """Raise ConfigError for what a join with a table cannot do."""
+    if is_table and how not in ("inner", "left"):
+        raise ConfigError(f"how is {how}: rows of a table are not emitted by themselves, so it must be inner or left")
+    if is_table and has_time:
+        raise ConfigError("the result of a join with a table has the event time of the left row: no other one is added")
 
 
 def signed_text(us: int) -> str:
@@ -29,8 +38,8 @@ def declared_join_times(given: dict[str, object]) -> dict[str, int | None]:
     within, offset = given["within_us"], given["offset_us"]
     ends = {name: _signed(given[name]) for name in ("lower_us", "upper_us")}
     lower, upper = ends.values()
-    complete = lower is not None and upper is not None
-    JOIN_TIMES.refuse(not complete if within is None else any(end is not None for end in ends.values()))
+    kinds = within is not None, lower is not None and upper is not None, given["as_of"] is not None
+    JOIN_TIMES.refuse(sum(kinds) != 1 or (lower is None) != (upper is None))
     if within is None and offset:
         raise ConfigError("offset shifts windows: it belongs to within")
     if lower is not None and upper is not None:

@@ -18,6 +18,7 @@ PerLike = Literal["batch", "record"]
 CompiledLike = Literal["auto", "never", "require"]
 OnErrorLike = Literal["fail", "dead-letter"]
 TimeUnitLike = Literal["s", "ms", "us"]
+AsOfLike = Literal["event"]
 HowLike = Literal["inner", "left", "right", "full"]
 OnLike = str | Iterable[str] | Mapping[str, str]
 

@@ -34,10 +34,11 @@ from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.distinct import DistinctStep
+from penstock.steps.joins.event_join import EventJoinStep
 from penstock.steps.joins.events import Interval
-from penstock.steps.joins.interval_join import IntervalJoinStep
 from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.pairs import PairBatches
+from penstock.steps.joins.partners import IntervalPartners, VersionPartners
 from penstock.steps.joins.sides import JoinSide, join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
@@ -248,15 +249,17 @@ def _join(node: CompiledStep, join: Join, states: States) -> Step:
         schemas = (node.side(LEFT).schema(), node.side(RIGHT).schema(), output)
         function = PairFunction(node.name, join.call, _function_of_pairs(node), schemas)
     pairs = PairBatches(sides, output, function, time)
-    step: WindowJoinStep | IntervalJoinStep
+    step: WindowJoinStep | EventJoinStep
+    partners: IntervalPartners | VersionPartners
     if join.within_us is not None:
         windows = JoinWindows(join.within_us, join.offset_us, join.allowed_lateness_us)
         step = WindowJoinStep(node.name, windows, sides, pairs)
+    elif join.lower_us is not None and join.upper_us is not None:
+        partners = IntervalPartners(Interval(join.lower_us, join.upper_us, join.allowed_lateness_us), sides)
+        step = EventJoinStep(node.name, partners, sides, pairs)
     else:
-        assert join.lower_us is not None, f"step {node.name!r} was checked to have an interval"
-        assert join.upper_us is not None, f"step {node.name!r} was checked to have an interval"
-        interval = Interval(join.lower_us, join.upper_us, join.allowed_lateness_us)
-        step = IntervalJoinStep(node.name, interval, sides, pairs)
+        assert join.as_of is not None, f"step {node.name!r} was checked to have an interval or a table"
+        step = EventJoinStep(node.name, VersionPartners(join.allowed_lateness_us, sides), sides, pairs)
     step.open(states.open)
     return step
 

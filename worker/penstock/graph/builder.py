@@ -30,6 +30,7 @@ from penstock.contract.graph import (
     MAIN,
     RIGHT,
     Aggregate,
+    AsOf,
     Connector,
     Distinct,
     Filter,
@@ -49,10 +50,11 @@ from penstock.contract.graph import (
     Top,
     Window,
 )
-from penstock.contract.join_times import check_interval
+from penstock.contract.join_times import check_interval, check_table_join
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.arguments import (
+    AsOfLike,
     ColumnsLike,
     CompiledLike,
     HowLike,
@@ -369,6 +371,39 @@ class Stream:
         late = microseconds("allowed_lateness", allowed_lateness)
         call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
         return self._joined(name, (other, on), Join(None, kind, 0, late, call, *ends, event_time), function)
+
+    def join_table(
+        self,
+        name: str,
+        table: "Stream",
+        function: UserFunction | None = None,
+        /,
+        *,
+        on: OnLike,
+        as_of: AsOfLike = "event",
+        how: HowLike = "inner",
+        allowed_lateness: Duration = "0s",
+        columns: ColumnsLike = None,
+        per: PerLike = "batch",
+        batch_rows: int | None = None,
+    ) -> "Stream":
+        """Emit one row for each row of this stream, with the newest row of its key of ``table`` at its event time.
+
+        Each row of ``table`` is a version of its key from its event time on. A row waits until the watermark of both
+        streams, less ``allowed_lateness``, has passed its time. ``how="left"`` also emits rows whose key has no version
+        yet. The event time of the result is that of the row. Other parameters and the columns of the result are
+        those of :meth:`join`. Raises ConfigError.
+        """
+        kind, place = how_of(name, how), caller_place()
+        if as_of not in set(AsOf):
+            raise ConfigError(f"{place}: step {name!r}: as_of={as_of!r} is not one of {', '.join(AsOf)}")
+        try:
+            check_table_join(True, kind, False)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: step {name!r}: {error}") from None
+        late = microseconds("allowed_lateness", allowed_lateness)
+        call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
+        return self._joined(name, (table, on), Join(None, kind, 0, late, call, as_of=AsOf(as_of)), function)
 
     def _joined(self, name: str, other: tuple["Stream", OnLike], join: Join, function: UserFunction | None) -> "Stream":
         place = caller_place()

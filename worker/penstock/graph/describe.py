@@ -61,7 +61,8 @@ def describe(parameters: Parameters) -> str:
             lateness = f" + {duration_text(late)}" if late else ""
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"
             ends = f"from {signed_text(join.lower_us or 0)} to {signed_text(join.upper_us or 0)}"
-            return f"{how} {ends if within_us is None else f'within {duration_text(within_us)}'}{lateness}{function}"
+            times = ends if within_us is None else f"within {duration_text(within_us)}"
+            return f"{how} {times if join.as_of is None else f'as of {join.as_of} time'}{lateness}{function}"
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:

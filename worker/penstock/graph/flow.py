@@ -286,7 +286,8 @@ class _Tracer:
             return Flow(None)
         if join.event_time is None:
             self._check_names(columns)
-            return Flow(columns)
+            kept = join.as_of is not None and left.time in names(columns)
+            return Flow(columns, left.time if kept else None)
         if find(columns, join.event_time) is not None:
             self._report(
                 f"the result has a column {join.event_time!r}: give its event time (event_time, eventTime) a name of "

@@ -229,6 +229,8 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
         case Join():
             declared = codec.to_plain(step.parameters)
             del declared["event_time"]  # nothing of it is kept
+            if step.parameters.as_of is None:
+                del declared["as_of"]
             return [*_keyed(step, flows), declared]
         case Distinct() | LatestRow() | Top():
             return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]

@@ -1,11 +1,12 @@
 """Lists what checkpoints store for each step of a graph. Needs only names and columns, no Arrow."""
 
-from penstock.base.limits import JOIN_BUCKET_US_MIN
+from penstock.base.limits import JOIN_BUCKET_US_MIN, JOIN_TABLE_BUCKET_US
 from penstock.contract.call_types import CallTypes, StateFields
 from penstock.contract.columns import Column, Columns, find
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    AsOf,
     Call,
     Compute,
     Distinct,
@@ -51,6 +52,8 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _computed(step, compute, flows), (gap_us,))
         case Join(None, lower_us=int(lower), upper_us=int(upper)):
             return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
+        case Join(as_of=AsOf()):
+            return _keyed(step, flows, _joined(step, flows), (JOIN_TABLE_BUCKET_US,))
         case Join(within_us, offset_us=offset_us):
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
         case Distinct():

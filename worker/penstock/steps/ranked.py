@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import OP
-from penstock.model.arrays import NO_BYTES, Bytes, Int32s, Int64s, variable, variable_array
+from penstock.model.arrays import Bytes, Int32s, Int64s, variable
 from penstock.model.kernels import joins, ranks
 from penstock.model.rows import RowCodec
 from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import NO_BOUND, PlainStep, StateSchema, split_hidden, with_hidden
+from penstock.steps.joins.kept_rows import values_of
 from penstock.steps.keyed import KeyColumns, OpenState, order_words
 
 ROWS, COUNT = "rows", "count"
@@ -127,21 +128,10 @@ class RankedStep(PlainStep):
         """Write the rows of the keys at the slots ``changed``."""
         best, counts = table[0].reshape(-1, self._ranking.most)[changed], table[1][changed]
         numbers = best[np.arange(self._ranking.most) < counts[:, None]]
-        sizes = rows.sizes[numbers]
-        ends = np.zeros(len(numbers) + 1, np.int64)
-        np.cumsum(sizes, out=ends[1:])
-        data = np.empty(ends[-1], np.uint8)
-        joins.copy_rows(rows.data, rows.starts[numbers], ends, data)
-        given = ends.astype(np.int32), data
-        nothing = np.zeros(len(changed) + 1, np.int32), NO_BYTES
         slots = np.repeat(np.arange(len(changed), dtype=np.int32), counts)
-        of_key, at = np.empty(len(changed), np.int64), np.zeros(len(changed) + 1, np.int64)
-        joins.appended_sizes(nothing, slots, given, of_key)
-        np.cumsum(of_key, out=at[1:])
-        target = np.empty(at[-1], np.uint8)
-        joins.append_rows(nothing, slots, given, at[:-1].copy(), target)
+        values = values_of(slots, (rows.data, rows.starts[numbers], rows.sizes[numbers]), len(changed))
         written = state_rows[changed]
-        self._state.write_bytes(ROWS, written, variable_array(pa.binary(), at.astype(np.int32), target))
+        self._state.write_bytes(ROWS, written, values)
         self._state.column(COUNT)[written] = counts
 
     # --- Output -------------------------------------------------------------------------------

@@ -275,6 +275,10 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(keyBy=["k"], join={"right": ["other"], "within": "1m", "lower": "-5m", "upper": "5m"}),
         "a join needs within, or lower and upper",
     ),
+    "a join of a table and an interval": (
+        _step(keyBy=["k"], join={"right": ["other"], "asOf": "event", "lower": "-5m", "upper": "5m"}),
+        "a join needs within, or lower and upper, or asOf",
+    ),
     "an end of an interval that is no duration": (
         _step(keyBy=["k"], join={"right": ["other"], "lower": "-", "upper": "5m"}),
         "lower",

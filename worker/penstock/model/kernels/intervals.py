@@ -35,6 +35,8 @@ TIMES = tuple_of((I64, I64))
 REACHED = tuple_of((I32, I64))
 # bytes, starts and sizes of stored rows
 STORED = tuple_of((U8, I64, I64))
+# units and times
+ASKED = tuple_of((I64, I64))
 # of each event: its unit, and the least and the largest time of its partners
 EVENTS = tuple_of((I64, I64, I64))
 # of each event: its first partner, or NO_ROW if it has none, and how many of them are skipped and taken
@@ -88,6 +90,25 @@ def times_of(data: Any, starts: Any, times: Any) -> None:
     """Write the event time of each stored row."""
     for i in range(starts.size):
         times[i] = np.int64(load64(data, starts[i] + _TAG_BYTES))
+
+
+@kernel(VOID, ASKED, I64, I64, OUT_I64)
+def newest(asked: Any, times: Any, ends: Any, found: Any) -> None:
+    """Write the last row of a unit whose time is at most that asked for, -1 where there is none.
+
+    ``asked`` are units and times. The rows of unit u are ``ends[u]`` up to ``ends[u + 1]``, by time.
+    """
+    units, until = asked
+    for i in range(found.size):
+        low, high = ends[units[i]], ends[units[i] + 1]
+        begin = low
+        while low < high:
+            middle = (low + high) // 2
+            if times[middle] <= until[i]:
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = low - 1 if low > begin else -1
 
 
 @helper

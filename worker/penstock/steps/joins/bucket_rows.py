@@ -38,6 +38,7 @@ BUCKET, PLACE, ROWS, COUNT, LEAST, MOST, EMITTED, NEXT = (
     "next",
 )
 _NOT_REACHED = np.full(KEY_GROUPS_MAX, np.iinfo(np.int64).min, np.int64)  # a timer keeps its time, whenever it is set
+NO_BUCKET = -(1 << 62)  # of state rows that belong to no time
 _ORDER = [("unit", "ascending"), ("time", "ascending"), ("row", "ascending")]
 
 
@@ -82,6 +83,10 @@ class StoredRows:
     starts: Int64s
     sizes: Int64s
 
+    def only(self, some: Int64s) -> "StoredRows":
+        """Return those at some places, in that order."""
+        return StoredRows(self.units[some], self.times[some], self.data, self.starts[some], self.sizes[some])
+
     def ends(self, units: int) -> Int64s:
         """Return where the rows of each unit end (length ``units`` + 1)."""
         found: Int64s = np.searchsorted(self.units, np.arange(-1, units), side="right").astype(np.int64)
@@ -95,14 +100,14 @@ class BucketRows:
         self, step: str, codec: KeyCodec, key_names: tuple[str, ...], bucket_us: int, state: OpenState
     ) -> None:
         """Open the state of ``step``. ``codec`` encodes the keys of both sides."""
-        self._step = step
+        self.step = step
         self._bucket_us = bucket_us
         self._codec = codec
         names, kinds = (BUCKET, *key_names, PLACE), (pa.int64(), *codec.kinds, pa.int64())
         self._places = KeyCodec(kinds, codec.max_key_groups)
         values = (Value(ROWS, BYTES), *(Value(name, "int64") for name in (COUNT, LEAST, MOST, EMITTED)))
         keys = tuple(zip(names, kinds, strict=True))
-        self._state: KeyedState = state(StateSchema(step, keys, values, timers=(TimerColumn(NEXT),)))
+        self.state: KeyedState = state(StateSchema(step, keys, values, timers=(TimerColumn(NEXT),)))
 
     # --- Rows that come -----------------------------------------------------------------------
 
@@ -112,23 +117,35 @@ class BucketRows:
         """Keep n rows of a side, and wake their units at these times. Raises StateError for too many of one key."""
         columns, hashed = keys
         buckets, sides = times // self._bucket_us, np.full(len(times), side.number, np.int64)
-        units = self._state.rows(self._keys(columns, hashed, buckets, sides))
+        units = self.state.rows(self._keys(columns, hashed, buckets, sides))
         numbers = np.empty(len(times), np.int64)
-        joins.number_rows(units, self._state.column(COUNT), numbers)
+        joins.number_rows(units, self.state.column(COUNT), numbers)
         if len(numbers) and numbers.max() >= JOIN_SIDE_ROWS_MAX:
             raise StateError(
-                f"step {self._step!r}: a key has more than {JOIN_SIDE_ROWS_MAX} {SIDES[side.number]} rows in "
+                f"step {self.step!r}: a key has more than {JOIN_SIDE_ROWS_MAX} {SIDES[side.number]} rows in "
                 f"{span_text(self._bucket_us / 1_000_000)}: make the interval smaller, or filter such keys before the "
                 "join"
             )
-        intervals.lower_timers(units, times, self._state.column(NEXT))
-        self._state.arm(units, _NOT_REACHED)
+        intervals.lower_timers(units, times, self.state.column(NEXT))
+        self.state.arm(units, _NOT_REACHED)
         places, parts = units, numbers // PART_ROWS
         if parts.any():
-            places = self._state.rows(self._keys(columns, hashed, buckets, 2 * parts + sides))
-        ranges = self._state.column(LEAST), self._state.column(MOST)
+            places = self.state.rows(self._keys(columns, hashed, buckets, 2 * parts + sides))
+        ranges = self.state.column(LEAST), self.state.column(MOST)
         intervals.note_times(places, numbers, times, ranges)
-        append_stored(self._state, ROWS, places, side.encoded(rows))
+        append_stored(self.state, ROWS, places, side.encoded(rows))
+
+    def rows_at(
+        self, columns: list[pa.Array], hashed: tuple[UInt64s, Int32s], buckets: Int64s, places: Int64s
+    ) -> Int32s:
+        """Return the state row of each of n keys at a bucket and a place. Makes those that are not there."""
+        return self.state.rows(self._keys(columns, hashed, buckets, places))
+
+    def found_at(
+        self, columns: list[pa.Array], hashed: tuple[UInt64s, Int32s], buckets: Int64s, places: Int64s
+    ) -> Int32s:
+        """Return the state row of each of n keys at a bucket and a place, -1 where there is none."""
+        return self.state.found(self._keys(columns, hashed, buckets, places))
 
     def _keys(self, columns: list[pa.Array], hashed: tuple[UInt64s, Int32s], buckets: Int64s, places: Int64s) -> Keys:
         hashes = hashed[0].copy()
@@ -139,23 +156,23 @@ class BucketRows:
 
     def next_due(self) -> int:
         """Return the time of the first timer, or the largest int64 if there is none."""
-        return self._state.next_timer()
+        return self.state.next_timer()
 
     def take_due(self, bound: int, most: int) -> DueUnits:
         """Take up to ``most`` units with ``timer <= bound`` off the queue, in the order of time and hash."""
-        taken = self._state.take_timers(bound, most)
-        return DueUnits(taken.rows, taken.times, taken.hashes, self._state.column(EMITTED)[taken.rows])
+        taken = self.state.take_timers(bound, most)
+        return DueUnits(taken.rows, taken.times, taken.hashes, self.state.column(EMITTED)[taken.rows])
 
     def put_back(self, due: DueUnits) -> None:
         """Queue units again, with the time and the number of emitted rows that ``due`` says."""
-        self._state.column(NEXT)[due.rows] = due.times
-        self._state.column(EMITTED)[due.rows] = due.emitted
-        self._state.arm(due.rows, _NOT_REACHED)
+        self.state.column(NEXT)[due.rows] = due.times
+        self.state.column(EMITTED)[due.rows] = due.emitted
+        self.state.arm(due.rows, _NOT_REACHED)
 
     def units(self, rows: Int32s) -> Units:
         """Return what is known of units, by their state rows."""
-        bucket, *keys, place = self._places.columns(self._state.keys_of(rows))
-        sides, counts = np.asarray(place) % 2, self._state.column(COUNT)[rows]
+        bucket, *keys, place = self._places.columns(self.state.keys_of(rows))
+        sides, counts = np.asarray(place) % 2, self.state.column(COUNT)[rows]
         return Units(keys, self._codec.hashed(keys), np.asarray(bucket), sides, counts)
 
     def partners(self, units: Units, of: Int64s, buckets: Int64s) -> tuple[Int64s, Units]:
@@ -164,15 +181,15 @@ class BucketRows:
         Unit ``of[i]`` asks for bucket ``buckets[i]``.
         """
         asked = units.only(of)
-        rows = self._state.found(self._keys(asked.keys, asked.hashed, buckets, 1 - asked.sides))
-        counts = np.where(rows < 0, 0, self._state.column(COUNT)[rows])
+        rows = self.state.found(self._keys(asked.keys, asked.hashed, buckets, 1 - asked.sides))
+        counts = np.where(rows < 0, 0, self.state.column(COUNT)[rows])
         some = np.flatnonzero(counts)
         found = Units(asked.keys, asked.hashed, buckets, 1 - asked.sides, counts)
         return of[some], found.only(some)
 
     def first_parts(self, rows: Int32s) -> Int32s:
         """Return those of live state rows that are part 0."""
-        *_, place = self._places.columns(self._state.keys_of(rows))
+        *_, place = self._places.columns(self.state.keys_of(rows))
         found: Int32s = rows[np.asarray(place) < len(SIDES)]
         return found
 
@@ -183,23 +200,23 @@ class BucketRows:
         """
         of, numbers = _parts(units.counts)
         rows = self._part_rows(units, of, numbers)
-        least, most = self._state.column(LEAST)[rows], self._state.column(MOST)[rows]
+        least, most = self.state.column(LEAST)[rows], self.state.column(MOST)[rows]
         needed = (least <= high[asking[of]]) & (most >= low[asking[of]])
         rows, of, numbers = rows[needed], of[needed], numbers[needed]
         sizes_of_parts = np.minimum(units.counts[of] - PART_ROWS * numbers, PART_ROWS)
-        _, data = variable(self._state.read_bytes(ROWS, rows))
+        _, data = variable(self.state.read_bytes(ROWS, rows))
         total = int(sizes_of_parts.sum())
         starts, sizes, times = (np.empty(total, np.int64) for _ in range(3))
         joins.find_rows(data, starts, sizes)
         intervals.times_of(data, starts, times)
         asked = np.repeat(asking[of], sizes_of_parts)
         inside = (times >= low[asked]) & (times <= high[asked])
-        return _in_order(StoredRows(asked[inside], times[inside], data, starts[inside], sizes[inside]))
+        return in_order(StoredRows(asked[inside], times[inside], data, starts[inside], sizes[inside]))
 
     def _part_rows(self, units: Units, of: Int64s, numbers: Int64s) -> Int32s:
         repeated = units.only(of)
         places = 2 * numbers + repeated.sides
-        return self._state.found(self._keys(repeated.keys, repeated.hashed, repeated.buckets, places))
+        return self.state.found(self._keys(repeated.keys, repeated.hashed, repeated.buckets, places))
 
     def delete(self, units: Units) -> None:
         """Delete all parts of units."""
@@ -207,11 +224,11 @@ class BucketRows:
         repeated = units.only(of)
         places = 2 * numbers + repeated.sides
         keys = self._keys(repeated.keys, repeated.hashed, repeated.buckets, places)
-        self._state.delete(self._state.rows(keys))
+        self.state.delete(self.state.rows(keys))
 
     def about_keys(self) -> int:
         """Return about how many parts there are."""
-        return self._state.about_keys()
+        return self.state.about_keys()
 
 
 def _parts(counts: Int64s) -> tuple[Int64s, Int64s]:
@@ -221,7 +238,8 @@ def _parts(counts: Int64s) -> tuple[Int64s, Int64s]:
     return of, np.arange(len(of)) - np.repeat(np.cumsum(parts) - parts, parts)
 
 
-def _in_order(rows: StoredRows) -> StoredRows:
+def in_order(rows: StoredRows) -> StoredRows:
+    """Put rows in the order of unit, time and bytes."""
     if intervals.are_ordered(rows.units, rows.times, (rows.data, rows.starts, rows.sizes)):
         return rows
     size = int(rows.sizes.sum())

@@ -1,6 +1,6 @@
 """The events of an interval join: arrivals and misses of rows, and how many rows of output each has.
 
-See ``interval_join`` for what they are, and in which order they happen.
+See ``event_join`` for what they are, and in which order they happen.
 """
 
 from collections.abc import Sequence

@@ -180,3 +180,19 @@ def append_stored(state: KeyedState, column: str, places: Int32s, rows: tuple[In
     target, cursors = np.empty(ends[-1], np.uint8), ends[:-1].copy()
     joins.append_rows(old, slots, rows, cursors, target)
     state.write_bytes(column, unique, variable_array(pa.binary(), ends.astype(np.int32), target))
+
+
+def values_of(slots: Int32s, rows: tuple[Bytes, Int64s, Int64s], count: int) -> pa.Array:
+    """Return ``count`` values that have rows (bytes, starts, sizes): row i is in value ``slots[i]``, in order."""
+    data, starts, row_sizes = rows
+    row_ends = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(row_sizes, out=row_ends[1:])
+    copied = np.empty(row_ends[-1], np.uint8)
+    joins.copy_rows(data, starts, row_ends, copied)
+    given, nothing = (row_ends.astype(np.int32), copied), (np.zeros(count + 1, np.int32), NO_BYTES)
+    sizes, ends = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
+    joins.appended_sizes(nothing, slots, given, sizes)
+    np.cumsum(sizes, out=ends[1:])
+    target = np.empty(ends[-1], np.uint8)
+    joins.append_rows(nothing, slots, given, ends[:-1].copy(), target)
+    return variable_array(pa.binary(), ends.astype(np.int32), target)

@@ -15,6 +15,7 @@ from penstock.steps.base import NO_BOUND, Emit
 from penstock.steps.keyed import KeyColumns
 
 SIDES = (LEFT, RIGHT)
+RIGHT_NUMBER = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
-"""Joins the rows of two inputs that have equal keys and whose event times differ by what an interval allows.
+"""Joins the rows of two inputs that have equal keys, in the order of event time.
 
-A left and a right row are a pair if ``lower <= right time - left time <= upper``. Events happen in the order of event
+Two joins are made of it. In an interval join a left and a right row are a pair if ``lower <= right time - left time <=
+upper``. In a table join a left row and the newest version of its key at its time are a pair: ``partners`` finds both.
+Events happen in the order of event
 time. A row *arrives* at its time: it pairs with the rows of the other side that came before. A row is *missed* at the
 last time at which a partner could come: it is emitted alone, if it had no partner and its side asks for that. An
 event happens when the watermark of both inputs, less the allowed lateness, has passed its time. Of two rows with equal
@@ -31,13 +33,14 @@ import pyarrow as pa
 from penstock.base.limits import FIRED_ROWS_MAX, JOIN_WINDOWS_MAX
 from penstock.base.values import replace
 from penstock.contract.keygroups import Share
-from penstock.model.arrays import Bytes, Int32s, Int64s, fixed, fixed_array, flat
+from penstock.model.arrays import Bytes, Int32s, Int64s, fixed, fixed_array, flat, pack_validity
 from penstock.model.kernels import intervals, joins, windows
 from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden
-from penstock.steps.joins.bucket_rows import BucketRows, DueUnits, StoredRows, Units
-from penstock.steps.joins.events import NEVER, Events, Happening, Interval, SideTimes, events_of, happening
+from penstock.steps.joins.bucket_rows import NO_BUCKET, BucketRows, DueUnits, StoredRows, Units
+from penstock.steps.joins.events import NEVER, Happening, events_of, happening
 from penstock.steps.joins.pairs import PairBatches, Picks, nullable
-from penstock.steps.joins.sides import SIDES, JoinSide, UnjoinedRows, bounds_of, null_keys
+from penstock.steps.joins.partners import Partners
+from penstock.steps.joins.sides import SIDES, JoinSide, UnjoinedRows, bounds_of
 from penstock.steps.keyed import OpenState
 
 _TIME = pa.timestamp("us")
@@ -52,15 +55,15 @@ class _Slice:
     part: int
 
 
-class IntervalJoinStep(PlainStep):
+class EventJoinStep(PlainStep):
     """Emits a row for each pair of a left and a right row: the key columns, then the other columns of both."""
 
-    def __init__(self, name: str, interval: Interval, sides: Sequence[JoinSide], pairs: PairBatches) -> None:
-        """Join rows of ``sides``. ``pairs`` makes and emits the output."""
+    def __init__(self, name: str, partners: Partners, sides: Sequence[JoinSide], pairs: PairBatches) -> None:
+        """Join rows of ``sides`` with their ``partners``. ``pairs`` makes and emits the output."""
         super().__init__(name)
-        self._interval = interval
+        self._partners = partners
         self._sides = tuple(sides)
-        self._times = SideTimes(interval, self._sides)
+        self._times = partners.times
         self._pairs = pairs
         self._reached: Int64s = np.full(sides[0].keys.codec.max_key_groups, NO_BOUND, np.int64)
         self._late = UnjoinedRows()
@@ -76,7 +79,8 @@ class IntervalJoinStep(PlainStep):
         """Open the state. Called once, before all other methods."""
         keys = self._sides[0].keys
         names = tuple(name for name, _ in keys.fields)
-        self._kept = BucketRows(self.name, keys.codec, names, self._interval.bucket_us, state)
+        self._kept = BucketRows(self.name, keys.codec, names, self._partners.bucket_us, state)
+        self._partners.bind(self._kept)
 
     # --- Rows that come -----------------------------------------------------------------------
 
@@ -95,7 +99,7 @@ class IntervalJoinStep(PlainStep):
         times = flat(rows.column(side.time))
         verdicts = np.empty(rows.num_rows, np.uint8)
         given = fixed(times, np.int64), bounds_of(bounds, rows.num_rows)
-        late = intervals.judge(self._interval.lateness_us, given, (hashed[1], self._reached), verdicts)
+        late = intervals.judge(self._partners.lateness_us, given, (hashed[1], self._reached), verdicts)
         if times.null_count:
             verdicts[np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = windows.WITHOUT_TIME
         if late or times.null_count:
@@ -105,7 +109,7 @@ class IntervalJoinStep(PlainStep):
             rows, hashed = rows.filter(pa.array(wanted)), (hashed[0][wanted], hashed[1][wanted])
         if rows.num_rows:
             at = fixed(flat(rows.column(side.time)), np.int64)
-            self._kept.add(side, rows, at, (side.keys.of(rows), hashed))
+            self._partners.keep(side, rows, at, (side.keys.of(rows), hashed))
 
     # --- Events that happen -------------------------------------------------------------------
 
@@ -115,12 +119,12 @@ class IntervalJoinStep(PlainStep):
         Returns the time reached.
         """
         np.maximum(self._reached, time_us, out=self._reached)
-        until = max(time_us - self._interval.lateness_us, _LEAST)
-        if self._kept.next_due() >= until:
-            return time_us
-        self._happen(until)
-        first = self._kept.next_due()
-        return time_us if first >= until else first + self._interval.lateness_us
+        until = max(time_us - self._partners.lateness_us, _LEAST)
+        if self._kept.next_due() < until:
+            self._happen(until)
+        first = min(self._kept.next_due(), until)
+        self._partners.settle(first)
+        return time_us if first == until else first + self._partners.lateness_us
 
     def _happen(self, until: int) -> None:
         due = self._kept.take_due(until - 1, self._units_most)
@@ -133,7 +137,7 @@ class IntervalJoinStep(PlainStep):
         units = self._kept.units(due.rows)
         own = self._own_rows(units, due)
         events, later = events_of(self._times, own, units.sides, due.times, until)
-        partners = self._partners(units, events)
+        events, partners = self._partners.find(units, events)
         happen = happening(events, partners, (due.hashes, due.emitted))
         part = self._slice(happen)
         self._adapt(own, partners, happen)
@@ -145,22 +149,6 @@ class IntervalJoinStep(PlainStep):
         misses = np.where(self._times.alone, self._times.miss, 0)
         everything = np.full(len(due.times), _MOST, np.int64)
         return self._kept.read(units, np.arange(len(due.times)), due.times - misses[units.sides], everything)
-
-    def _partners(self, units: Units, events: Events) -> StoredRows:
-        """Return all rows that can be a partner of an event of a unit."""
-        low, high = np.full(len(units.counts), _MOST, np.int64), np.full(len(units.counts), _LEAST * 2, np.int64)
-        np.minimum.at(low, events.units, events.low)
-        np.maximum.at(high, events.units, events.high)
-        missing = null_keys(units.keys)
-        if missing is not None:
-            high[missing] = _LEAST * 2
-        asking = np.flatnonzero(low <= high)
-        size = self._interval.bucket_us
-        count = high[asking] // size - low[asking] // size + 1
-        of = np.repeat(asking, count)
-        steps = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-        asked, found = self._kept.partners(units, of, low[of] // size + steps)
-        return self._kept.read(found, asked, low, high)
 
     def _slice(self, happen: Happening) -> _Slice:
         ends = np.cumsum(happen.count - happen.skipped)
@@ -206,7 +194,7 @@ class IntervalJoinStep(PlainStep):
             before = (happen.units == unit) & (happen.times == time)
             before[waiting] = False
             emitted[unit] = happen.count[before].sum() + happen.skipped[part.stop] + part.part
-        unneeded = (units.buckets + 1) * self._interval.bucket_us + self._times.kept[units.sides]
+        unneeded = (units.buckets + 1) * self._partners.bucket_us + self._times.kept[units.sides]
         gone = (following == NEVER) & (unneeded <= settled)
         times = np.where(following == NEVER, unneeded, following)
         self._kept.put_back(replace(due, times=times, emitted=emitted).only(~gone))
@@ -218,19 +206,24 @@ class IntervalJoinStep(PlainStep):
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return the keys of what is kept, with side, the times of its bucket, and the number of rows."""
         units = self._kept.units(self._kept.first_parts(rows))
-        size = self._interval.bucket_us
-        starts = units.buckets * size
+        size = self._partners.bucket_us
+        timed = units.buckets != NO_BUCKET
+        starts, bitmap = np.where(timed, units.buckets, 0) * size, pack_validity(timed)
         columns = {
             "side": pa.array([SIDES[side] for side in units.sides.tolist()], pa.string()),
-            "bucket_start": fixed_array(_TIME, starts),
-            "bucket_end": fixed_array(_TIME, starts + size),
+            "bucket_start": fixed_array(_TIME, starts, bitmap),
+            "bucket_end": fixed_array(_TIME, starts + size, bitmap),
             "rows": pa.array(units.counts),
         }
         names = [name for name, _ in self._sides[0].keys.fields]
         return pa.RecordBatch.from_arrays([*units.keys, *columns.values()], [*names, *columns])
 
     def on_groups_gained(self, share: Share, fired_us: int) -> None:
-        """Take note that events of these groups up to this time less the lateness may have happened."""
+        """Take note that events of these groups up to this time less the lateness may have happened.
+
+        Others may not have: they still ask for all that is kept.
+        """
+        self._partners.settle(_LEAST)
         for groups in share:
             mine = self._reached[groups.start : groups.stop]
             np.maximum(mine, fired_us, out=mine)

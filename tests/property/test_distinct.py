@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from penstock.steps.distinct import DistinctStep
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.windows.late_rows import LateRows, instants
-from tests.support.window_tasks import NAME, Tasks, all_deleted, batch, plain
-
-ROW = st.tuples(st.none() | st.integers(0, 3), st.integers(-60, 250), st.none(), st.integers(0, 99))
-TURN = st.tuples(st.lists(ROW, max_size=14), st.integers(0, 40), st.sampled_from([0, 0, 2, 3]))
-TURNS = st.lists(TURN, min_size=1, max_size=8)
+from tests.support.window_tasks import NAME, TURNS, Tasks, all_deleted, batch, plain
 
 
 def within(us: int, lateness: int) -> Any:

@@ -10,30 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.steps.windows.sessions import SessionShape
-from tests.support.window_tasks import Tasks, all_deleted, batch, plain
-
-ROW = st.tuples(
-    st.none() | st.integers(0, 3), st.integers(-60, 250), st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)
-)
-TURN = st.tuples(st.lists(ROW, max_size=14), st.integers(0, 40), st.sampled_from([0, 0, 2, 3]))
-TURNS = st.lists(TURN, min_size=1, max_size=8)
-
-
-def computed(rows: list[Any], gap: int) -> tuple[Any, ...]:
-    """Return the computed columns of one session; ``last`` is that of the latest page of one gap that has a row."""
-    values = [v for _, v, _ in rows if v is not None]
-    wholes = [w for _, _, w in rows if w is not None]
-    last_page = max(t // gap for t, _, _ in rows)
-    return (
-        len(rows),
-        len(values),
-        float(sum(values)) if values else None,
-        float(min(values)) if values else None,
-        max(wholes) if wholes else None,
-        sum(wholes) / len(wholes) if wholes else None,
-        sum(w + 9 for w in wholes) if wholes else None,
-        [t for t, _, _ in rows if t // gap == last_page][-1],
-    )
+from tests.support.window_tasks import TURNS, Tasks, all_deleted, batch, computed, plain
 
 
 def sessions_of(rows: list[Any], gap: int) -> list[list[Any]]:

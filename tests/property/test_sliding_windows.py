@@ -10,31 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.steps.windows.late_rows import WindowShape
-from tests.support.window_tasks import Tasks, all_deleted, batch, plain
+from tests.support.window_tasks import TURNS, Tasks, all_deleted, batch, computed, plain
 
 SHAPES = st.sampled_from([(20, 5), (10, 5), (6, 2), (40, 2), (34, 1), (5, 1)])
-ROW = st.tuples(
-    st.none() | st.integers(0, 5), st.integers(-60, 250), st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)
-)
-TURN = st.tuples(st.lists(ROW, max_size=12), st.integers(0, 30), st.sampled_from([0, 0, 2, 3]))
-TURNS = st.lists(TURN, min_size=1, max_size=8)
-
-
-def computed(rows: list[Any], slide: int) -> tuple[Any, ...]:
-    """Return the computed columns of one window; ``last`` is that of the last slice that has a row."""
-    values = [v for _, v, _ in rows if v is not None]
-    wholes = [w for _, _, w in rows if w is not None]
-    last_slice = max(t // slide for t, _, _ in rows)
-    return (
-        len(rows),
-        len(values),
-        float(sum(values)) if values else None,
-        float(min(values)) if values else None,
-        max(wholes) if wholes else None,
-        sum(wholes) / len(wholes) if wholes else None,
-        sum(w + 9 for w in wholes) if wholes else None,
-        [t for t, _, _ in rows if t // slide == last_slice][-1],
-    )
 
 
 @given(TURNS, SHAPES, st.sampled_from([0, 3]))

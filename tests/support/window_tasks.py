@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from penstock.contract.graph import Compute, Function
 from penstock.contract.ids import BlobName, Epoch
@@ -55,6 +56,12 @@ OUTPUT = pa.schema(
 Step = WindowStep | SlidingStep | SessionStep | DistinctStep | RankedStep
 Shape = WindowShape | SessionShape | Callable[[KeyColumns], Step]
 NAME = "windows"
+ROW = st.tuples(
+    st.none() | st.integers(0, 3), st.integers(-60, 250), st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)
+)
+# rows, the disorder that their source allows, and how many tasks there are then (0: as before)
+TURN = st.tuples(st.lists(ROW, max_size=14), st.integers(0, 40), st.sampled_from([0, 0, 2, 3]))
+TURNS = st.lists(TURN, min_size=1, max_size=8)
 
 
 class Task:
@@ -137,3 +144,20 @@ def kept(tasks: Tasks) -> list[dict[str, Any]]:
     """Return what the step shows of its state, task by task."""
     rows = ((task, np.asarray(task.state.live_rows(NAME))) for task in tasks.tasks)
     return [row for task, live in rows if len(live) for row in task.step.contents(live).to_pylist()]
+
+
+def computed(rows: list[Any], page: int) -> tuple[Any, ...]:
+    """Return the computed columns of one window; ``last`` is that of the latest page that has a row."""
+    values = [v for _, v, _ in rows if v is not None]
+    wholes = [w for _, _, w in rows if w is not None]
+    last_page = max(t // page for t, _, _ in rows)
+    return (
+        len(rows),
+        len(values),
+        float(sum(values)) if values else None,
+        float(min(values)) if values else None,
+        max(wholes) if wholes else None,
+        sum(wholes) / len(wholes) if wholes else None,
+        sum(w + 9 for w in wholes) if wholes else None,
+        [t for t, _, _ in rows if t // page == last_page][-1],
+    )

@@ -34,6 +34,7 @@ from penstock.model.arrays import (
     validity,
 )
 from penstock.model.kernels import aggregate, session_parts, slices
+from penstock.model.kernels.jit import Kernel
 from penstock.model.keys import KeyCodec, check_key_columns
 from penstock.model.table_columns import Value
 from penstock.steps.base import KeyedState, PlainStep, StateSchema, split_hidden, with_hidden
@@ -192,63 +193,70 @@ class Aggregates:
 
         Raises UserCodeError if a sum of whole numbers does not fit into 64 bits.
         """
-        return self.running([self._combine(fold, state, pages, windows) for fold in self._folds])
-
-    def _combine(self, fold: Fold, state: KeyedState, pages: Pages, windows: int) -> Folded:
-        kept = self._column(state, fold.accumulator.name)
-        seen = np.empty(windows, np.int64)
-        if fold.method is FoldMethod.COUNT:
-            slices.combine_counts(pages, kept, seen)
-            return Folded(seen, seen)
-        if fold.method in _MEANS:
-            low, high = np.empty(windows, np.int64), np.empty(windows, np.int64)
-            wide = slices.combine_wide(pages, kept, (low, high, seen))
-            return Folded(_rounded(low, high) if wide else low, seen)
-        stored = kept, self._column(state, fold.seen)
-        floating = fold.method is FoldMethod.FLOAT
-        values: npt.NDArray[Any] = np.empty(windows, np.float64 if floating else np.int64)
-        if floating:
-            done = slices.combine_floats(fold.operation, pages, stored, (values, seen))
-        elif fold.method is FoldMethod.WHOLE:
-            done = slices.combine_integers(fold.operation, pages, stored, (values, seen))
-        else:
-            done = slices.combine_unsigned(pages, stored, (values, seen))
-        if done < windows:
-            problem = OverflowError(f"the sum of column {fold.column!r} over the slices of a window leaves 64 bits")
-            raise UserCodeError(Where(self._step), problem)
-        return Folded(values, seen)
+        return self.running([self._merge(fold, state, _COMBINE, pages, windows) for fold in self._folds])
 
     def handed_on(self, state: KeyedState, handed: Handed, last: npt.NDArray[np.int64]) -> list[pa.Array]:
         """Hand the accumulators of parts of sessions on, and return the computed columns of those at ``last``.
 
         Raises UserCodeError if a sum of whole numbers does not fit into 64 bits.
         """
-        found = [self._hand_on(fold, state, handed) for fold in self._folds]
+        found = [self._merge(fold, state, _HAND_ON, handed, len(handed[0])) for fold in self._folds]
         return self.running([Folded(each.values[last], each.seen[last]) for each in found])
 
-    def _hand_on(self, fold: Fold, state: KeyedState, handed: Handed) -> Folded:
-        kept, count = self._column(state, fold.accumulator.name), len(handed[0])
+    def _merge(self, fold: Fold, state: KeyedState, by: "_Merging", given: Pages | Handed, count: int) -> Folded:
+        """Return a fold of ``count`` results, each from the accumulators that ``given`` names."""
+        kept = self._column(state, fold.accumulator.name)
         seen = np.empty(count, np.int64)
         if fold.method is FoldMethod.COUNT:
-            session_parts.hand_on_counts(handed, kept, seen)
+            by.counts(given, kept, seen)
             return Folded(seen, seen)
         if fold.method in _MEANS:
             low, high = np.empty(count, np.int64), np.empty(count, np.int64)
-            wide = session_parts.hand_on_wide(handed, kept, (low, high, seen))
+            wide = by.wide(given, kept, (low, high, seen))
             return Folded(_rounded(low, high) if wide else low, seen)
         stored = kept, self._column(state, fold.seen)
         floating = fold.method is FoldMethod.FLOAT
         values: npt.NDArray[Any] = np.empty(count, np.float64 if floating else np.int64)
         if floating:
-            done = session_parts.hand_on_floats(fold.operation, handed, stored, (values, seen))
+            done = by.floats(fold.operation, given, stored, (values, seen))
         elif fold.method is FoldMethod.WHOLE:
-            done = session_parts.hand_on_integers(fold.operation, handed, stored, (values, seen))
+            done = by.integers(fold.operation, given, stored, (values, seen))
         else:
-            done = session_parts.hand_on_unsigned(handed, stored, (values, seen))
+            done = by.unsigned(given, stored, (values, seen))
         if done < count:
-            problem = OverflowError(f"the sum of column {fold.column!r} over the rows of a session leaves 64 bits")
+            problem = OverflowError(f"the sum of column {fold.column!r} over {by.what} leaves 64 bits")
             raise UserCodeError(Where(self._step), problem)
         return Folded(values, seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """How accumulators become one: a kernel for each kind of fold, and what they are of."""
+
+    counts: Kernel
+    wide: Kernel
+    floats: Kernel
+    integers: Kernel
+    unsigned: Kernel
+    what: str
+
+
+_COMBINE = _Merging(
+    slices.combine_counts,
+    slices.combine_wide,
+    slices.combine_floats,
+    slices.combine_integers,
+    slices.combine_unsigned,
+    "the slices of a window",
+)
+_HAND_ON = _Merging(
+    session_parts.hand_on_counts,
+    session_parts.hand_on_wide,
+    session_parts.hand_on_floats,
+    session_parts.hand_on_integers,
+    session_parts.hand_on_unsigned,
+    "the rows of a session",
+)
 
 
 def _result(function: Function, kind: pa.DataType, folded: Folded) -> pa.Array:

@@ -414,12 +414,12 @@ def letter(r: Letter) -> Letter:
 
 def late_report(r: Report) -> Letter:
     """Tell a report that is not counted."""
-    return Letter(r.VID, r.Time, "its minute is over: the speed does not count. Write files in the order of Time")
+    return Letter(r.VID, r.Time, "its minute is over: the speed does not count. See job.parameters.disorder")
 
 
 def late_crossing(r: Crossing) -> Letter:
     """Tell a car that pays no toll."""
-    return Letter(r.VID, r.Time, "later rows came before in its file: no toll. Write files in the order of Time")
+    return Letter(r.VID, r.Time, "later rows came before in its file: no toll. See job.parameters.disorder")
 
 
 def balance(r: Ordered, s: Account, out: ps.Out[Balance]) -> None:
@@ -462,7 +462,9 @@ def job(params: ps.Parameters) -> ps.Job:
     on_error: Literal["dead-letter", "fail"] = "dead-letter" if dead_letters else "fail"
     job = ps.Job()
     source = ps.parquet(params["input"], rate=params.integer("rate"))
-    rows = job.source("rows", source, columns=dict.fromkeys(COLUMNS, "int64"), event_time="Time", time_unit="s")
+    columns = dict.fromkeys(COLUMNS, "int64")
+    time: dict[str, Any] = {"event_time": "Time", "time_unit": "s", "out_of_orderness": params["disorder"]}
+    rows = job.source("rows", source, columns=columns, **time)
     cars = rows.key_by("VID").process("drive", drive, on_error=on_error)
     wrecks = _wrecks(cars.output("stops"), output)
     minutes, tolls = _tolls(cars, wrecks)

@@ -32,7 +32,14 @@ def row(kind: int, time: int, vid: int, segment: int = -1, speed: int = 30, **ot
 
 
 def ran(linear_road: ModuleType, rows: list[dict[str, int]], **params: str) -> Any:
-    parameters = {"input": "in", "output": "out", "history": "", "dead_letters": "", "rate": "0"} | params
+    parameters = {
+        "input": "in",
+        "output": "out",
+        "history": "",
+        "dead_letters": "",
+        "disorder": "0s",
+        "rate": "0",
+    } | params
     return ps.run(linear_road.job, parameters, inputs={"rows": rows}, collect=True)
 
 
@@ -86,6 +93,15 @@ def test_rows_behind_later_rows_of_their_file_are_dead_letters(linear_road: Modu
         "its minute is over",
         "later rows came before in its file",
     ]
+
+
+def test_rows_may_come_car_by_car_if_the_job_knows_it(linear_road: ModuleType) -> None:
+    rows = [*crowd(), row(0, 40, 1, 6), row(0, 70, 1, 7), row(2, 71, 1, QID=1), row(0, 70, 2, 7)]
+    expected = ran(linear_road, sorted(rows, key=lambda r: r["Time"]))
+    found = ran(linear_road, sorted(rows, key=lambda r: r["VID"]), disorder="10m")
+    assert found["balances"] == expected["balances"]
+    assert found["balances"][0]["balance"] == 200
+    assert sorted(map(str, found["tolls_out"])) == sorted(map(str, expected["tolls_out"]))
 
 
 def test_days_before_today_are_read_from_a_history(linear_road: ModuleType, tmp_path: Path) -> None:

@@ -218,3 +218,71 @@ def test_a_changed_job_of_another_name_goes_on_from_a_savepoint(tmp_path: Path) 
     total = words_of(LINES, MORE)
     expected = {w: list(range(len(before.get(w, [])) + 1, n + 1)) for w, n in total.items()}
     assert rows_of(place.folder("elsewhere")) == {w: r for w, r in expected.items() if r}
+
+
+SEEN = """\
+import penstock as ps
+
+@ps.record
+class Line:
+    line: str
+
+@ps.record
+class Count:
+    line: str
+    number: int
+
+@ps.state
+class Seen:
+    number: int
+    last: str = "none"
+
+def count(r: Line, s: Seen, out: ps.Out[Count]):
+    s.number += 1
+    s.last = r.line
+    out.emit(Count(r.line, s.number))
+"""
+NARROWER = SEEN.replace("number: int\n    last", "number: ps.int32\n    last")
+RENAMED = SEEN.replace('last: str = "none"', 'note: str | None = ps.renamed("last")').replace("s.last", "s.note")
+
+
+def typed(place: Place, rate: int) -> Path:
+    step = {"name": "seen", "keyBy": ["line"], "process": {"function": "changed_seen:count"}}
+    return place.job([place.source("lines", rate), step, place.sink("out")])
+
+
+def test_a_restore_is_foretold_field_by_field(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    code = tmp_path / "changed_seen.py"
+    code.write_text(SEEN)
+    said = place.validate(typed(place, 40), "--against", "latest")
+    assert said.returncode == 1
+    assert "job 'words' has no checkpoint in" in said.stderr
+    with place.running(typed(place, 40)):
+        done = penstock("stop", "words", "--savepoint", "end", *place.where)
+        assert done.returncode == 0, done.stderr
+
+    job = typed(place, 0)
+    code.write_text(NARROWER)
+    for what in ("latest", str(place.state / "words" / "savepoints" / "end")):
+        said = place.validate(job, "--against", what)
+        assert said.returncode == 1
+        assert "step 'seen': field number was int64 and is int32: stored keys [line: string]" in said.stderr
+
+    code.write_text(RENAMED)
+    said = place.validate(job, "--against", "latest")
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    at = lines.index("step 'seen':")
+    assert lines[at + 1 : at + 3] == [
+        "  number: int64 is taken over",
+        "  note: string | None takes over the values of last: string",
+    ]
+    done = place.run(job)
+    assert done.returncode == 0, done.stderr
+    assert "step 'seen': field note: string | None takes over the values of last" in done.stdout + done.stderr
+    found: dict[str, list[int]] = {}
+    for file in sorted(place.folder("out").glob("*.parquet")):
+        for row in pq.read_table(file).to_pylist():
+            found.setdefault(row["line"], []).append(row["number"])
+    assert found == {line: list(range(1, count + 1)) for line, count in Counter(LINES).items()}

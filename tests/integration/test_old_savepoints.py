@@ -21,6 +21,7 @@ from tests.integration.test_command_line import penstock
 
 SAVEPOINTS = Path(__file__).parent / "old_savepoints"
 MINUTE = timedelta(minutes=1)
+EPOCH = datetime.fromisoformat("1970-01-01")
 Row = dict[str, Any]
 Outputs = dict[str, list[Row]]
 
@@ -73,7 +74,42 @@ def windows(seen: list[Row]) -> Iterator[Row]:
         yield {"window_start": start, "window_end": start + MINUTE, "n": len(of_minute), "total": sum(of_minute)}
 
 
-KEPT: dict[str, tuple[str, Callable[[list[Row]], Outputs]]] = {"2026_11_accounts": ("old_accounts", accounts)}
+def seen(rows: list[Row]) -> Outputs:
+    """Compute the output of ``2026_11_seen`` in plain Python."""
+    of_account: dict[str, list[Row]] = defaultdict(list)
+    reports = []
+    for row in rows:
+        of_account[row["account"]].append(row)
+        own = of_account[row["account"]]
+        reports.append({"account": row["account"], "number": 100 + len(own), "state": state_text(own)})
+    return {"reports": reports}
+
+
+def state_text(seen: list[Row]) -> str:
+    """Return what the text of the state is after the rows of an account."""
+    amounts = [row["amount"] for row in seen]
+    rests = [amount % 5 for amount in amounts]
+    sizes = ["LARGE" if amount > 50 else "SMALL" for amount in amounts]
+    now, rest, last = seen[-1], rests[-1], amounts[-1]
+    labels = [f"{now['account']} {amount}" for amount in amounts if amount % 5 == 0]
+    limits = [row["limit"] for row in seen if row["limit"] is not None]
+    since = (seen[0]["at"] - EPOCH) // timedelta(microseconds=1)
+    newest = dict(zip(rests, amounts, strict=True))
+    single = [100 + len(seen), last % 100, 0.5 + sum(amount / 4 for amount in amounts), len(seen) % 2 == 0]
+    single += [max(amounts), labels[-1] if labels else "none", None if rest == 1 else f"note {rest}", bytes([rest])]
+    single += [str(limits[-1] if limits else None), sizes[-1], since, (rest, None if rest == 2 else str(rest))]
+    single += [(last, "here")]
+    several: list[Any] = [[amount % 1000 for amount in amounts[-3:]], sizes[-2:], amounts[-4:]]
+    several += [sorted((str(each), rests.count(each)) for each in set(rests))]
+    several += [[(each, newest[each], None if each == 3 else "there") for each in sorted(newest)]]
+    several += [sorted(set(rests)), sorted(set(rests))]
+    return f"{single} {several}"
+
+
+KEPT: dict[str, tuple[str, Callable[[list[Row]], Outputs]]] = {
+    "2026_11_accounts": ("old_accounts", accounts),
+    "2026_11_seen": ("old_seen", seen),
+}
 
 
 @pytest.mark.parametrize("workers", [2, 3])

@@ -150,3 +150,14 @@ def test_other_types_are_refused(had: str, has: str) -> None:
 def test_texts_of_an_enum_that_look_like_several_are_told_apart() -> None:
     assert kind_text(Choice(("a, b", "c]"))) == "Enum['a, b', 'c]']"
     assert not takes_over(kind_text(Choice(("a", "b"))), kind_text(Choice(("a, b", "c"))))
+
+
+def test_each_field_is_foretold_also_those_of_a_step_that_does_not_fit() -> None:
+    found = match(root(STORED), plan(state(n="string", label="string | None")))
+    assert found.changed == ("count",)
+    assert [str(change) for change in found.fields["count"]] == [
+        "n was int64 and is string",
+        "label: string | None takes over the values of string",
+        "last: Ring[int8, 5] is dropped: its values are given up",
+    ]
+    assert found.evolved == (), "the step is refused"

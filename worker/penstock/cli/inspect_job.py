@@ -3,19 +3,25 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.cli.options import (
     DEFAULT_DIRECTORY,
+    AgainstOption,
     DirectoryOption,
     DropStateOption,
     JobFileArgument,
     RestoreOption,
     SetOption,
 )
+
+if TYPE_CHECKING:
+    from penstock.cli.preflight import Begins, Detail
+    from penstock.contract.plan import PhysicalPlan
+    from penstock.contract.streamjob import StreamJob
 
 
 def validate(  # noqa: PLR0917  typer passes by name
@@ -32,16 +38,19 @@ def validate(  # noqa: PLR0917  typer passes by name
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing when all is well")] = False,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     restore: RestoreOption = None,
+    against: AgainstOption = None,
     describe: Annotated[Path | None, typer.Option("--describe", hidden=True)] = None,
     drop_state: DropStateOption = [],  # noqa: B006  typer reads the default, nobody writes it
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
     from penstock.cli.function_lines import function_lines  # noqa: PLC0415  needs LLVM
-    from penstock.cli.preflight import CHANGE, MISFIT, Begins, check_outside, fit_lines, input_lines  # noqa: PLC0415  # noqa: PLC0415
+    from penstock.cli.preflight import CHANGE, Begins, Detail, check_outside, input_lines  # noqa: PLC0415
     from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
 
+    if against is not None and (restore is not None or cluster or quiet):
+        raise ConfigError("--against: not together with --restore, --cluster or --quiet")
     read = read_job_file(file, set_, cluster=cluster)
     job = load_job(read, None if cluster else ConnectorInspector())
     fits: list[str] = []
@@ -49,13 +58,9 @@ def validate(  # noqa: PLR0917  typer passes by name
         check_outside(job, first=first)
         if describe is not None:
             keep_record(describe, record_of(job, read))
-        begins = Begins(directory, restore, tuple(drop_state))
-        try:
-            fits = fit_lines(read.job, job.plan, begins, all_of_it=not quiet)
-        except StateError:
-            if quiet:
-                print(MISFIT, file=sys.stderr)
-            raise
+        begins = Begins(directory, restore if against is None else against, tuple(drop_state))
+        detail = Detail.FIELDS if against is not None else Detail.CHANGES if quiet else Detail.STEPS
+        fits = _fits(read.job, job.plan, begins, detail)
     if quiet:
         for line in fits:
             print(CHANGE + line, file=sys.stderr)
@@ -64,6 +69,18 @@ def validate(  # noqa: PLR0917  typer passes by name
     print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")
     for line in (*fits, *function_lines(job), *(() if cluster else input_lines(job))):
         print(line)
+
+
+def _fits(job: "StreamJob", plan: "PhysicalPlan", begins: "Begins", detail: "Detail") -> list[str]:
+    """Return the lines about stored state. If it does not fit, whoever asked for changes only learns this first."""
+    from penstock.cli.preflight import MISFIT, Detail, fit_lines  # noqa: PLC0415
+
+    try:
+        return fit_lines(job, plan, begins, detail)
+    except StateError:
+        if detail is Detail.CHANGES:
+            print(MISFIT, file=sys.stderr)
+        raise
 
 
 class Format(StrEnum):

@@ -38,6 +38,10 @@ RestoreOption = Annotated[
         help="begin from a savepoint's folder, an epoch, the newest one, or without state",
     ),
 ]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option("--against", metavar="latest|PATH", help="foretell what a restore does, field by field"),
+]
 DropStateOption = Annotated[
     list[str],
     typer.Option(

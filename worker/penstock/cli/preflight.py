@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from penstock.contract.graph import Sink, Source, Step
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.contract.status import passed_text
 from penstock.graph.load import compile_draft, draft_of
-from penstock.protocol.state_matching import called, match, refusal, without
+from penstock.protocol.state_matching import Match, called, match, refusal, without
 from penstock.supervisor.wording import as_options
 
 if TYPE_CHECKING:
@@ -43,14 +44,26 @@ class Begins:
     drop: tuple[str, ...] = ()
 
 
-def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_it: bool = True) -> list[str]:
+class Detail(StrEnum):
+    """How much is said of stored state."""
+
+    CHANGES = "changes"
+    STEPS = "steps"
+    FIELDS = "fields"
+
+
+def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, detail: Detail = Detail.STEPS) -> list[str]:
     """Say which steps take their state over, with which changes, which begin anew, and what is given up.
 
-    Nothing where there is no checkpoint; without ``all_of_it`` only what has changed. Raises
-    StateError when it does not fit.
+    Nothing where there is no checkpoint. ``detail`` FIELDS lists all fields of states with types, and needs a
+    checkpoint; CHANGES leaves out the steps that take their state over. Raises StateError when it does not fit.
     """
     root, drop, savepoint = _stored(job, begins)
     if root is None:
+        if detail is Detail.FIELDS:
+            raise StateError(
+                f"job {job.name!r} has no checkpoint in {begins.directory}, so there is nothing to restore"
+            )
         return []
     left, why = without(root, plan, drop), refusal(root, plan, drop, savepoint)
     if why is not None:
@@ -60,7 +73,7 @@ def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_
     gone = [n for n in had.gone if n in drop or ANY_STATE in drop]
     what = called(root, savepoint)
     said = {
-        f"{what}: the job takes over the state of": list(now.kept) if all_of_it else [],
+        f"{what}: the job takes over the state of": [] if detail is Detail.CHANGES else list(now.kept),
         f"{what} knows nothing of these sources, which are read from their beginning": [
             name for name in now.new if name in sources
         ],
@@ -72,8 +85,15 @@ def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, *, all_of_
     }
     return [
         *(f"{text}: {', '.join(names)}" for text, names in said.items() if names),
-        *(f"{what}: {text}" for text in now.evolved),
+        *(_field_lines(now) if detail is Detail.FIELDS else (f"{what}: {text}" for text in now.evolved)),
     ]
+
+
+def _field_lines(found: Match) -> Iterator[str]:
+    for step in found.kept:
+        if step in found.fields:
+            yield f"step {step!r}:"
+            yield from (f"  {change}" for change in found.fields[step])
 
 
 def _stored(job: "StreamJob", begins: Begins) -> tuple["RootManifest | None", Sequence[str], str | None]:
@@ -173,7 +193,7 @@ def check_before_start(job: "JobFile", file: Path, settings: Sequence[str], begi
     check_paths(compiled)
     record = record_of(compiled, job)
     try:
-        return Checked(record, tuple(fit_lines(job.job, compiled.plan, begins, all_of_it=False)))
+        return Checked(record, tuple(fit_lines(job.job, compiled.plan, begins, Detail.CHANGES)))
     except StateError:
         return Checked(record)
 

@@ -13,15 +13,15 @@ Steps without state, edges, stages and parallelism may change freely. A sink kee
 output. When that is visible, the sink may be removed or replaced by another one.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.manifest import ROOT_FORMAT, RootManifest, TaskManifest
 from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, StepState
-from penstock.protocol.state_evolution import Fate, field_changes, is_typed
+from penstock.protocol.state_evolution import Fate, FieldChange, field_changes, is_typed
 
 UNKNOWN = "?"  # a type that is not known, and so not compared
 
@@ -32,7 +32,7 @@ class Match:
 
     ``kept``, ``new`` and ``gone`` are names of steps by what happens to their state. ``changed``
     names the steps whose stored state has another shape, and ``misfits`` describes the difference
-    of each of them. ``evolved`` describes the fields that have changed of steps that are kept.
+    of each of them. ``fields`` has what becomes of each field of states with types, by step.
     """
 
     kept: tuple[str, ...]
@@ -40,7 +40,14 @@ class Match:
     gone: tuple[str, ...]
     changed: tuple[str, ...]
     misfits: tuple[str, ...]
-    evolved: tuple[str, ...] = ()
+    fields: Mapping[str, tuple[FieldChange, ...]] = field(default_factory=dict)
+
+    @property
+    def evolved(self) -> tuple[str, ...]:
+        """Describe the fields that have changed of each step that is kept, step by step."""
+        kept = ((name, self.fields.get(name, ())) for name in self.kept)
+        changed = ((name, [str(c) for c in changes if c.fate is not Fate.KEPT]) for name, changes in kept)
+        return tuple(f"step {name!r}: field {'; field '.join(texts)}" for name, texts in changed if texts)
 
 
 def match(root: RootManifest, plan: PhysicalPlan) -> Match:
@@ -55,7 +62,7 @@ def match(root: RootManifest, plan: PhysicalPlan) -> Match:
         gone=tuple(n for n in stored if n not in wanted),
         changed=changed,
         misfits=tuple(_difference(stored[n], wanted[n]) for n in changed),
-        evolved=tuple(text for n in both if n not in changed and (text := _evolution(stored[n], wanted[n]))),
+        fields={n: field_changes(stored[n], wanted[n]) for n in both if _are_typed(stored[n], wanted[n])},
     )
 
 
@@ -173,8 +180,12 @@ def fits(stored: StepState, wanted: StepState) -> bool:
     )
 
 
+def _are_typed(stored: StepState, wanted: StepState) -> bool:
+    return is_typed(stored) and is_typed(wanted)
+
+
 def _columns_fit(stored: StepState, wanted: StepState) -> bool:
-    if is_typed(stored) and is_typed(wanted):
+    if _are_typed(stored, wanted):
         return all(change.fate is not Fate.REFUSED for change in field_changes(stored, wanted))
     return _equal(_kept(stored.columns), _kept(wanted.columns))
 
@@ -222,18 +233,10 @@ def _difference(stored: StepState, wanted: StepState) -> str:
 
 def _refused(stored: StepState, wanted: StepState) -> str:
     """Name the fields of a state with types that do not fit."""
-    if not (is_typed(stored) and is_typed(wanted)):
+    if not _are_typed(stored, wanted):
         return ""
     refused = [str(c) for c in field_changes(stored, wanted) if c.fate is Fate.REFUSED]
     return f"field {', field '.join(refused)}: " if refused else ""
-
-
-def _evolution(stored: StepState, wanted: StepState) -> str:
-    """Name the fields of a state with types that have changed, all of which fit."""
-    if not is_typed(stored) or not is_typed(wanted):
-        return ""
-    changed = [str(c) for c in field_changes(stored, wanted) if c.fate is not Fate.KEPT]
-    return f"step {stored.step!r}: field {'; field '.join(changed)}" if changed else ""
 
 
 def _shape(state: StepState, *, functions: bool = False) -> str:

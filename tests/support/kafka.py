@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.integration.local_job import wait_until
 from tools.servers.kafka import KafkaBroker, new_name
 
 WITHIN_S = 60.0
@@ -45,6 +46,7 @@ class Kafka:
         config = {key.replace("_", "."): value for key, value in settings.items()}
         made = self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])
         made[name].result(WITHIN_S)
+        wait_until(lambda: len(self.admin.list_topics(name, WITHIN_S).topics[name].partitions) == partitions)
 
     def write(self, topic: str, records: Sequence[Mapping[str, Any]], transaction: str = "") -> None:
         """Write records (value, key, partition, headers, timestamp), in one transaction if it has a name.

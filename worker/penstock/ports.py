@@ -4,7 +4,7 @@ The real adapters and the fakes in ``tests/support`` pass the same contract test
 blocks says so. A task's hot loop may call only methods that are described as cheap.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -430,6 +430,18 @@ class SinkPublisher(Protocol):
         ...
 
 
+@runtime_checkable
+class WholePublisher(Protocol):
+    """A publisher whose target has one marker for each task; optional, with :class:`SinkPublisher`."""
+
+    def publish_all(self, handles: "Sequence[SinkHandle]", epoch: "Epoch") -> None:
+        """Make the output of one task and epoch visible: all its handles, in the order of the manifest.
+
+        Called instead of ``publish``. Idempotent. Raises as ``publish``.
+        """
+        ...
+
+
 class Sink(Protocol):
     """A sink step of one engine. Calls come in this order: claim, publish (recovery), sweep, writer."""
 
@@ -506,4 +518,5 @@ __all__ = [
     "SwapConflict",
     "SwapUnknown",
     "Versioned",
+    "WholePublisher",
 ]

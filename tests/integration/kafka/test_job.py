@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,13 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.contract.codec import decode
 from penstock.contract.status import JobState, JobStatus
 from tests.integration.local_job import wait_until
 from tests.support.kafka import Kafka
 
 WITHIN_S = 200.0
+pytestmark = pytest.mark.timeout(1800)
 KEYS, PARTITIONS = 50, 4
+KILLS = int(os.environ.get("PENSTOCK_KAFKA_KILLS", "10"))  # fifty in a long run
+RECORDS = 500  # between two kills
 COUNT = """\
 apiVersion: penstock.dev/v1alpha1
 kind: StreamJob
@@ -25,6 +31,7 @@ metadata: {{name: kafka-job}}
 spec:
   replicas: 2
   checkpoint: {{interval: 300ms}}
+  restart: {{attempts: 100}}
   job:
     graph:
       steps:
@@ -139,3 +146,25 @@ def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka,
         found.until(lambda: len(lines_of(out)) >= 8000)
         found.stop()
     check_exact(lines_of(out), 8000)
+
+
+@pytest.mark.parametrize("kills", [KILLS])
+def test_kafka_to_keyed_state_to_kafka_is_exact_through_kills_and_rescales(
+    kafka: Kafka, tmp_path: Path, kills: int
+) -> None:
+    source, target = kafka.topic("words", PARTITIONS), kafka.topic("counts", 1)
+    sink = f'kafka: {{bootstrapServers: "{kafka.broker.address}", topic: {target}, keyColumn: word}}'
+    written, chosen = RECORDS, random.Random(3)
+    kafka.write(source, words(0, written))
+    with running(tmp_path, COUNT.format(servers=kafka.broker.address, source=source, sink=sink)) as found:
+        found.until(lambda: bool(kafka.read(target)))
+        for kill in range(kills):
+            kafka.write(source, words(written, written + RECORDS))
+            written += RECORDS
+            if kill % 5 == 2:
+                found.rescale(3 if kill % 2 else 2)
+            found.kill(chosen.randrange(2))
+        wanted = written
+        found.until(lambda: len(kafka.read(target)) >= wanted)
+        found.stop()
+    check_exact([json.loads(record.value or b"") for record in kafka.read(target)], written)

@@ -1,10 +1,12 @@
 """Committed output becomes visible, however often that has to be tried."""
 
+from collections.abc import Sequence
 from queue import SimpleQueue
 
 import pytest
 
 from penstock.base.errors import ConnectorError, StateError, StorageError
+from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
@@ -86,4 +88,36 @@ def test_a_staged_file_that_cannot_be_removed_delays_no_publication() -> None:
     publisher.clear(Staging((handle("a"),), discard=False))
     publisher.publish(PublishJob(*EPOCH, (handle("b"),), lambda: None))
     assert shelf.done.get(timeout=DEADLINE_S) == ("published for 7", "b")
+    publisher.close()
+
+
+class WholeShelf(Shelf):
+    """A sink with one marker for each task."""
+
+    def publish_all(self, handles: Sequence[SinkHandle], epoch: Epoch) -> None:
+        self.publish(replace(handles[0], data="+".join(h.data for h in handles)), epoch)
+
+
+def test_a_sink_with_a_marker_gets_all_handles_of_a_task_at_once() -> None:
+    shelf, over = WholeShelf(StorageError("away")), SimpleQueue[str]()
+    publisher = OutputPublisher({"out": shelf}, lambda *_: None)
+    other = replace(handle("c"), task=TaskId(StageIndex(0), Ordinal(1), 0))
+    publisher.publish(PublishJob(*EPOCH, (handle("a"), other, handle("b")), lambda: over.put("all visible")))
+    assert over.get(timeout=DEADLINE_S) == "all visible"
+    assert [shelf.done.get(timeout=DEADLINE_S)[1] for _ in range(2)] == ["a+b", "c"]
+    publisher.close()
+
+
+def test_a_reset_ends_the_publications_of_older_attempts() -> None:
+    shelf, failed = Shelf(*[StorageError("fenced") for _ in range(1000)]), SimpleQueue[str]()
+    publisher = OutputPublisher({"out": shelf}, lambda _, __, reason: failed.put(reason))
+    publisher.publish(PublishJob(*EPOCH, (handle("a"),), lambda: failed.put("visible")))
+    assert failed.get(timeout=DEADLINE_S) == "sink 'out': fenced"
+    shelf.failures.clear()
+    publisher.begin(Attempt(4))
+    publisher.publish(PublishJob(Attempt(4), Epoch(7), (handle("b"),), lambda: failed.put("visible")))
+    while (told := failed.get(timeout=DEADLINE_S)) != "visible":
+        assert told == "sink 'out': fenced"
+    assert shelf.done.get(timeout=DEADLINE_S)[1] == "b"
+    assert shelf.done.empty()
     publisher.close()

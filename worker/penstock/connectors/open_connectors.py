@@ -12,15 +12,17 @@ from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
 from penstock.connectors.ingest import IngestSource, ingest_schema
+from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_sink import FileSink, ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
+from penstock.connectors.published import plain_step
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
-from penstock.contract.kafka_options import KafkaInput
+from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
@@ -51,8 +53,13 @@ def open_source(source: Source) -> SourcePort:
             raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
 
-def open_sink(step: str, connector: Connector, schema: pa.Schema, files: FileSystem = OS_FILES) -> SinkPort:
-    """Open a sink step for rows of ``schema``. Raises ConfigError for an unknown kind."""
+def open_sink(
+    step: str, connector: Connector, schema: pa.Schema, files: FileSystem = OS_FILES, *, staging: Path
+) -> SinkPort:
+    """Open a sink step for rows of ``schema``. Raises ConfigError for an unknown kind.
+
+    ``staging`` is a folder that all workers of the job see, for output that cannot wait where it will be.
+    """
     match connector.kind:
         case "parquet":
             return ParquetSink(step, _path(connector), schema, files)
@@ -60,6 +67,9 @@ def open_sink(step: str, connector: Connector, schema: pa.Schema, files: FileSys
             return FileSink(step, _path(connector), json_form(schema), files)
         case "csv":
             return FileSink(step, _path(connector), csv_form(schema), files)
+        case "kafka":
+            options = KafkaOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+            return KafkaSink(step, options, schema, staging / plain_step(step), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:

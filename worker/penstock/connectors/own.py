@@ -4,7 +4,7 @@ A user's source gives rows and offsets and does not know stamps. A user's sink n
 columns of the engine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from penstock.ports import (
     SinkWriter,
     Source,
     SplitReader,
+    WholePublisher,
 )
 
 
@@ -180,7 +181,9 @@ class OwnSink:
     def publisher(self) -> "OwnPublisher":
         """The user's publisher. Raises ConnectorError when the user's sink raises."""
         with _naming_errors(self._place):
-            return OwnPublisher(self._place, self._own.publisher)
+            own = self._own.publisher
+            kind = OwnWholePublisher if isinstance(own, WholePublisher) else OwnPublisher
+            return kind(self._place, own)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Pass on. Raises ConnectorError when the user's sink raises."""
@@ -285,6 +288,16 @@ class OwnPublisher:
         """Pass on. Raises ConnectorError when the user's publisher raises."""
         with _naming_errors(f"{self._place}, forget()"):
             self._own.forget(handle)
+
+
+class OwnWholePublisher(OwnPublisher):
+    """A user's publisher that takes all handles of a task at once."""
+
+    def publish_all(self, handles: Sequence[SinkHandle], epoch: Epoch) -> None:
+        """Pass on. Raises ConnectorError when the user's publisher raises."""
+        assert isinstance(self._own, WholePublisher), "OwnSink has looked"
+        with _naming_errors(f"{self._place}, publish_all()"):
+            self._own.publish_all(handles, epoch)
 
 
 def _schema_text(schema: pa.Schema) -> str:

@@ -287,6 +287,15 @@ class ParquetPending:
         self.returned: tuple[Part, ...] = ()
         self.done = False
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are no rows."""
+        return not self._parts
+
+    def give_back(self) -> None:
+        """Leave every part to the next cut, as a :meth:`finish` that has failed does."""
+        self.returned, self.done = self._parts, True
+
     def finish(self) -> SinkHandle | None:
         """Stage every part and make the folder durable. Raises StorageError.
 

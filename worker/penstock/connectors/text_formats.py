@@ -151,11 +151,16 @@ def write_json(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordB
 
 def json_lines(batch: pa.RecordBatch) -> bytes:
     """Return the rows as lines of JSON objects."""
+    return _content(json_texts(batch, "}\n"))
+
+
+def json_texts(batch: pa.RecordBatch, end: str = "}") -> pa.Array:
+    """Return each row as a JSON object. Raises ConfigError for a type that has no JSON value here."""
     parts: list[pa.Array | pa.Scalar] = []
     for index, field in enumerate(batch.schema):
         parts += [_text(("{" if index == 0 else ", ") + json.dumps(field.name) + ": ")]
         parts += [_json_value(batch.column(index), field)]
-    return _content(pc.binary_join_element_wise(*parts, _text("}\n"), _text("")))
+    return pc.binary_join_element_wise(*parts, _text(end), _text(""))
 
 
 def _json_value(values: pa.Array, field: pa.Field) -> pa.Array:

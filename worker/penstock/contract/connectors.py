@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from penstock.contract.kafka_options import KafkaInput
+from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.schema import (
     Count,
     Field,
@@ -242,6 +242,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SINK,
         "CSV files with a header; a visible file never changes and never goes away",
         TextOutput,
+        guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "kafka",
+        Role.SINK,
+        "a topic of Kafka; committed output appears in transactions, to readers of what is committed",
+        KafkaOutput,
         guarantee="exactly-once",
     ),
     ConnectorKind(

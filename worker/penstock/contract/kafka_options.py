@@ -26,6 +26,39 @@ class RecordFormat(StrEnum):
     RAW = "raw"
 
 
+class KeyPartitioner(StrEnum):
+    """How the partition of a record follows from its key."""
+
+    JAVA = "murmur2_random"
+    CONSISTENT = "consistent_random"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOutput(Fields):
+    """Options of the Kafka sink."""
+
+    bootstrap_servers: Servers
+    topic: Topic
+    format: Annotated[
+        RecordFormat,
+        Field("format", "what a value is: json (an object of all columns), or raw (one column of binary or string)"),
+    ] = RecordFormat.JSON
+    key_column: Annotated[
+        str | None, Field("keyColumn", "the column that is the key of a record: a text, bytes or integer")
+    ] = None
+    partitioner: Annotated[
+        KeyPartitioner,
+        Field(
+            "partitioner", "how a key chooses the partition: murmur2_random as Java's clients do, or consistent_random"
+        ),
+    ] = KeyPartitioner.JAVA
+    transactional_id_prefix: Annotated[
+        str,
+        Field("transactionalIdPrefix", "begins the name of transactional ids and of groups, for access rights"),
+    ] = "penstock-"
+    client_file: ClientFile = None
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaInput(Fields):
     """Options of the Kafka source."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from penstock.keyed_state.keyed_backend import StateBudget
 
 _US = 1_000_000
+STAGED = "staged"  # folder of output that waits for its publication, among the checkpoints
 _DEALT_OUT = {Partitioning.KEY, Partitioning.CUSTOM}  # other edges never divide a batch
 
 
@@ -72,8 +73,11 @@ class JobParts:
         page: InFlightPage | None = None,
         *,
         files: FileSystem = OS_FILES,
+        shared: Path | None = None,
     ) -> None:
         """Open the job's connectors. Tasks note on ``page`` what they pass to user functions.
+
+        ``shared`` is the folder of the job's checkpoints, which all workers see; ``scratch`` when there is one worker.
 
         Raises ConfigError when a connector is missing.
         """
@@ -82,7 +86,7 @@ class JobParts:
         self._job = job
         self._scratch = scratch
         self._inputs = {s.plan.index: _open_source(s) for s in job.stages}
-        self._sinks = _open_sinks(job, files)
+        self._sinks = _open_sinks(job, files, (shared or scratch) / STAGED)
         self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
         self._want_checkpoint: Callable[[], None] | None = None
 
@@ -299,7 +303,7 @@ def _sink_nodes(stage: CompiledStage) -> tuple[CompiledStep, ...]:
     return tuple(n for n in stage.nodes if isinstance(n.parameters, Sink))
 
 
-def _open_sinks(job: CompiledJob, files: FileSystem) -> dict[str, SinkPort]:
+def _open_sinks(job: CompiledJob, files: FileSystem, staging: Path) -> dict[str, SinkPort]:
     sinks: dict[str, SinkPort] = {}
     for stage in job.stages:
         for node in _sink_nodes(stage):
@@ -308,7 +312,7 @@ def _open_sinks(job: CompiledJob, files: FileSystem) -> dict[str, SinkPort]:
             sinks[node.name] = (
                 OwnSink(node.name, own)
                 if own is not None
-                else open_sink(node.name, node.parameters.connector, node.input_schema(), files)
+                else open_sink(node.name, node.parameters.connector, node.input_schema(), files, staging=staging)
             )
     return sinks
 

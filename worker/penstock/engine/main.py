@@ -202,7 +202,8 @@ def begin(launch: EngineLaunch, link: "EngineLink", job: "CompiledJob") -> "Work
     trust = _trust(launch.place)
     endpoint, ingest = _doors(launch.place, trust)
     sys.setswitchinterval(switch_interval_s(job))
-    parts = JobParts(job, _identity(launch), Path(launch.scratch), _page(launch))
+    scratch, shared = Path(launch.scratch), Path(launch.storage)
+    parts = JobParts(job, _identity(launch), scratch, _page(launch), shared=shared)
 
     def say(report: EngineReport | EngineProgress) -> None:
         with suppress(LinkClosed):  # the main loop notices, and ends

@@ -6,7 +6,7 @@ Staged files are removed in the same thread, so in the order of the calls.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from penstock.base.limits import RESTART_BACKOFF_FIRST_S, RESTART_BACKOFF_MAX_S
 from penstock.base.threads import Event, SimpleQueue, Thread
 from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.manifest import SinkHandle
+from penstock.ports import WholePublisher
 
 if TYPE_CHECKING:
     from penstock.ports import SinkPublisher
@@ -43,6 +44,25 @@ class Staging:
     discard: bool
 
 
+def publications(sinks: "Mapping[str, SinkPublisher]", handles: Iterable[SinkHandle]) -> list[tuple[SinkHandle, ...]]:
+    """Divide handles into those that one call publishes: each one, or all of a task where the sink wants that."""
+    found: dict[object, tuple[SinkHandle, ...]] = {}
+    for number, handle in enumerate(handles):
+        whole = isinstance(sinks[handle.sink], WholePublisher)
+        place = (handle.sink, handle.task) if whole else number
+        found[place] = (*found.get(place, ()), handle)
+    return list(found.values())
+
+
+def publish_these(publisher: "SinkPublisher", handles: Sequence[SinkHandle], epoch: Epoch) -> None:
+    """Make the handles of one of :func:`publications` visible. Raises what the publisher raises."""
+    if isinstance(publisher, WholePublisher):
+        publisher.publish_all(handles, epoch)
+        return
+    for handle in handles:
+        publisher.publish(handle, epoch)
+
+
 class OutputPublisher:
     """The publisher of all sinks of an engine. It calls ``failed`` with each error and its reason in words."""
 
@@ -56,12 +76,17 @@ class OutputPublisher:
         self._failed = failed
         self._queue: SimpleQueue[PublishJob | Staging | None] = SimpleQueue()
         self._stop = Event()
+        self._attempt = Attempt(0)
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
     def publish(self, job: PublishJob) -> None:
         """Publish in the background, in the order of the calls. Does not block."""
         self._queue.put(job)
+
+    def begin(self, attempt: Attempt) -> None:
+        """Give up what older attempts have not published: a newer one publishes it, maybe on another worker."""
+        self._attempt = max(self._attempt, attempt)
 
     def clear(self, staging: Staging) -> None:
         """Remove staged files in the background, after the work that was given before."""
@@ -80,16 +105,16 @@ class OutputPublisher:
                 self._clear(work)
 
     def _publish(self, job: PublishJob) -> None:
-        for handle in job.handles:
-            if not self._publish_one(handle, job):
+        for handles in publications(self._sinks, job.handles):
+            if not self._publish_these(handles, job):
                 return
         job.done()
 
-    def _publish_one(self, handle: SinkHandle, job: PublishJob) -> bool:
-        pause = RESTART_BACKOFF_FIRST_S
-        while not self._stop.is_set():
+    def _publish_these(self, handles: tuple[SinkHandle, ...], job: PublishJob) -> bool:
+        pause, handle = RESTART_BACKOFF_FIRST_S, handles[0]
+        while not self._stop.is_set() and job.attempt >= self._attempt:
             try:
-                self._sinks[handle.sink].publish(handle, job.epoch)
+                publish_these(self._sinks[handle.sink], handles, job.epoch)
             except Exception as error:
                 named = isinstance(error, ConnectorError)  # it names its sink
                 self._failed(job, error, str(error) if named else f"sink {handle.sink!r}: {error}")

@@ -298,6 +298,7 @@ class Worker:
             case em.DropTasks(tasks):
                 self._tasks.drop(tasks)
             case em.ResetStreams(attempt):
+                self._publisher.begin(attempt)
                 self._exchange.reset(attempt)
             case em.ListSplits(order):
                 first = self._job.first_splits(order.stages)

@@ -15,6 +15,7 @@ from penstock.contract.ids import ChannelId, Epoch, Ordinal, TaskId, Term, Versi
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.engine.build import JobParts
 from penstock.engine.checkpoint_files import SnapshotWriter, read_root
+from penstock.engine.output_publisher import publications, publish_these
 from penstock.engine.task_runtime import Stop
 from penstock.engine.task_thread import TaskLoop
 from penstock.inprocess.scheduler import CooperativeWakeup, ScheduledTask, TaskScheduler
@@ -190,8 +191,9 @@ class InProcessEngine:
         self._context.scheduler.deferred.append(publish)
 
     def _show(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
-        for handle in handles:
-            self._job.publishers[handle.sink].publish(handle, epoch)
+        publishers = self._job.publishers
+        for those in publications(publishers, handles):
+            publish_these(publishers[those[0].sink], those, epoch)
 
     def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
         """Remove staged files: of visible output, or with ``discard`` of output never to be committed."""

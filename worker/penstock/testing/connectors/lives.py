@@ -24,6 +24,7 @@ from penstock.base.errors import PenstockError, StorageError
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
+from penstock.engine.output_publisher import publications, publish_these
 from penstock.ports import Sink, SinkPublisher, SinkWriter
 from penstock.testing.connectors.outgoing_calls import Effects
 from penstock.testing.connectors.rule_broken import RuleBroken, must
@@ -189,11 +190,12 @@ class Life:
         return handles
 
     def _publish(self, publisher: SinkPublisher, commit: CommittedEpoch, effects: Effects) -> None:
-        for handle in commit.handles:
+        sinks = {handle.sink: publisher for handle in commit.handles}
+        for handles in publications(sinks, commit.handles):
             for again in (True, False):
                 try:
                     with effects.watched():
-                        publisher.publish(handle, commit.epoch)
+                        publish_these(publisher, handles, commit.epoch)
                     break
                 except StorageError as error:
                     must(again, "publish", f"it fails again, and nothing is wrong any more: {error}")

@@ -1,0 +1,161 @@
+"""The Kafka sink against a real broker: each committed row once, wherever a process is killed or stopped."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.kafka.kafka_sink import KafkaSink
+from penstock.connectors.kafka.marked_topic import Block, MarkedTopic
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.kafka_options import KafkaOutput, RecordFormat
+from penstock.contract.manifest import SinkHandle
+from penstock.protocol.marked import OutputMarker, Wanted
+from penstock.testing import connectors as kit
+from tests.support.kafka import Kafka
+from tools.servers.kafka import new_name
+
+ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
+TASK = TaskId(StageIndex(1), Ordinal(0), 0)
+EVERY = int(os.environ.get("PENSTOCK_KAFKA_EVERY", "37"))  # outgoing calls: a long run hits each
+
+
+class Target:
+    """A topic, and a folder for what is staged."""
+
+    def __init__(self, kafka: Kafka, folder: Path, **options: Any) -> None:
+        self._kafka = kafka
+        self.topic = kafka.topic("output", 2)
+        self._folder = folder / self.topic
+        self._options = {"transactional_id_prefix": f"{self.topic}-", "key_column": "word", **options}
+
+    def sink(self, schema: pa.Schema = ROWS.schema) -> KafkaSink:
+        options = KafkaOutput(self._kafka.broker.address, self.topic, **self._options)
+        return KafkaSink("out", options, schema, self._folder)
+
+    def visible(self) -> list[dict[str, object]]:
+        return [json.loads(record.value or b"") for record in self._kafka.read(self.topic)]
+
+    def claimed(self, uid: str = "job") -> KafkaSink:
+        sink = self.sink()
+        sink.claim(uid, fresh=True)
+        return sink
+
+
+@pytest.fixture
+def target(kafka: Kafka, tmp_path: Path) -> Target:
+    return Target(kafka, tmp_path)
+
+
+def staged(sink: KafkaSink, epoch: int, rows: pa.RecordBatch = ROWS, attempt: int = 1) -> SinkHandle:
+    writer = sink.writer(TASK, Attempt(attempt))
+    writer.write(rows)
+    handle = writer.seal(Epoch(epoch), new_name("cut")).finish()
+    assert handle is not None
+    return handle
+
+
+def numbers(target: Target) -> Counter[object]:
+    return Counter(row["number"] for row in target.visible())
+
+
+def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    report = kit.check_sink(lambda: Target(kafka, tmp_path), ROWS, every=EVERY)
+    assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
+
+
+def test_all_handles_of_a_task_are_published_by_one_call_and_only_once(target: Target) -> None:
+    sink = target.claimed()
+    handles = (staged(sink, 1, ROWS.slice(0, 6)), staged(sink, 2, ROWS.slice(6)))
+    for _ in range(2):
+        sink.publisher.publish_all(handles, Epoch(2))
+    other = target.claimed()
+    other.publisher.publish_all(handles, Epoch(2))
+    assert numbers(target) == Counter(range(18))
+    for closed in (sink, other):
+        closed.close()
+
+
+def test_a_publisher_that_was_fenced_writes_nothing_and_begins_with_the_marker(target: Target) -> None:
+    stale, successor = target.claimed(), target.claimed()
+    first = staged(stale, 1)
+    stale.publisher.publish(first, Epoch(1))  # its producer is warm from now on
+    second = staged(stale, 2, ROWS.slice(0, 3))
+    successor.publisher.publish(second, Epoch(2))
+    with pytest.raises(StorageError, match=r"transactional id .*/out/0\.0"):
+        stale.publisher.publish(second, Epoch(2))
+    stale.publisher.publish(second, Epoch(2))
+    assert numbers(target) == Counter(range(18)) + Counter(range(3))
+
+
+def test_a_predecessor_that_is_in_the_middle_of_it_is_fenced_before_its_marker_is_read(kafka: Kafka) -> None:
+    topic, name = kafka.topic("fenced"), new_name("writer")
+    settings = {"bootstrap.servers": kafka.broker.address, "log_level": 0}
+    wanted = Wanted(Epoch(1), "digest", 1, Epoch(0))
+
+    def blocks() -> Iterator[Block]:
+        records: list[dict[str, bytes | None]] = [{"key": None, "value": b"once"}]
+        yield iter([records])
+
+    class Successor(MarkedTopic):
+        """It begins while its predecessor goes on, as late as that can."""
+
+        def _read(self) -> OutputMarker | None:
+            found = super()._read()
+            with suppress(StorageError):
+                predecessor.publish(wanted, blocks())
+            return found
+
+    predecessor = MarkedTopic(settings, topic, name, "murmur2_random")
+    assert predecessor.known() == 0
+    Successor(settings, topic, name, "murmur2_random").publish(wanted, blocks())
+    assert [record.value for record in kafka.read(topic)] == [b"once"]
+
+
+def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(kafka: Kafka, target: Target) -> None:
+    sink = target.claimed()
+    old, new = staged(sink, 5), staged(sink, 5, ROWS.slice(3))
+    sink.publisher.publish(new, Epoch(5))
+    for epoch in (4, 5):
+        with pytest.raises(StateError, match=r"marker says epoch 5.*restore the newest state, or .*Drop"):
+            sink.publisher.publish(old, Epoch(epoch))
+    late = staged(sink, 6)
+    sink.close()
+    kafka.admin.delete_topics([target.topic])[target.topic].result(60)
+    kafka.make(target.topic)
+    with pytest.raises(StateError, match=r"marker was at epoch 5, and now it is gone.*Drop"):
+        target.claimed().publisher.publish(late, Epoch(6))
+    assert numbers(target) == Counter()
+
+
+def test_the_key_decides_the_partition_and_raw_values_stay_as_they_are(kafka: Kafka, tmp_path: Path) -> None:
+    made = Target(kafka, tmp_path, format=RecordFormat.RAW)
+    rows = pa.record_batch({"word": ["a", "b", "a", None], "value": pa.array([b"1", b"2", None, b"4"], pa.binary())})
+    sink = made.sink(rows.schema)
+    sink.claim("job", fresh=True)
+    sink.publisher.publish(staged(sink, 1, rows), Epoch(1))
+    found = kafka.read(made.topic)
+    assert Counter((r.key, r.value) for r in found) == Counter([(b"a", b"1"), (b"b", b"2"), (b"a", None), (None, b"4")])
+    assert len({r.partition for r in found if r.key == b"a"}) == 1
+
+
+def test_what_a_topic_would_refuse_is_refused_before_the_commit(kafka: Kafka, target: Target) -> None:
+    sink = target.claimed()
+    writer = sink.writer(TASK, Attempt(1))
+    large = pa.record_batch({"word": ["x" * 2_000_000], "number": pa.array([1], pa.int64())})
+    with pytest.raises(ConfigError, match=rf"topic {target.topic} takes 1,048,588: raise its max.message.bytes"):
+        writer.write(large)
+    with pytest.raises(ConfigError, match=r"keyColumn: .*'word'"):
+        target.sink(pa.schema([("wrd", pa.string())]))
+    kafka.admin.delete_topics([target.topic])[target.topic].result(60)
+    with pytest.raises(StateError, match=f"topic {target.topic}: there is no such topic"):
+        target.claimed()

@@ -1,0 +1,97 @@
+"""Rows to records of Kafka, by column, and the staged files that hold records."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+
+from penstock.base.errors import ConfigError
+from penstock.base.suggest import unknown
+from penstock.connectors.kafka.marked_topic import PRODUCED_AT_ONCE, Block
+from penstock.connectors.parquet_folder import FileForm, HashingFile, clean_schema, plain
+from penstock.connectors.text_formats import json_texts
+from penstock.contract.kafka_options import KafkaOutput, RecordFormat
+
+RECORDS = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+RECORD_OVERHEAD_BYTES = 512  # of a batch with one record
+KEYS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+class RecordEncoder:
+    """Makes records of rows."""
+
+    def __init__(self, options: KafkaOutput, schema: pa.Schema) -> None:
+        """Raises ConfigError when a column is missing, or has a type that a record cannot hold."""
+        self._schema = clean_schema(schema)
+        self._topic = options.topic
+        self._key = options.key_column
+        if self._key is not None and self._key not in self._schema.names:
+            raise ConfigError(f"kafka sink: keyColumn: {unknown('column', self._key, self._schema.names)}")
+        if self._key is not None and not _is_key(self._schema.field(self._key).type):
+            kind = self._schema.field(self._key).type
+            raise ConfigError(
+                f"kafka sink: keyColumn: column {self._key!r} is {kind}: a key is a text, bytes or integer"
+            )
+        self._raw = RecordFormat(options.format) is RecordFormat.RAW
+        values = [f for f in self._schema if f.name != self._key]
+        if self._raw and (len(values) != 1 or values[0].type not in KEYS):
+            names = ", ".join(f.name for f in values)
+            raise ConfigError(
+                f"kafka sink: format raw takes one column of binary or string beside the key, not {names}"
+            )
+        self._value = values[0].name if self._raw else ""
+        if not self._raw:
+            json_texts(_empty(self._schema))
+
+    def records(self, batch: pa.RecordBatch, bytes_max: int) -> pa.RecordBatch:
+        """Return key and value of each row. Raises ConfigError when one is larger than the topic takes."""
+        rows = plain(batch.select(self._schema.names), self._schema)
+        key = pa.nulls(len(rows), pa.large_binary()) if self._key is None else _bytes(rows.column(self._key))
+        value = _bytes(rows.column(self._value) if self._raw else json_texts(rows))
+        sizes = pc.add(pc.fill_null(pc.binary_length(key), 0), pc.fill_null(pc.binary_length(value), 0))
+        largest = pc.max(sizes).as_py() or 0
+        if largest + RECORD_OVERHEAD_BYTES > bytes_max:
+            raise ConfigError(
+                f"kafka sink: a record has {largest:,} bytes, topic {self._topic} takes {bytes_max:,}: raise its"
+                " max.message.bytes, or make the rows smaller in a step before"
+            )
+        return pa.RecordBatch.from_arrays([key, value], schema=RECORDS)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    return kind in KEYS or bool(pa.types.is_integer(kind))
+
+
+def _bytes(values: pa.Array) -> pa.Array:
+    if pa.types.is_integer(values.type):
+        values = values.cast(pa.large_string())
+    return values.cast(pa.large_binary())
+
+
+def record_form() -> FileForm:
+    """Return the form of staged files: records, as Arrow IPC."""
+    return FileForm(RECORDS, ".arrow", _write)
+
+
+def _write(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
+    with pa.ipc.new_file(pa.PythonFile(out, "w"), schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def staged_records(path: Path) -> Block:
+    """Give the records of a staged file, some thousand at a time. Raises OSError."""
+    with pa.memory_map(str(path)) as source:
+        reader = pa.ipc.open_file(source)
+        for index in range(reader.num_record_batches):
+            batch = reader.get_batch(index)
+            for first in range(0, batch.num_rows, PRODUCED_AT_ONCE):
+                piece = batch.slice(first, PRODUCED_AT_ONCE)
+                keys, values = piece.column(0).to_pylist(), piece.column(1).to_pylist()
+                yield [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]

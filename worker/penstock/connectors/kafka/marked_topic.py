@@ -1,0 +1,167 @@
+"""One transactional id: it writes blocks of records and the marker in one transaction.
+
+The marker is the offset that a consumer group of the same name has committed for partition 0 of the output
+topic: the epoch, with the digest and the number of visible blocks as metadata. ``protocol/marked.py`` judges it.
+
+The order matters. ``init_transactions`` fences and aborts predecessors, so it comes **before** the marker is read: a
+predecessor could otherwise commit between the two. An id that has not failed since keeps its producer, and knows its
+marker; the broker tells it when somebody else has fenced it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.base.errors import StorageError
+from penstock.base.threads import Lock, monotonic
+from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
+from penstock.contract.ids import Epoch
+from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
+
+TRANSACTION_MAX_MS = 60_000
+SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
+PRODUCED_AT_ONCE = 5_000
+QUEUED_MAX = 200_000  # records on their way
+SEEDED = OutputMarker(Epoch(0), "seed", 0)
+
+Block = Iterator[list[dict[str, bytes | None]]]  # of records, as the client takes them
+
+
+class MarkedTopic:
+    """A topic, as one sink task writes it. Any thread may use it."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, name: str, partitioner: str) -> None:
+        """Connect nothing yet. ``name`` is that of the transactional id and of the group."""
+        self._settings = settings
+        self._topic = topic
+        self._name = name
+        self._partitioner = partitioner
+        self._producer: Any = None
+        self._consumer: Any = None
+        self._marker: OutputMarker | None = None
+        self._lock = Lock()
+
+    def known(self) -> Epoch:
+        """Return the epoch that the marker has reached; write one when there is none. Blocking.
+
+        Called only while nothing of this task is unpublished. Raises StorageError.
+        """
+        with self._lock, self._calls():
+            if self._producer is None:
+                self._begin()
+            if self._marker is None:
+                self._producer.begin_transaction()
+                self._commit(SEEDED)
+            assert self._marker is not None, "it was just written"
+            return self._marker.epoch
+
+    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> None:
+        """Make all blocks visible, each once. ``blocks`` gives them in order; those that are visible are passed over.
+
+        Blocking. Raises StateError when it is not known what is visible, StorageError when a retry may help.
+        """
+        with self._lock, self._calls():
+            if self._producer is None:
+                self._begin()
+            visible = visible_blocks(self._marker, wanted, self._where)
+            if visible < wanted.blocks:
+                self._apply(wanted, visible, blocks)
+
+    def close(self) -> None:
+        """Forget the clients; a transaction that is open is aborted by the next one of this id."""
+        with self._lock:
+            self._forget()
+
+    # --- One transaction after another --------------------------------------------------------------
+
+    def _apply(self, wanted: Wanted, visible: int, blocks: Iterable[Block]) -> None:
+        began: float | None = None
+        for number, block in enumerate(blocks, 1):
+            if number <= visible:
+                continue
+            if began is None:
+                self._producer.begin_transaction()
+                began = monotonic()
+            for records in block:
+                self._produce(records)
+            if number == wanted.blocks or monotonic() - began > SHARE_OF_TIMEOUT * TRANSACTION_MAX_MS / 1000:
+                self._commit(OutputMarker(wanted.epoch, wanted.digest, number))
+                began = None
+        assert began is None, "the last block ends the transaction"
+
+    def _produce(self, records: list[dict[str, bytes | None]]) -> None:
+        taken = self._producer.produce_batch(self._topic, records)
+        if taken != len(records):
+            first = next((r["_error"] for r in records if r.get("_error") is not None), None)
+            raise StorageError(f"{self._where}: the client took {taken} of {len(records)} records: {first!r}")
+        end = monotonic() + ANSWER_MAX_S
+        self._producer.poll(0)
+        while len(self._producer) > QUEUED_MAX and monotonic() < end:
+            self._producer.poll(0.05)
+
+    def _commit(self, marker: OutputMarker) -> None:
+        kafka = library()
+        at = kafka.TopicPartition(self._topic, 0, marker.epoch, metadata=f"{marker.digest}/{marker.blocks}")
+        self._producer.send_offsets_to_transaction([at], self._consumer.consumer_group_metadata(), ANSWER_MAX_S)
+        self._producer.commit_transaction(TRANSACTION_MAX_MS / 1000)
+        self._marker = marker
+
+    # --- Clients ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Fence every other producer of this id, then read the marker."""
+        kafka = library()
+        own = {
+            "transactional.id": self._name,
+            "transaction.timeout.ms": TRANSACTION_MAX_MS,
+            "partitioner": self._partitioner,
+            "linger.ms": 5,
+            "batch.size": 1 << 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 2 * QUEUED_MAX,
+            "queue.buffering.max.kbytes": 256 * 1024,
+        }
+        self._producer = make_client(kafka.Producer, {**self._settings, **own})
+        self._producer.init_transactions(2 * ANSWER_MAX_S)
+        self._marker = self._read()
+
+    def _read(self) -> OutputMarker | None:
+        kafka = library()
+        if self._consumer is None:
+            own = {"group.id": self._name, "isolation.level": "read_committed", "enable.auto.commit": False}
+            reading = {k: v for k, v in self._settings.items() if k != "message.max.bytes"}
+            self._consumer = make_client(kafka.Consumer, {**reading, **own})
+        (found,) = self._consumer.committed([kafka.TopicPartition(self._topic, 0)], ANSWER_MAX_S)
+        if found.error is not None:
+            raise problem(self._where, found.error)
+        if found.offset < 0:
+            return None
+        digest, _, blocks = (found.metadata or "").rpartition("/")
+        return OutputMarker(Epoch(found.offset), digest, int(blocks) if blocks.isdecimal() else 0)
+
+    @contextmanager
+    def _calls(self) -> Iterator[None]:
+        """Begin anew next time after anything that fails, because its outcome is not known."""
+        try:
+            yield
+        except library().KafkaException as error:
+            self._forget()
+            raise problem(self._where, error.args[0]) from error
+        except OSError as error:
+            self._forget()
+            raise StorageError(f"{self._where}: {error}") from error
+        except BaseException:
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        producer, self._producer, self._marker = self._producer, None, None
+        consumer, self._consumer = self._consumer, None
+        if producer is not None:
+            producer.purge()
+        if consumer is not None:
+            consumer.close()
+
+    @property
+    def _where(self) -> str:
+        return f"kafka sink: topic {self._topic}, transactional id {self._name}"

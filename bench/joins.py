@@ -1,10 +1,11 @@
 """Joins of one task: rows in and pairs out a second, and the longest pause, by the number of keys.
 
-    python -m bench.joins [window/KEYS | interval/KEYS ...] [--out FOLDER]
+    python -m bench.joins [window/KEYS | interval/KEYS | table/KEYS ...] [--out FOLDER]
 
 One thread runs the step and its table, without sources, channels and sinks. Rows of both sides come in turn, a
 microsecond apart, with keys at random. A window, or the interval from -SPAN / 2 to SPAN / 2, is SPAN = 200,000 us long,
-so with 10,000 keys a row has about ten partners, and with 1 M keys about one in ten rows has one. A watermark
+so with 10,000 keys a row has about ten partners, and with 1 M keys about one in ten rows has one. With ``table`` each
+right row is a version of its key, and a left row has one partner or none. A watermark
 follows every batch. A pause is one call of the step: a batch of rows, or one slice of pairs. Changes are
 committed every half a million rows, as by checkpoints. Copying and writing of state is not in the figures; see
 ``micro/state.py``. CPU is that of the thread, which says more on a shared machine. The number of pairs is checked.
@@ -28,7 +29,7 @@ from penstock.steps.base import BOUND_COLUMN, NO_BOUND, StateSchema
 from penstock.steps.joins.event_join import EventJoinStep
 from penstock.steps.joins.events import Interval
 from penstock.steps.joins.pairs import PairBatches
-from penstock.steps.joins.partners import IntervalPartners
+from penstock.steps.joins.partners import IntervalPartners, VersionPartners
 from penstock.steps.joins.sides import join_side, timed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.keyed import KeyColumns
@@ -48,7 +49,7 @@ SWEEP = (
     "window/10_000",
     "window/100_000",
     "window/1_000_000",
-    *(f"interval/{n}" for n in (10_000, 100_000, 1_000_000)),
+    *(f"{kind}/{n}" for kind in ("interval", "table") for n in (10_000, 100_000, 1_000_000)),
 )
 FIGURES = ("rows_per_s", "pairs_per_s", "cpu_ns_per_row", "pause_batch_ms", "pause_slice_ms", "state_mib")
 
@@ -66,9 +67,11 @@ class Task:
         self.step: WindowJoinStep | EventJoinStep
         if kind == "window":
             self.step = WindowJoinStep("j", JoinWindows(SPAN_US, 0, 0), sides, pairs)
-        else:
+        elif kind == "interval":
             partners = IntervalPartners(Interval(-SPAN_US // 2, SPAN_US // 2, 0), sides)
             self.step = EventJoinStep("j", partners, sides, pairs)
+        else:
+            self.step = EventJoinStep("j", VersionPartners(0, sides), sides, pairs)
         self.step.open(self._open)
         self.step.bind({"main": self._count, "late": self._count, "late-right": self._count})
         self.takes = [self.step.side(LEFT), self.step.side(RIGHT)]
@@ -178,9 +181,11 @@ def expected(kind: str, drawn: npt.NDArray[np.int64]) -> int:
     if kind == "window":
         low = at - at % SPAN_US
         high = low + SPAN_US - 1
+    if kind == "table":
+        low, high = np.zeros(len(at), np.int64), at
     first = np.searchsorted(placed[1], key * room + np.maximum(low, 0), side="left")
     last = np.searchsorted(placed[1], key * room + high, side="right")
-    return int((last - first).sum())
+    return int(np.count_nonzero(last > first) if kind == "table" else (last - first).sum())
 
 
 if __name__ == "__main__":

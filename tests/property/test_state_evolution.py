@@ -59,7 +59,7 @@ class Form:
             case "append":
                 kept.append(value)
             case "put":
-                kept[value] = value
+                kept[value[0]] = value[1]
             case "add":
                 kept.add(value)
 
@@ -69,6 +69,8 @@ class Form:
                 return value
             case "append":
                 return (*before, value)[-self.width :]
+            case "put":
+                return tuple(sorted({**dict(before), value[0]: value[1]}.items()))
             case _:
                 return tuple(sorted({*before, value}))
 
@@ -112,9 +114,22 @@ POOL: dict[str, list[Form]] = {
     ],
     "idle": [Form(ps.Timer, None, lambda n: n + 1 if n % 3 else None)],
     "last": [ring(ps.int8, 3), ring(ps.int16, 1), ring(int, 5)],
-    "items": [Form(ps.List[int], (), int, "append")],
-    "counts": [Form(ps.Map[int, int], (), lambda n: n % 5, "put")],
-    "seen": [Form(ps.Set[str], (), lambda n: f"s{n % 5}", "add")],
+    "items": [
+        Form(ps.List[ps.int8], (), lambda n: n % 100, "append"),
+        Form(ps.List[int | None], (), lambda n: n << 40 if n % 3 else None, "append"),
+    ],
+    "counts": [
+        Form(ps.Map[int, ps.uint8], (), lambda n: (n % 5, n % 7), "put"),
+        Form(ps.Map[int, int], (), lambda n: (n % 5, -n << 40), "put"),
+    ],
+    "by_kind": [
+        Form(ps.Map[ps.Enum["a", "b"], str], (), lambda n: ("ab"[n % 2], f"{n}"), "put"),
+        Form(ps.Map[ps.Enum["a", "b", "c"], str | None], (), lambda n: ("abc"[n % 3], None if n % 2 else ""), "put"),
+    ],
+    "seen": [
+        Form(ps.Set[ps.Enum["a", "b"]], (), lambda n: "ab"[n % 2], "add"),
+        Form(ps.Set[ps.Enum["a", "b", "c"]], (), lambda n: "abc"[n % 3], "add"),
+    ],
 }
 Row = dict[str, Any]
 
@@ -280,7 +295,8 @@ def plain(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, int | float | tuple | Place):
         return value
-    return tuple(value)
+    entries = value.items() if hasattr(value, "items") else value
+    return tuple(tuple(map(plain, each)) if isinstance(each, tuple) else plain(each) for each in entries)
 
 
 WHAT = (

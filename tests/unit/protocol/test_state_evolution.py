@@ -112,6 +112,11 @@ def test_a_field_that_is_stored_itself_cannot_be_another_one_renamed() -> None:
         ("Ring[int8, 5]", "Ring[int32, 2]"),
         ("Ring[Enum[a, b], 2]", "Ring[Enum[a, b, c], 2]"),
         ("decimal128(6, 2)", "decimal128(38, 2)"),
+        ("List[int8]", "List[int64 | None]"),
+        ("Map[string, int8]", "Map[string, int64]"),
+        ("Map[Enum[a, b], float]", "Map[Enum[a, b, c], double]"),
+        ("Map[decimal128(6, 2), Enum[a, b]]", "Map[decimal128(6, 2), Enum[a, b, 'c, d']]"),
+        ("Set[Enum[a]]", "Set[Enum[a, b]]"),
     ],
 )
 def test_a_type_that_holds_all_values_takes_them_over(had: str, has: str) -> None:
@@ -141,6 +146,11 @@ def test_a_type_that_holds_all_values_takes_them_over(had: str, has: str) -> Non
         ("decimal128(6, 2)", "decimal128(8, 3)"),
         ("Timer", "ClockTimer"),
         ("Set[int8]", "Set[int16]"),
+        ("Set[int8]", "List[int8]"),
+        ("Map[int8, int8]", "Map[int16, int8]"),
+        ("Map[string, int64]", "Map[string, int8]"),
+        ("Map[decimal128(6, 2), bool]", "Map[decimal128(8, 2), bool]"),
+        ("Map[Enum[a, b], bool]", "Map[Enum[b, a], bool]"),
     ],
 )
 def test_other_types_are_refused(had: str, has: str) -> None:

@@ -16,6 +16,7 @@ values of another one if it is:
 - the same type, or None: ``T | None``
 - an Enum that begins with the same texts: codes keep their meaning
 - a ring with other room: the newest values stay
+- a list or map whose values have such a type, and a map or set whose keys are an Enum with more texts at its end
 
 The rules need names and texts only, so the leader and the command line know them without the user's module.
 """
@@ -33,7 +34,9 @@ _FLOATS = {"float": "float32", "double": "float64"}  # as Arrow spells them
 _EXACT_BITS = {"32": 24, "64": 53}  # a float of so many bits has all whole numbers of so many bits
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 _RING = re.compile(r"Ring\[(.*), \d+\]")
+_ENTRIES = re.compile(r"(List|Map|Set)\[(.*)\]")
 _NULLABLE = " | None"
+_MARKS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[\[(]|[\])]|, """)  # a quoted text, a bracket, a comma
 
 
 class Fate(StrEnum):
@@ -118,9 +121,31 @@ def takes_over(had: str, has: str) -> bool:
     decimals = _DECIMAL.fullmatch(had), _DECIMAL.fullmatch(has)
     if decimals[0] and decimals[1]:
         return decimals[0][2] == decimals[1][2] and int(decimals[0][1]) <= int(decimals[1][1])
+    entries = _ENTRIES.fullmatch(had), _ENTRIES.fullmatch(has)
+    if entries[0] and entries[1]:
+        return entries[0][1] == entries[1][1] and _take_over_entries(entries[0][1], entries[0][2], entries[1][2])
     if had.startswith("Enum["):
         return has.startswith(had.removesuffix("]") + ", ")
     return widens_number(_FLOATS.get(had, had), _FLOATS.get(has, has))
+
+
+def _take_over_entries(kind: str, had: str, has: str) -> bool:
+    """Return whether entries take over others. Their keys are found by what is kept of them, so only an Enum grows."""
+    before, now = _parts(had), _parts(has)
+    keys = 0 if kind == "List" else 1
+    key_fits = before[:keys] == now[:keys] or (before[0].startswith("Enum[") and takes_over(before[0], now[0]))
+    return key_fits and len(before) == len(now) and all(map(takes_over, before[keys:], now[keys:]))
+
+
+def _parts(text: str) -> list[str]:
+    """Split a list of types at its commas, of which those in brackets and quotes are none."""
+    found, start, depth = [], 0, 0
+    for mark in _MARKS.finditer(text):
+        depth += {"[": 1, "(": 1, "]": -1, ")": -1}.get(mark[0], 0)
+        if mark[0] == ", " and depth == 0:
+            found.append(text[start : mark.start()])
+            start = mark.end()
+    return [*found, text[start:]]
 
 
 def widens_number(had: str, has: str) -> bool:

@@ -290,7 +290,7 @@ def _in_slot(value: object, slot: Item) -> bool:
 
 def _spelled(text: str) -> str:
     """Return a text as a list shows it: in quotes if it may be taken for two, or for the end of the list."""
-    return repr(text) if any(mark in text for mark in ",]'\"") else text
+    return repr(text) if any(mark in text for mark in ",[]()'\"") else text
 
 
 def kind_text(kind: ValueKind, nullable: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 The functions make windows by hand: the first row of a mote and bucket sets a timer for the end of the bucket, and
 another one behind it. So the result is that of windows, which plain Python computes. A timer of the clock is set once
-for each key.
+for each key. A state with a ttl forgets motes.
 """
 
 import random
@@ -67,6 +67,23 @@ class Open:
 class Ticked:
     mote: int
     bucket: int
+
+
+@ps.record
+class Fresh:
+    mote: int
+    at: ps.Time
+
+
+@ps.state(ttl="40ms")
+class Known:
+    known: bool = False
+
+
+def fresh(r: Placed, s: Known, out: ps.Out[Fresh]):
+    if not s.known:
+        s.known = True
+        out.emit(Fresh(r.mote, r.at))
 
 
 @ps.state
@@ -137,7 +154,12 @@ spec:
           inputs: [placed]
           keyBy: [mote, bucket]
           process: {function: "timed_readings:begin", onTimer: [{timer: tick, function: "timed_readings:tick"}]}
-        - {name: ticked, sink: {parquet: {path: "${folder}/ticked"}}}
+        - name: fresh
+          inputs: [placed]
+          keyBy: [mote]
+          process: {function: "timed_readings:fresh"}
+        - {name: fresh_out, sink: {parquet: {path: "${folder}/fresh"}}}
+        - {name: ticked, inputs: [ticks], sink: {parquet: {path: "${folder}/ticked"}}}
 """
 
 
@@ -179,6 +201,17 @@ def model(rows: list[dict[str, Any]]) -> tuple[Counter[Any], Counter[Any], Count
     return closed, tidied, bad
 
 
+def fresh(rows: list[dict[str, Any]]) -> Counter[Any]:
+    """Return the rows of motes that no row has made known less than 40 ms of event time before."""
+    known: dict[int, int] = {}
+    found: Counter[Any] = Counter()
+    for row in rows:
+        if row["at"] >= known.get(row["mote"], 0):
+            known[row["mote"]] = row["at"] + 40_000
+            found[row["mote"], row["at"]] += 1
+    return found
+
+
 def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> None:
     rows = write_input(tmp_path / "in")
     run_through_kills(tmp_path, "timed_readings", MODULE, JOB)
@@ -188,6 +221,7 @@ def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> 
     assert len(closed) > 500
     assert written(tmp_path / "out", "mote", "bucket", "at", "count", "total") == closed
     assert written(tmp_path / "tidied", "mote", "bucket", "at", "kinds") == tidied
+    assert written(tmp_path / "fresh", "mote", "at") == fresh(rows)
     assert written(tmp_path / "ticked", "mote", "bucket") == Counter({row[:2]: 1 for row in tidied})
     letters = written(tmp_path / "bad", "mote", "bucket", "error")
     assert Counter({(m, b, e.rsplit("ValueError: ", 1)[-1]): n for (m, b, e), n in letters.items()}) == bad

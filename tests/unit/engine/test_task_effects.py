@@ -45,6 +45,10 @@ class Chain:
         self._told.append(f"fired at {time_us}")
         return time_us - self._left
 
+    def on_clock(self) -> None:
+        self._rows.append(BATCH)
+        self._told.append("fired by the clock")
+
     def on_groups_gained(self, share: Share, fired_us: int) -> None:
         self._told.append((share, fired_us))
 
@@ -88,6 +92,14 @@ def test_the_rows_of_a_slice_are_sent_before_anything_else_and_no_second_slice_f
     performer, rows = hands(told, slices=2)
     performer._advance(ev.AdvanceWatermark(7))
     assert told == ["fired at 7", ev.Produced((BATCH,)), ev.Fired(6)]
+    assert not rows, "what stays here would leave behind the next barrier"
+
+
+def test_rows_of_the_clock_are_sent_before_anything_else() -> None:
+    told: list[object] = []
+    performer, rows = hands(told)
+    performer._advance_clock()
+    assert told == ["fired by the clock", ev.Produced((BATCH,))]
     assert not rows, "what stays here would leave behind the next barrier"
 
 

@@ -203,10 +203,10 @@ def test_types_that_do_not_fit_the_step_are_refused() -> None:
     refused(r"score \(\S+\): it has the parameters", lambda j: source(j).flat_map("m", score))
 
 
-def test_a_state_that_expires_is_refused_until_keys_do() -> None:
+def test_a_state_that_expires_needs_event_time() -> None:
     refused(
-        r"\S+test_typed_calls\.py:\d+: state Expiring: no step forgets keys by a ttl yet",
-        lambda j: source(j).key_by("entity").process("p", expires),
+        r"the ttl of Expiring \(\S+test_typed_calls\.py:\d+\) goes by event time, and the rows have none",
+        lambda j: j.source("txns", ps.parquet("x"), columns=TXNS).key_by("entity").process("p", expires),
     )
 
 

@@ -201,6 +201,7 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
                 schemas_by_output,
                 handlers=in_order(node.types, node.handlers),
                 timed=node.timed,
+                time=node.time,
             )
             typed.open(states.open)
             return typed

@@ -16,6 +16,7 @@ from penstock.contract.graph import (
     Process,
     Source,
     Step,
+    TimeKind,
 )
 from penstock.graph import entrypoint
 from penstock.graph.arguments import columns_of
@@ -112,7 +113,7 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
     graph = check_shape(draft, file.job.name)
     problems = Problems(draft)
     flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
-    _check_timers(graph, draft, problems)
+    _check_times(graph, flows, draft, problems)
     layout = lay_out(graph, problems)
     problems.raise_if_any()
     bounded = {s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)}
@@ -271,9 +272,18 @@ def is_timed(graph: LogicalGraph, step: Step) -> bool:
     return any(is_timed(graph, graph.step(i.step)) for i in step.inputs)
 
 
-def _check_timers(graph: LogicalGraph, draft: GraphDraft, problems: Problems) -> None:
+def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems: Problems) -> None:
+    """Refuse states that need an event time which their rows have not."""
     for step in graph.steps:
-        timers = event_timers(draft.types.get(step.name))
+        types = draft.types.get(step.name)
+        state, timers = None if types is None else types.state, event_timers(types)
+        lives = state is not None and state.ttl_us is not None and state.time is TimeKind.EVENT
+        if state is not None and lives and input_flow(step, flows).time is None:
+            problems.at(
+                step,
+                f"the ttl of {state.name} ({state.place}) goes by event time, and the rows have none: name the column "
+                'at the source (event_time, eventTime), keep it in all steps up to here, or write time="clock"',
+            )
         if timers and not is_timed(graph, step):
             problems.at(
                 step,

@@ -50,8 +50,6 @@ def typed_parameters(
             _check_choice(call, function)
             return parameters, None
         _check_said_twice(parameters, function)
-        if types.state is not None and types.state.ttl_us is not None:
-            raise ConfigError(f"{types.state.place}: state {types.state.name}: no step forgets keys by a ttl yet")
         if call.compiled is CompileChoice.REQUIRE:
             _check_compiled(function, SHAPES[type(parameters)], types)
     except ConfigError as error:

@@ -73,6 +73,8 @@ def write_loop(function: Callable[..., Any], shape: CallShape, types: FunctionTy
 
 def _write(source: FunctionSource, shape: CallShape, types: FunctionTypes) -> WrittenLoop:
     m = LoopWriter()
+    if types.state is not None and types.state.ttl_us is not None:
+        raise NotKnownError(f"{types.state.name}, which has a ttl,")
     if types.ctx:
         raise NotKnownError("the argument ctx")
     if hasattr(types.record.python, "__post_init__"):

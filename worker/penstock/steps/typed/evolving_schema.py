@@ -12,10 +12,11 @@ import pyarrow as pa
 from penstock.base.values import replace
 from penstock.model.arrays import Int32s
 from penstock.model.declared.state_types import StateType
-from penstock.model.table_columns import BYTES, Value
+from penstock.model.table_columns import BYTES, NO_TIMER, Value
 from penstock.steps.base import ChildState, StateSchema, TimerColumn
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.entry_tables import children_of
+from penstock.steps.typed.lifetime import EXPIRES
 from penstock.steps.typed.state_rows import StateRows
 from penstock.steps.typed.undo_log import UndoLog
 
@@ -29,6 +30,9 @@ def evolving_schema(
     """Return the schema of a step's state, of which the fields ``timers`` fire. Each field must have a cell."""
     renamed = tuple((f.name, f.renamed) for f in state.fields if f.renamed is not None)
     children, columns = children_of(state), _columns(state)
+    if state.ttl_us is not None:
+        columns = (*columns, Value(EXPIRES, "int64", added=NO_TIMER))
+        timers = (*timers, TimerColumn(EXPIRES, state.time))
     return StateSchema(name, keys, columns, timers=timers, children=children, evolves=True, renamed=renamed)
 
 

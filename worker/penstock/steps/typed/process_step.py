@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.contract.graph import DEAD_LETTER, Call, OnError, TimeKind
 from penstock.contract.keygroups import Share
-from penstock.model.arrays import Int32s, Int64s
+from penstock.model.arrays import Int32s, Int64s, flat
 from penstock.model.declared.field_kinds import TimerField
 from penstock.model.declared.function_types import CallShape, FunctionTypes, takes_context
 from penstock.model.declared.state_types import StateType
@@ -33,6 +33,7 @@ from penstock.steps.typed.compiled_calls import CompiledTypedCalls, PythonRecord
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows, Schemas
 from penstock.steps.typed.evolving_schema import evolving_schema
 from penstock.steps.typed.field_cells import check_cells
+from penstock.steps.typed.lifetime import EXPIRES, Lifetime, RecordLives, record_times
 from penstock.steps.typed.plain_steps import EmittingStep, outputs_of
 from penstock.steps.typed.record_calls import TypedCalls, check_returns_nothing
 from penstock.steps.typed.record_reader import RecordReader, Records
@@ -58,11 +59,13 @@ class TypedProcessStep(EmittingStep):
         *,
         handlers: Handlers = MappingProxyType({}),
         timed: bool = False,
+        time: str | None = None,
     ) -> None:
         """Call a function with its types. Read rows of ``schemas[""]``, and emit rows of the other schemas, by output.
 
         ``handlers`` are called when timers fire, by the field of the state. ``timed``: rows have the hidden bound
-        column. Raises ConfigError for columns that do not fit, and for a state that cannot be kept.
+        column. ``time`` names the column of event time. Raises ConfigError for columns that do not fit, and for a state
+        that cannot be kept.
         """
         self._function, types = typed
         assert types.state is not None, "a process has a state"
@@ -83,18 +86,34 @@ class TypedProcessStep(EmittingStep):
         kinds = {name: _time_of(types.state, name) for name in handlers}
         timers = tuple(TimerColumn(name, kind) for name, kind in kinds.items())
         self._schema = evolving_schema(name, keys.fields, types.state, timers)
-        self._input, self._timed = schemas[""], timed
+        self._input, self._timed, self._time = schemas[""], timed, time
         self._reached: Int64s = np.full(keys.codec.max_key_groups, NO_BOUND, np.int64)  # by key group
         self._never = self._reached.copy()
         self._firing = False
         self._dropped = 0
-        keep, own_keys = call.on_error is OnError.DEAD_LETTER, KeyObjects(keys, types.record)
-        shared = (name, own_keys, self._rows, self._emitted_records, keep, tuple(dict.fromkeys(kinds.values())))
-        self._timers = {
-            kind: TimerCalls(
-                kind, {n: h for n, h in called.items() if kinds[n] is kind}, TimerContext(*shared, self._reached)
-            )
-            for kind in TimeKind
+        ttl_us, self._ttl_time = types.state.ttl_us, types.state.time
+        self._lifetime = None if ttl_us is None else Lifetime(ttl_us, self._rows)
+        if ttl_us is not None:
+            kinds[EXPIRES] = self._ttl_time
+            called[EXPIRES] = lambda *_: self._rows.forget()
+        self._timers = self._timer_calls(call, called, kinds, KeyObjects(keys, types.record))
+
+    def _timer_calls(
+        self, call: Call, called: Handlers, kinds: Mapping[str, TimeKind], keys: KeyObjects
+    ) -> dict[TimeKind, TimerCalls]:
+        context = TimerContext(
+            self.name,
+            keys,
+            self._rows,
+            self._emitted_records,
+            call.on_error is OnError.DEAD_LETTER,
+            tuple(dict.fromkeys(kinds.values())),
+            self._reached,
+            self._lifetime,
+            self._renewed_us,
+        )
+        return {
+            kind: TimerCalls(kind, {n: h for n, h in called.items() if kinds[n] is kind}, context) for kind in TimeKind
         }
 
     def open(self, state: OpenState) -> None:
@@ -105,19 +124,36 @@ class TypedProcessStep(EmittingStep):
         """Return the state row of each row's key."""
         return self._state.rows(self._keys.codec.keys(self._keys.of(part)))
 
+    def _renewed_us(self, time_us: int) -> int:
+        """Return from when on a key lives to which the function of a timer of this time has written."""
+        return time_us if self._ttl_time is TimeKind.EVENT else self._ctx.time
+
+    def _lives(self, part: pa.RecordBatch, table: BoundTable) -> RecordLives | None:
+        """Return the lifetimes of the keys of rows; None if keys live for ever."""
+        if self._lifetime is None:
+            return None
+        self._lifetime.bind(table)
+        if self._ttl_time is TimeKind.CLOCK:
+            times = np.full(part.num_rows, self._ctx.time, np.int64)
+            return RecordLives(self._lifetime, times, times)
+        assert self._time is not None, f"step {self.name!r} was checked to have event time"
+        reached_us = self._reached[self._keys.codec.hashed(self._keys.of(part))[1]]
+        return RecordLives(self._lifetime, record_times(flat(part.column(self._time)), reached_us), reached_us)
+
     def _begin(self, part: pa.RecordBatch, _: bool) -> RecordCalls[Mapping[str, EmittedRows]]:
         self._ctx.time = self.clock.now_us()
         if self._compiled is None or not self._compiled.reads(part):
             records = self._reader.read(part)  # first: an error of it leaves no new key
-            return self._python_calls(records, self._state_rows(part))
+            return self._python_calls(part, records, self._state_rows(part))
         rows = self._state_rows(part)
         machine = self._compiled.begin(part, self._state, rows)
-        python = PythonRecords(lambda: self._python_calls(self._reader.read(part), rows))
+        python = PythonRecords(lambda: self._python_calls(part, self._reader.read(part), rows))
         return KeyedCompiledCalls(machine, rows, python, self._emitted_records, self._arm)
 
-    def _python_calls(self, records: Records, rows: Int32s) -> "KeyedTypedCalls":
-        self._rows.bind(BoundTable(self._state, rows))
-        return KeyedTypedCalls(self._function, records, (self._rows, rows), self._emitted_records, self._arm)
+    def _python_calls(self, part: pa.RecordBatch, records: Records, rows: Int32s) -> "KeyedTypedCalls":
+        self._rows.bind(table := BoundTable(self._state, rows))
+        state = self._rows, rows, self._lives(part, table)
+        return KeyedTypedCalls(self._function, records, state, self._emitted_records, self._arm)
 
     def _arm(self, rows: Int32s) -> None:
         """Queue the timers that records have set."""
@@ -226,12 +262,12 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
         self,
         function: Callable[..., Any],
         records: Records,
-        state: tuple[StateRows, Int32s],
+        state: tuple[StateRows, Int32s, RecordLives | None],
         emitted: EmittedRecords,
         arm: Arm,
     ) -> None:
-        """Call ``function`` for each of ``records``. ``state`` has the row of each record's key."""
-        self._rows, self._all_rows = state
+        """Call ``function`` for each of ``records``. ``state`` has the row of each record's key, and its lifetime."""
+        self._rows, self._all_rows, self._lives = state
         self._arm = arm
         super().__init__(records, self._one, self._take, self._rows.log)
         self._places: Sequence[int] = self._all_rows.tolist()
@@ -240,8 +276,14 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
         emitted.record = 0
 
     def _call_row(self, row: int, record: Any) -> None:
-        self._rows.at(self._places[row])
+        place = self._places[row]
+        self._rows.at(place)
+        if self._lives is None:
+            self._one(record)
+            return
+        self._lives.begin(row, place)
         self._one(record)
+        self._lives.renew(row, place)
 
     def _one(self, record: Any) -> None:
         check_returns_nothing(self._function(record, self._rows.proxy, self._emitted.out), "out")

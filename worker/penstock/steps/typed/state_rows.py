@@ -17,7 +17,7 @@ import numpy as np
 from penstock.model.declared.field_kinds import BEGUN
 from penstock.model.declared.state_types import StateType
 from penstock.steps.typed.bound_table import BoundTable
-from penstock.steps.typed.field_cells import field_cell
+from penstock.steps.typed.field_cells import TimerCell, field_cell
 from penstock.steps.typed.undo_log import UndoLog
 from penstock.steps.typed.value_cells import Cursor
 
@@ -76,9 +76,19 @@ class StateRows:
         if self._begins:
             self._cursor.log.write(self._begun, row, 1)
 
+    def forget(self) -> None:
+        """Give the fields of the row their first values, but leave the timers as they are."""
+        for cell in self.cells.values():
+            if not isinstance(cell, TimerCell):
+                cell.reset()
+        self._note_cleared(self._cursor.row)
+
     def _clear(self) -> None:
         row = self._cursor.row
         self._first_values(row)
+        self._note_cleared(row)
+
+    def _note_cleared(self, row: int) -> None:
         self._cleared.setdefault(row, False)
         self._cursor.log.write(self._cleared, row, True)
 

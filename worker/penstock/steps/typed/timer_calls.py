@@ -30,6 +30,7 @@ from penstock.steps.base import NO_BOUND, NOTHING_DUE, KeyedState
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows
+from penstock.steps.typed.lifetime import EXPIRES, Lifetime
 from penstock.steps.typed.record_calls import check_returns_nothing
 from penstock.steps.typed.record_reader import item_reader
 from penstock.steps.typed.state_rows import StateRows
@@ -102,6 +103,8 @@ class TimerContext:
     keep: bool
     kinds: tuple[TimeKind, ...]
     reached: Int64s
+    lifetime: Lifetime | None = None
+    renewed_us: Callable[[int], int] = int  # from the time of a timer to that from which its key lives on
 
 
 class TimerCalls:
@@ -111,7 +114,7 @@ class TimerCalls:
         """Call ``handlers``, by the names of the timers in the order of the state's schema."""
         self.names = tuple(handlers)
         self._time = time
-        self._handlers = tuple(handlers.values())
+        self._handlers = handlers
         self._context = context
         self._never: Int64s = np.full(context.keys.codec.max_key_groups, NO_BOUND, np.int64)
 
@@ -129,16 +132,23 @@ class TimerCalls:
         rows = np.unique(due.rows)
         table = BoundTable(state, rows)
         self._context.rows.bind(table)
+        at_end = bound == NOTHING_DUE
+        if self._context.lifetime is not None:
+            self._context.lifetime.bind(table)
         calls = _SliceCalls(self._handlers, self._context, [table.fixed(name) for name in self.names])
         keys = self._context.keys.of(state, rows)
         for time, row, field in order:
+            if at_end and self.names[field] == EXPIRES:
+                continue  # no time passes behind the end: the key stays, and is queued again when it is loaded
             if calls.holds(time, row, field):
                 calls.call(self.names[field], (time, row, field), keys[row])
-                calls.note_set((time, row), order, at_end=bound == NOTHING_DUE)
+                calls.note_set((time, row), order, at_end=at_end)
                 if calls.called == 2 * FIRED_TIMERS_MAX:  # functions set timers within the slice again and again
                     full = True
                     break
         for kind in self._context.kinds:
+            if at_end and kind in (self._time, TimeKind.EVENT):
+                continue  # all were taken, and what was set is dropped
             behind = kind is TimeKind.EVENT and self._time is not TimeKind.EVENT
             state.arm(rows, self._context.reached if behind else self._never, kind)
         failed = np.array(calls.failed, np.int32)
@@ -151,8 +161,9 @@ class TimerCalls:
 class _SliceCalls:
     """The calls for one slice. ``columns`` are those of the timers."""
 
-    def __init__(self, handlers: Sequence[Callable[..., Any]], context: TimerContext, columns: list[Any]) -> None:
-        self._handlers = handlers
+    def __init__(self, handlers: Handlers, context: TimerContext, columns: list[Any]) -> None:
+        self._names = tuple(handlers)
+        self._handlers = tuple(handlers.values())
         self._context = context
         self._columns = columns
         self._before: list[int] = []
@@ -176,6 +187,8 @@ class _SliceCalls:
         try:
             returned = self._handlers[field](time, key, context.rows.proxy, context.emitted.out)
             check_returns_nothing(returned, "out")
+            if context.lifetime is not None and name != EXPIRES:
+                context.lifetime.renew(row, context.renewed_us(time))
         except BaseException as error:
             if isinstance(error, NOT_THE_USERS):
                 raise
@@ -193,7 +206,7 @@ class _SliceCalls:
             now = column[row]
             if now == self._before[field] or now == NO_TIMER:
                 continue
-            if at_end:
+            if at_end and self._names[field] != EXPIRES:
                 column[row] = NO_TIMER
                 self.dropped += 1
                 continue

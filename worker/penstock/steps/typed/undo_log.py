@@ -31,6 +31,11 @@ class UndoLog:
         self._entries.append((target, slice(len(target), None), ()))
         target.append(value)
 
+    @property
+    def wrote(self) -> bool:
+        """Return whether something was written since :meth:`begin`. What was appended, for example emitted, is not."""
+        return any(type(place) is not slice for _, place, _ in self._entries)
+
     def undo(self) -> None:
         """Revert all writes since :meth:`begin`."""
         while self._entries:

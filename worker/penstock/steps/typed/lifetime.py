@@ -1,0 +1,70 @@
+"""When a key is forgotten whose state has a ``ttl``: the time is a timer column of its own, which each write renews.
+
+A key is over for a record if and only if its time is not after that of the record, nor after the time that the step has
+reached. So it does not matter when the queue removes it. The times of a key never fall. Timers of the user do not
+expire: a key of which some are set keeps them, and nothing else.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.arrays import Int64s
+from penstock.model.table_columns import NO_TIMER
+from penstock.steps.base import NO_BOUND, NOTHING_DUE
+from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.state_rows import StateRows
+
+EXPIRES = "__expires"
+
+
+class Lifetime:
+    """The lifetimes of the keys of one state. Every write of it goes through the log of the state."""
+
+    def __init__(self, ttl_us: int, rows: StateRows) -> None:
+        """Forget a key of ``rows`` when nothing was written for ``ttl_us``."""
+        self._ttl_us = ttl_us
+        self._rows = rows
+        self._expires: Any = None
+
+    def bind(self, table: BoundTable) -> None:
+        """Take the column of a table."""
+        self._expires = table.fixed(EXPIRES)
+
+    def begin(self, row: int, now_us: int) -> None:
+        """Forget the key at which the rows stand, if it is over at a time."""
+        if NO_TIMER != self._expires[row] <= now_us:
+            self._rows.log.write(self._expires, row, NO_TIMER)
+            self._rows.forget()
+
+    def renew(self, row: int, time_us: int) -> None:
+        """Let the key live from a time on, if the call that ends has written to its state."""
+        before = self._expires[row]
+        until = min(time_us + self._ttl_us, NOTHING_DUE - 1)
+        if until > before and (before == NO_TIMER or self._rows.log.wrote):
+            self._rows.log.write(self._expires, row, until)
+
+
+class RecordLives:
+    """The lifetimes of the keys of the records of one slice, by the number of the record."""
+
+    def __init__(self, lifetime: Lifetime, times: Int64s, reached: Int64s) -> None:
+        """Records have these times, and the step has reached those, both in microseconds."""
+        self._lifetime = lifetime
+        self._now: list[int] = np.maximum(times, reached).tolist()
+        self._times: list[int] = times.tolist()
+
+    def begin(self, record: int, row: int) -> None:
+        """Forget the key of a record, whose row this is, if it is over."""
+        self._lifetime.begin(row, self._now[record])
+
+    def renew(self, record: int, row: int) -> None:
+        """Let the key live from the time of the record on, if its call has written."""
+        self._lifetime.renew(row, self._times[record])
+
+
+def record_times(column: pa.Array, reached: Int64s) -> Int64s:
+    """Return the times of records in microseconds; of one without a time, that which the step has reached."""
+    found: Int64s = np.asarray(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).fill_null(NO_BOUND))
+    return np.where(np.asarray(column.is_null()), reached, found)

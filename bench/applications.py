@@ -2,23 +2,24 @@
 
     python -m bench.applications [APPLICATION ...] [--turns N] [--scale X] [--out FOLDER]
 
-Each run is ``penstock run`` on an example with one worker, which begins with building its functions. So an application
-runs with few rows and with many: the CPU time of all its processes (user and system) differs by that of the rows more.
-CPU time says more than a rate on a shared machine; ``rows_per_core_s`` is its inverse. Rows at the sink are counted,
-and compared with a count that is made from the input alone.
+Each run is ``penstock run`` on an example with one worker. The CPU time of its engine (user and system) is read with
+every status, and so is the number of rows that the source has read. The figure is that between the first status behind
+a fifth of the rows and the last one, so starting and building functions is not in it. CPU time says more than a rate on
+a shared machine; ``rows_per_core_s`` is its inverse. Rows at the sink are counted, and compared with a count that is
+made from the input alone.
 """
 
 import argparse
+import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,38 +27,71 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench import machine, records
+from bench import machine, processes, records
 from bench.records import Record
 from penstock_spark import equipment, fraud, linear_road, spike
 
 TITLE = "published applications: CPU time of a row"
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-WITHIN_S = 900.0
-Rows = Callable[[int, int, int], pa.Table]  # of all rows, of files, the number of the file
+FILE_ROWS = 1 << 20
+LINES = 100_000  # of a file
+WAYS = 64  # expressways, of which the first ones are written
+BEGIN = 0.2  # the share of the rows behind which CPU time counts
 Count = Callable[[pa.Table], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An example, its input, the step and number of rows at its sink, and two numbers of rows."""
+    """An example, its sink, its rows, and its input: ``files`` calls of ``table`` with the number of the file.
+
+    ``count`` says how many rows of the sink a table gives. Without a table the example makes its rows.
+    """
 
     example: str
     sink: str
-    few: int
-    many: int
-    rows: Rows | None = None
-    count: Count = field(default=len)
+    rows: int
+    table: Callable[[int], pa.Table] | None = None
+    count: Count = len
     settings: tuple[str, ...] = ()
-    unit: str = "rows"
 
 
-def _lines(rows: int, files: int, number: int) -> pa.Table:
-    """Lines of about 42 words: Zipf's law over 9,000 words."""
-    random = np.random.default_rng(number)
+def _lines(number: int) -> pa.Table:
+    """Lines of 42 words: Zipf's law over 9,000 words."""
+    random = np.random.default_rng(number % 2)
     words = np.array(["".join(w) for w in random.choice(list("abcdefghij"), (9000, 4))], dtype=object)
     shares = np.arange(1, 9001) ** -1.05
-    drawn = words[random.choice(9000, (rows // files, 42), p=shares / shares.sum())]
+    drawn = words[random.choice(9000, (LINES, 42), p=shares / shares.sum())]
     return pa.table({"line": [" ".join(line) for line in drawn]})
+
+
+@cache
+def _transactions() -> pa.Table:
+    return fraud.rows_of(fraud.FraudRequest(FILE_ROWS, 1, entities=4096), 0)
+
+
+@cache
+def _readings() -> pa.Table:
+    return spike.rows_of(spike.SpikeRequest(FILE_ROWS, 1, motes=4), 0)
+
+
+@cache
+def _machine() -> pa.Table:
+    return equipment.rows_of(equipment.EquipmentRequest(FILE_ROWS, 1), 0)
+
+
+def _of_others(table: pa.Table, column: str, number: int) -> pa.Table:
+    """Return the same rows of other entities."""
+    at, found = table.schema.get_field_index(column), table[column]
+    text = pa.types.is_string(found.type)
+    named = pc.binary_join_element_wise(found, str(number), "-") if text else pc.add(found, 1000 * number)
+    return table.set_column(at, column, named)
+
+
+def _traffic(number: int) -> pa.Table:
+    """An expressway with 2,300 reports a second, as the benchmark's generator gives."""
+    rows = FILE_ROWS // 2
+    request = linear_road.LinearRoadRequest(WAYS * rows, WAYS, seconds=rows // 2300)
+    return linear_road.rows_of(request, number)
 
 
 def _words(table: pa.Table) -> int:
@@ -113,105 +147,102 @@ def _tolls(table: pa.Table) -> int:
     return int(np.count_nonzero(~np.concatenate(([False], same)) & (r["Lane"] != linear_road.EXIT_LANE)))
 
 
-def _traffic(rows: int, files: int, number: int) -> pa.Table:
-    return linear_road.rows_of(linear_road.LinearRoadRequest(rows, files), number)
-
-
 APPLICATIONS = {
-    "wordcount": Application("wordcount", "output", 40_000, 400_000, _lines, _words, unit="words"),
+    "wordcount": Application("wordcount", "output", 16 * LINES, _lines, _words),
     "fraud": Application(
-        "fraud", "alerts", 1 << 20, 8 << 20, lambda r, f, n: fraud.rows_of(fraud.FraudRequest(r, f), n), _alerts
+        "fraud", "alerts", 16 * FILE_ROWS, lambda n: _of_others(_transactions(), "entity_id", n), _alerts
     ),
-    "spike": Application(
-        "spike", "spikes", 1 << 20, 16 << 20, lambda r, f, n: spike.rows_of(spike.SpikeRequest(r, f), n), _spikes
-    ),
+    "spike": Application("spike", "spikes", 64 * FILE_ROWS, lambda n: _of_others(_readings(), "mote", n), _spikes),
     "equipment": Application(
         "equipment",
         "delays_out",
-        1 << 20,
-        8 << 20,
-        lambda r, f, n: equipment.rows_of(equipment.EquipmentRequest(r, f), n),
+        32 * FILE_ROWS,
+        lambda n: _of_others(_machine(), "machine", n),
         _delays,
         ("machines=true",),
     ),
-    "routing": Application("linear_road_routing", "notifications", 1 << 19, 4 << 20, _traffic, _notifications),
-    "linear_road": Application("linear_road", "tolls_out", 1 << 18, 1 << 21, _traffic, _tolls),
-    "pipeline": Application("pipeline", "end", 10_000_000, 100_000_000, settings=("splits=1",)),
-    "producer_consumer": Application("producer_consumer", "consumer", 20_000_000, 400_000_000, settings=("splits=1",)),
+    "routing": Application("linear_road_routing", "notifications", 8 * FILE_ROWS, _traffic, _notifications),
+    "linear_road": Application("linear_road", "tolls_out", 4 * FILE_ROWS, _traffic, _tolls),
+    "pipeline": Application("pipeline", "end", 400_000_000, settings=("splits=1",)),
+    "producer_consumer": Application("producer_consumer", "consumer", 2_000_000_000, settings=("splits=1",)),
 }
 
 
 def make_input(folder: Path, application: Application, rows: int) -> int:
-    """Write the input in files of a million rows at most; return the rows that the sink must have."""
-    assert application.rows is not None, "the others make their own rows"
-    files = max(2, rows >> 20)
+    """Write files until there are so many rows; return the rows that the sink must have."""
+    assert application.table is not None, "the others make their own rows"
     folder.mkdir()
-    found = 0
-    for number in range(files):
-        table = application.rows(rows, files, number)
+    written, expected = 0, 0
+    for number in itertools.count():
+        table = application.table(number)
         pq.write_table(table, folder / f"part-{number:03}.parquet", row_group_size=1 << 16)
-        found += application.count(table)
-    return found
+        written, expected = written + len(table), expected + application.count(table)
+        if written >= rows:
+            (folder / "_expected.json").write_text(json.dumps([written, expected]))
+            return expected
+    raise AssertionError("the loop returns")
 
 
 def run(folder: Path, application: Application, rows: int) -> dict[str, Any]:
-    """Run once. Returns CPU seconds of all processes, wall seconds, and rows at the sink and those expected."""
-    place, source = Path(tempfile.mkdtemp(dir=folder)), folder / f"{application.example}-{rows}"
-    expected, parameters = rows, [*application.settings, f"output={place / 'out'}"]
-    if application.rows is None:
-        parameters = [*application.settings, f"rows={rows}"]
+    """Run once. Returns rows read, those at the sink and those expected, and the CPU time of a row."""
+    place, source = Path(tempfile.mkdtemp(dir=folder)), folder / application.example
+    parameters = [*application.settings]
+    if application.table is None:
+        expected = rows
+        parameters.append(f"rows={rows}")
     else:
-        note = folder / f"{source.name}.expected"
-        if not note.exists():
-            note.write_text(str(make_input(source, application, rows)))
-        expected = int(note.read_text())
-        parameters.append(f"input={source}")
+        if not source.exists():
+            make_input(source, application, rows)
+        rows, expected = json.loads((source / "_expected.json").read_text())
+        parameters += [f"input={source}", f"output={place / 'out'}"]
     command = [sys.executable, "-m", "penstock.cli", "run", str(EXAMPLES / f"{application.example}.yaml")]
     command += ["--workers", "1", "--json", "--dir", str(place / "state")]
     command += [word for each in parameters for word in ("--set", f"job.parameters.{each}")]
-    before, begun = _cpu_s(), time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-    cpu_s, wall_s = _cpu_s() - before, time.monotonic() - begun
-    if done.returncode != 0:
-        raise SystemExit(done.stderr)
-    steps = json.loads(done.stdout.splitlines()[-1])["steps"]
-    found = next(step["rows_in"] for step in steps if step["name"] == application.sink)
-    return {"cpu_s": cpu_s, "wall_s": wall_s, "at_sink": found, "expected": expected}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None, "it was asked for"
+        marks, last = _marks(job.stdout)
+    if job.returncode != 0:
+        raise SystemExit(f"{application.example}: exit status {job.returncode}")
+    found = next(step["rows_in"] for step in last["steps"] if step["name"] == application.sink)
+    first = next(mark for mark in marks if mark[0] >= BEGIN * rows)
+    cpu_s, read = marks[-1][1] - first[1], marks[-1][0] - first[0]
+    return {"rows": rows, "at_sink": found, "expected": expected, "ns": cpu_s / read * 1e9, "cpu_s": cpu_s}
 
 
-def _cpu_s() -> float:
-    """Return the CPU seconds of all processes below this one that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
+def _marks(lines: Iterable[str]) -> tuple[list[tuple[int, float]], dict[str, Any]]:
+    """Return the rows read and the CPU seconds of the engine at each status, and the last status."""
+    marks: list[tuple[int, float]] = []
+    last: dict[str, Any] = {}
+    for line in lines:
+        status = json.loads(line)
+        if not status.get("steps"):
+            continue
+        last = status
+        used = processes.cpu_s(worker["engine_pid"] for worker in status["workers"] if worker["engine_pid"])
+        if used > (marks[-1][1] if marks else 0.0):  # an engine that has ended says 0
+            marks.append((status["steps"][0]["rows_out"], used))
+    return marks, last
 
 
 def measure(folder: Path, name: str, turns: int, scale: float) -> list[Record]:
-    """Run with few rows and with many in turn, and compare."""
+    """Run an application several times."""
     application = APPLICATIONS[name]
-    few, many = (int(rows * scale) for rows in (application.few, application.many))
     found = []
-    run(folder, application, few)  # kernels that are not in the cache are built now
     for turn in range(turns):
-        small, large = (run(folder, application, rows) for rows in (few, many))
-        ns = (large["cpu_s"] - small["cpu_s"]) / (many - few) * 1e9
-        at_sink = (large["at_sink"] - small["at_sink"]) / (many - few)
+        one = run(folder, application, int(application.rows * scale))
+        wrong = [] if one["at_sink"] == one["expected"] else [f"{one['at_sink']} rows, not {one['expected']}"]
         results = {
-            "cpu_ns_per_row": round(ns, 1),
-            "rows_per_core_s": round(1e9 / ns),
-            "sink_rows_per_core_s": round(at_sink * 1e9 / ns),
-            "wall_rows_per_s": round((many - few) / (large["wall_s"] - small["wall_s"])),
+            "cpu_ns_per_row": round(one["ns"], 1),
+            "rows_per_core_s": round(1e9 / one["ns"]),
+            "sink_rows_per_core_s": round(one["at_sink"] / one["rows"] * 1e9 / one["ns"]),
+            "cpu_s": round(one["cpu_s"], 2),
         }
-        wrong = [f"{one['at_sink']} rows, not {one['expected']}" for one in (small, large) if not _is_exact(one)]
-        cell = {"name": name, "few": few, "many": many, "unit": application.unit}
         print(f"   {name:18} {results}  exact: {not wrong}", flush=True)
+        cell = {"name": name, "rows": one["rows"]}
         found.append(
             {"name": name, "turn": turn, "scenario": cell, "exact": not wrong, "wrong": wrong, "results": results}
         )
     return found
-
-
-def _is_exact(one: dict[str, Any]) -> bool:
-    return bool(one["at_sink"] == one["expected"])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -225,9 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
     made_on, runs = machine.describe(), []
     with tempfile.TemporaryDirectory() as folder:
         for name in options.application:
-            told = measure(Path(folder), name, options.turns, options.scale)
-            print(f"   {name:18} median {median(r['results']['cpu_ns_per_row'] for r in told)} ns of CPU a row")
-            runs += told
+            runs += measure(Path(folder), name, options.turns, options.scale)
     record: Record = {
         "kind": "scenario",
         "scenario": "applications",

@@ -5,17 +5,20 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, StateError, StorageError
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.marked_topic import Block, MarkedTopic
+from penstock.connectors.open_connectors import open_sink
+from penstock.contract.graph import Connector
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
-from penstock.contract.kafka_options import KafkaOutput, RecordFormat
+from penstock.contract.kafka_options import Delivery, KafkaOutput, RecordFormat
 from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
@@ -159,3 +162,24 @@ def test_what_a_topic_would_refuse_is_refused_before_the_commit(kafka: Kafka, ta
     kafka.admin.delete_topics([target.topic])[target.topic].result(60)
     with pytest.raises(StateError, match=f"topic {target.topic}: there is no such topic"):
         target.claimed()
+
+
+def test_at_least_once_is_visible_before_the_commit_and_a_checkpoint_waits_for_the_brokers(
+    kafka: Kafka, target: Target
+) -> None:
+    options = KafkaOutput(kafka.broker.address, target.topic, delivery=Delivery.AT_LEAST_ONCE)
+    sink = open_sink("out", Connector("kafka", asdict(options)), ROWS.schema, staging=Path("unused"))
+    assert sink.guarantee == "at-least-once"
+    sink.claim("job", fresh=True)
+    writer = sink.writer(TASK, Attempt(1))
+    writer.write(ROWS.slice(0, 9))
+    handle = writer.seal(Epoch(1), "first").finish()
+    assert handle is not None
+    assert (handle.rows, numbers(target)) == (9, Counter(range(9)))
+    sink.publisher.publish(handle, Epoch(1))
+    assert writer.seal(Epoch(2), "none").finish() is None
+    kafka.admin.delete_topics([target.topic])[target.topic].result(60)
+    writer.write(ROWS.slice(9))
+    with pytest.raises(ConnectorError, match=f"topic {target.topic}: .* not taken"):
+        writer.seal(Epoch(3), "lost").finish()
+    writer.close()

@@ -12,6 +12,7 @@ from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
 from penstock.connectors.ingest import IngestSource, ingest_schema
+from penstock.connectors.kafka.direct_sink import DirectKafkaSink
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_sink import FileSink, ParquetSink
@@ -22,7 +23,7 @@ from penstock.connectors.text_source import TextForm, TextSource, check_text_fil
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
-from penstock.contract.kafka_options import KafkaInput, KafkaOutput
+from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
@@ -69,6 +70,8 @@ def open_sink(
             return FileSink(step, _path(connector), csv_form(schema), files)
         case "kafka":
             options = KafkaOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+            if options.delivery == Delivery.AT_LEAST_ONCE:
+                return DirectKafkaSink(step, options, schema)
             return KafkaSink(step, options, schema, staging / plain_step(step), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))

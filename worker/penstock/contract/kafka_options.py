@@ -33,6 +33,13 @@ class KeyPartitioner(StrEnum):
     CONSISTENT = "consistent_random"
 
 
+class Delivery(StrEnum):
+    """How often a committed row is there, and when."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaOutput(Fields):
     """Options of the Kafka sink."""
@@ -56,6 +63,14 @@ class KafkaOutput(Fields):
         str,
         Field("transactionalIdPrefix", "begins the name of transactional ids and of groups, for access rights"),
     ] = "penstock-"
+    delivery: Annotated[
+        Delivery,
+        Field(
+            "delivery",
+            "exactly-once (records go out when their checkpoint is committed) or at-least-once (they go out at once,"
+            " and are repeated after a rollback)",
+        ),
+    ] = Delivery.EXACTLY_ONCE
     client_file: ClientFile = None
 
 

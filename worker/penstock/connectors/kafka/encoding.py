@@ -91,7 +91,12 @@ def staged_records(path: Path) -> Block:
         reader = pa.ipc.open_file(source)
         for index in range(reader.num_record_batches):
             batch = reader.get_batch(index)
-            for first in range(0, batch.num_rows, PRODUCED_AT_ONCE):
-                piece = batch.slice(first, PRODUCED_AT_ONCE)
-                keys, values = piece.column(0).to_pylist(), piece.column(1).to_pylist()
-                yield [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+            yield from batches_of(batch)
+
+
+def batches_of(records: pa.RecordBatch) -> Block:
+    """Give records as the client takes them, some thousand at a time."""
+    for first in range(0, records.num_rows, PRODUCED_AT_ONCE):
+        piece = records.slice(first, PRODUCED_AT_ONCE)
+        keys, values = piece.column(0).to_pylist(), piece.column(1).to_pylist()
+        yield [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]

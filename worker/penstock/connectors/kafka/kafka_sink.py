@@ -24,10 +24,10 @@ import pyarrow as pa
 from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.base.threads import Lock
 from penstock.base.values import replace
-from penstock.connectors.kafka.client import ANSWER_MAX_S, client_settings, library, make_client, problem
+from penstock.connectors.kafka.client import client_settings, library
 from penstock.connectors.kafka.encoding import RecordEncoder, record_form, staged_records
 from penstock.connectors.kafka.marked_topic import Block, MarkedTopic
-from penstock.connectors.kafka.topics import topic_id
+from penstock.connectors.kafka.topics import RECORD_BYTES_MAX, record_bytes_max, topic_id
 from penstock.connectors.parquet_folder import hash_file, parse_cut
 from penstock.connectors.parquet_sink import FileSink, ParquetPending, ParquetPublisher, ParquetSinkWriter
 from penstock.contract.codec import parsed
@@ -38,7 +38,6 @@ from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.protocol.marked import DROP, Wanted
 
-MESSAGE_BYTES_MAX = 1_000_000  # where the brokers do not say what a topic takes
 DIGEST_CHARS = 32
 
 
@@ -93,13 +92,13 @@ class _Topics:
         self._job_uid = ""
         self._marked: dict[TaskId, MarkedTopic] = {}
         self._lock = Lock()
-        self.bytes_max = MESSAGE_BYTES_MAX
+        self.bytes_max = RECORD_BYTES_MAX
 
     def claim(self, job_uid: str) -> None:
         self._job_uid = job_uid
         settings = self._settings()
         topic_id(settings, self.options.topic)
-        self.bytes_max = _bytes_max(settings, self.options.topic)
+        self.bytes_max = record_bytes_max(settings, self.options.topic)
 
     def of(self, task: TaskId) -> MarkedTopic:
         """Return the topic as ``task`` writes it."""
@@ -118,19 +117,6 @@ class _Topics:
 
     def _settings(self) -> dict[str, Any]:
         return client_settings(self.options.bootstrap_servers, self.options.client_file)
-
-
-def _bytes_max(settings: dict[str, Any], topic: str) -> int:
-    """Return how large a record may be. Blocking; raises StateError or StorageError."""
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - an extra
-    from confluent_kafka.admin._config import ConfigResource  # noqa: PLC0415 - the module that defines it
-
-    admin, resource = make_client(AdminClient, settings), ConfigResource(ConfigResource.Type.TOPIC, topic)
-    try:
-        found = admin.describe_configs([resource], request_timeout=ANSWER_MAX_S)[resource].result(2 * ANSWER_MAX_S)
-    except library().KafkaException as error:
-        raise problem(f"kafka sink: topic {topic}", error.args[0]) from error
-    return int(found["max.message.bytes"].value) if "max.message.bytes" in found else MESSAGE_BYTES_MAX
 
 
 class KafkaWriter:

@@ -9,6 +9,7 @@ from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client,
 from penstock.connectors.kafka.lane_position import EARLIEST
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen bytes of zero: a broker that has no ids
+RECORD_BYTES_MAX = 1_000_000  # where the brokers do not say what a topic takes
 
 
 def topic_id(settings: Mapping[str, Any], topic: str) -> str:
@@ -101,3 +102,16 @@ def milliseconds(text: str, option: str, words: tuple[str, ...]) -> int:
             f"kafka source: {option} is {text!r}; due is {due}, or a time like 2026-01-31T08:00:00Z"
         ) from error
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
+    """Return how large a record may be. Blocking; raises StateError or StorageError."""
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - an extra
+    from confluent_kafka.admin._config import ConfigResource  # noqa: PLC0415 - the module that defines it
+
+    admin, resource = make_client(AdminClient, settings), ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=ANSWER_MAX_S)[resource].result(2 * ANSWER_MAX_S)
+    except library().KafkaException as error:
+        raise problem(f"kafka sink: topic {topic}", error.args[0]) from error
+    return int(found["max.message.bytes"].value) if "max.message.bytes" in found else RECORD_BYTES_MAX

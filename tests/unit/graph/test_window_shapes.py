@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,3 +49,23 @@ def test_a_shape_has_its_own_offset(shape: WindowForm | SessionForm, problem: st
     rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
     with pytest.raises(ConfigError, match=problem):
         rows.key_by("k").window("w", shape, offset="5s", n=ps.count())
+
+
+@pytest.mark.parametrize("most", [0, 1001, True, 2.0, "3"])
+def test_the_number_of_best_rows_is_refused_with_the_line_of_the_caller(most: Any) -> None:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "n": "int64"})
+    with pytest.raises(ConfigError) as caught:
+        rows.key_by("k").top("best", most, by="n")
+    assert f"step 'best': {most!r} rows: it must be 1 to 1,000" in str(caught.value)
+    assert HERE in str(caught.value)
+
+
+@pytest.mark.parametrize(("within", "problem"), [("0s", "within='0s': it must be longer"), ("soon", "within: ")])
+def test_a_time_without_duplicates_is_refused_with_the_line_of_the_caller(within: str, problem: str) -> None:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
+    with pytest.raises(ConfigError) as caught:
+        rows.key_by("k").distinct("first", within=within)
+    assert problem in str(caught.value)
+    assert HERE in str(caught.value)

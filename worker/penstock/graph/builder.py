@@ -523,7 +523,7 @@ class KeyedStream(Stream):
         The columns are ``op`` and those of the row: ``upsert`` for a row that enters, ``delete`` for one that
         leaves. Only a sink can read them. Raises ConfigError.
         """
-        if not isinstance(most, int) or not 1 <= most <= limits.TOP_ROWS_MAX:
+        if type(most) is not int or not 1 <= most <= limits.TOP_ROWS_MAX:
             raise ConfigError(
                 f"{caller_place()}: step {name!r}: {most!r} rows: it must be 1 to {limits.TOP_ROWS_MAX:,}"
             )

@@ -1,0 +1,100 @@
+"""The schema of a state with types: what rows get that lack a column, and timers that go on under another name."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.contract.graph import TimeKind
+from penstock.contract.ids import BlobName, Epoch
+from penstock.contract.keygroups import Range
+from penstock.contract.settings import StateSettings
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.tiered import ROWS_MIN
+from penstock.model.declared.state_types import state_type
+from penstock.model.keys import KeyCodec
+from penstock.model.table_columns import NO_TIMER
+from penstock.steps.base import NOTHING_DUE, StateSchema, TimerColumn
+from penstock.steps.typed.evolving_schema import evolving_schema
+from penstock.storage.blobs import DirectoryBlobStore
+
+GROUPS = 4
+CODEC = KeyCodec((pa.string(),), GROUPS)
+REACHED = np.full(GROUPS, -1, np.int64)
+NAMES = [f"key-{i}" for i in range(2 * ROWS_MIN)]
+
+
+@ps.state
+class Before:
+    n: int
+    idle: ps.Timer
+
+
+@ps.state
+class After:
+    n: int
+    quiet: ps.Timer = ps.renamed("idle")
+    late: ps.Timer
+    label: str = "new"
+    note: str | None = "first"
+    limit: float | None = None
+
+
+def schema_of(cls: type, *timers: str) -> StateSchema:
+    found = state_type(cls)
+    assert found is not None
+    return evolving_schema("s", (("k", pa.string()),), found, tuple(TimerColumn(name) for name in timers))
+
+
+def opened(schema: StateSchema, folder: Path) -> tuple[KeyedStateBackend, Any]:
+    state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS, folder)
+    return state, state.open(schema)
+
+
+def test_columns_say_what_older_rows_get() -> None:
+    found = {c.name: (c.added, c.absent) for c in schema_of(After).values}
+    assert found == {
+        "n": (0, None),
+        "quiet": (NO_TIMER, None),
+        "late": (NO_TIMER, None),
+        "label": (None, b"new"),
+        "note": (b"first", None),
+        "limit.set": (0, None),
+        "limit": (0.0, None),
+        "__begun": (1, None),
+    }
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_timers_of_a_renamed_field_fire_and_those_of_an_added_one_do_not(tmp_path: Path, on_disk: bool) -> None:
+    blobs = DirectoryBlobStore(tmp_path / "blobs")
+    state, table = opened(schema_of(Before, "idle"), tmp_path)
+    rows = table.rows(CODEC.keys([pa.array(NAMES, pa.string())]))
+    table.column("idle")[rows] = np.arange(len(rows)) % 7 + 10
+    table.column("__begun")[rows] = 1
+    table.arm(rows, REACHED)
+    cut = state.flip(Epoch(1))
+    while not state.copy_on():
+        pass
+    files = cut.write(lambda end: BlobName(f"1{end}"), blobs)
+
+    again, table = opened(schema_of(After, "quiet", "late"), tmp_path)
+    again.load(files, blobs)
+    if on_disk:
+        again.limit(1)
+        table.rows(CODEC.keys([pa.array(NAMES[:1], pa.string())]))
+    assert table.on_disk == on_disk
+    taken, left = 0, len(NAMES)
+    while left:
+        due = table.take_timers(100, left)
+        assert set(due.fields.tolist()) == {0}, "timers are there, and all of quiet, which is the first field"
+        assert due.times.tolist() == sorted(due.times.tolist())
+        table.column("quiet")[due.rows] = NO_TIMER
+        taken, left = taken + len(due.rows), left - len(due.rows)
+    assert taken == len(NAMES)
+    assert table.next_timer(TimeKind.EVENT) == NOTHING_DUE
+    state.close()
+    again.close()

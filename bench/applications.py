@@ -12,6 +12,7 @@ made from the input alone.
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -198,19 +199,22 @@ def run(folder: Path, application: Application, rows: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "penstock.cli", "run", str(EXAMPLES / f"{application.example}.yaml")]
     command += ["--workers", "1", "--json", "--dir", str(place / "state")]
     command += [word for each in parameters for word in ("--set", f"job.parameters.{each}")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+    at_once = os.environ | {"PYTHONUNBUFFERED": "1"}  # a status that is read late would have a later CPU time
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=at_once) as job:
         assert job.stdout is not None, "it was asked for"
         marks, last = _marks(job.stdout)
     if job.returncode != 0:
         raise SystemExit(f"{application.example}: exit status {job.returncode}")
     found = next(step["rows_in"] for step in last["steps"] if step["name"] == application.sink)
-    first = next(mark for mark in marks if mark[0] >= BEGIN * rows)
+    first = next((mark for mark in marks if mark[0] >= BEGIN * rows), None)
+    if first is None or marks[-1][0] == first[0]:
+        raise SystemExit(f"{application.example}: {rows} rows are too few: the run was over between two statuses")
     cpu_s, read = marks[-1][1] - first[1], marks[-1][0] - first[0]
     return {"rows": rows, "at_sink": found, "expected": expected, "ns": cpu_s / read * 1e9, "cpu_s": cpu_s}
 
 
 def _marks(lines: Iterable[str]) -> tuple[list[tuple[int, float]], dict[str, Any]]:
-    """Return the rows read and the CPU seconds of the engine at each status, and the last status."""
+    """Return the rows read and the CPU seconds of the engine whenever a status tells of more rows, and the last one."""
     marks: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
     for line in lines:
@@ -219,8 +223,9 @@ def _marks(lines: Iterable[str]) -> tuple[list[tuple[int, float]], dict[str, Any
             continue
         last = status
         used = processes.cpu_s(worker["engine_pid"] for worker in status["workers"] if worker["engine_pid"])
-        if used > (marks[-1][1] if marks else 0.0):  # an engine that has ended says 0
-            marks.append((status["steps"][0]["rows_out"], used))
+        read = status["steps"][0]["rows_in"]
+        if used and read > (marks[-1][0] if marks else 0):  # an engine that has ended says 0
+            marks.append((read, used))
     return marks, last
 
 

@@ -42,6 +42,8 @@ WAIT_S = 0.002  # of a read, while the broker has not said that there is no more
 FETCH_WAIT_MS = 100  # the broker answers after so long that there is no more
 SILENT_AFTER_S = 5 * FETCH_WAIT_MS / 1000  # a broker that has more to say has said it by then
 RECORDS_MAX = 20_000  # of one read
+BUFFERED_RECORDS = 5 * RECORDS_MAX  # the client fetches more while it holds fewer
+FULL_WAIT_MS = 5  # of a client that holds enough, before it looks again; its default is a second
 BUFFER_KBYTES = 16 * 1024  # of records that a client holds and nobody has read
 DISCOVERY_WAIT_S = 0.05
 SILENCE_MAX_S = 30.0  # after so long without an answer the attempt ends, and its error says why
@@ -94,7 +96,8 @@ class KafkaSource:
             "allow.auto.create.topics": False,
             "fetch.wait.max.ms": FETCH_WAIT_MS,
             "queued.max.messages.kbytes": BUFFER_KBYTES,
-            "queued.min.messages": RECORDS_MAX,
+            "queued.min.messages": BUFFERED_RECORDS,
+            "fetch.queue.backoff.ms": FULL_WAIT_MS,
         }
         return make_client(library().Consumer, {**self.settings(), **own})
 

@@ -99,6 +99,24 @@ def test_state_comes_back_from_its_files(task: Callable[..., Task]) -> None:
     assert again.state.keys == len(OTHERS) + 2, "tombstones are dropped after loading"
 
 
+def test_each_of_two_states_gets_the_rows_of_its_own_files(task: Callable[..., Task]) -> None:
+    both = (SCHEMA, replace(SCHEMA, name="others"))
+    first = task()
+    first.state.open(both[1])
+    first.put({"a": 1})
+    files = first.checkpoint(1)
+    first.table = first.state._tables["others"]
+    first.put({"b": 2})
+    files = first.checkpoint(2)
+    assert {f.state for f in files} == {"counts", "others"}
+    again = task()
+    again.state.open(both[1])
+    again.state.load(files, again.blobs)
+    assert again.content() == {"a": 1}
+    tables = [again.state._tables[schema.name].hot for schema in both]
+    assert [len(table.all_rows(tombstones=False)) for table in tables] == [1, 1]
+
+
 def test_a_state_of_which_half_has_changed_is_one_file(task: Callable[..., Task]) -> None:
     first = task()
     first.put({"a": 1, "b": 2, "c": 3, "d": 4})

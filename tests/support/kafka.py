@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -34,6 +34,19 @@ class Kafka:
         """Speak to ``broker``, which runs."""
         self.broker = broker
         self.admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+
+    def wait_for_coordinator(self) -> None:
+        """Wait until groups can be read. A broker that has just started answers NOT_COORDINATOR to some of them."""
+        with closing(Consumer({"bootstrap.servers": self.broker.address, "group.id": new_name("first")})) as consumer:
+
+            def reads() -> bool:
+                try:
+                    (found,) = consumer.committed([TopicPartition("any", 0)], WITHIN_S)
+                except KafkaException:
+                    return False
+                return found.error is None
+
+            wait_until(reads)
 
     def topic(self, prefix: str, partitions: int = 1, **settings: str) -> str:
         """Make a topic of a new name, and return the name."""

@@ -18,6 +18,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     except ServerMissing as error:
         pytest.skip(str(error))
     try:
-        yield Kafka(broker)
+        kafka = Kafka(broker)
+        kafka.wait_for_coordinator()
+        yield kafka
     finally:
         broker.stop()

@@ -1,6 +1,6 @@
 """``python -m bench.fleet``: an operator and 500 running jobs against a real kube-apiserver.
 
-    python -m bench.fleet [--jobs 500] [--interval 10] [--rest 75] [--changes 100] [--out FOLDER]
+    python -m bench.fleet [--jobs 500] [--interval 10] [--rest 150] [--changes 100] [--out FOLDER]
 
 It creates the jobs, simulates their workers (pods, Lease, ``-latest``, ``-status``), and measures
 
@@ -10,7 +10,7 @@ It creates the jobs, simulates their workers (pods, Lease, ``-latest``, ``-statu
 - change to effect: from a new ``spec.replicas`` to that of the StatefulSet, and from a change of
   ``-latest`` to the condition of the StreamJob, while all other jobs are at rest.
 
-The binaries are those of ``make e2e-tools TOOLS=api``. With the defaults it takes about 6 minutes on
+The binaries are those of ``make e2e-tools TOOLS=api``. With the defaults it takes about 8 minutes on
 two cores. The API server and the simulated workers use most of the CPU.
 """
 
@@ -43,6 +43,7 @@ BEGIN_WITHIN_S = 300.0  # plus two seconds for each job: a slow start must not p
 EFFECT_WITHIN_S = 30.0
 CHANGES_PER_S = 5.0
 SILENCE_S = 75.0  # a job at rest is reconciled every 60 to 72 s, in a large fleet less often
+STARTED_S = 75.0  # then what the start of the jobs caused is over
 SETTLES_S = 3.0  # time for the last events to arrive
 PAPER_JOBS = 5000
 TARGETS = (("cpu_share", 0.05), ("memory_mib", 256.0), ("scale_p99_s", 5.0), ("stall_p99_s", 5.0))
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.fleet")
     parser.add_argument("--jobs", type=int, default=500)
     parser.add_argument("--interval", type=float, default=10.0, help="of checkpoints, in seconds")
-    parser.add_argument("--rest", type=float, default=75.0, help="seconds measured at rest")
+    parser.add_argument("--rest", type=float, default=150.0, help="seconds measured at rest")
     parser.add_argument("--changes", type=int, default=100)
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
     options = parser.parse_args(arguments)
@@ -100,6 +101,7 @@ async def _measure(made: Api, started: Running, options: argparse.Namespace) -> 
         print(f"   {len(players)} jobs began within {found['begin_s']} s", flush=True)
         writers = [asyncio.create_task(p.run(float("inf"))) for p in players]
         wrong = await _until_all_run(api, options.jobs)
+        await asyncio.sleep(STARTED_S)
         events.clear()
         first, others, own_s = read(started), processes.Others(), _own_cpu_s()
         await asyncio.sleep(options.rest)

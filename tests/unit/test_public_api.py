@@ -94,7 +94,9 @@ TESTING = {
     "Run",
     "Snapshot",
     "StandingClock",
+    "rows",
     "run",
+    "same",
 }
 RUN_METHODS = {
     "abort",

@@ -8,8 +8,9 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.connectors.open_connectors import ConnectorInspector
+from penstock.contract.call_types import CompileChoice
 from penstock.contract.connectors import Role
-from penstock.contract.graph import PYTHON_CONNECTOR, Connector, Sink, Source, Step
+from penstock.contract.graph import PYTHON_CONNECTOR, Connector, Filter, FlatMap, Map, Process, Sink, Source, Step
 from penstock.contract.job_reader import read_stream_job
 from penstock.contract.schema import Plain
 from penstock.graph import JobFile
@@ -49,23 +50,26 @@ def prepare(
     collect: Collection[str] | bool,
     *,
     pushed: bool = False,
+    compiled: CompileChoice | None = None,
 ) -> Prepared:
     """Build, change and check a job. Raises ConfigError as ``penstock validate`` does.
 
     ``inputs`` are read in the place of the sources of these names. ``collect`` names the sinks whose
     rows are collected instead of written; True: all. With ``pushed``, a list without end is read in the
-    place of every other source, unless this is an object of Python.
+    place of every other source, unless this is an object of Python. ``compiled`` replaces what steps say.
     """
     draft = _draft(job, params or {})
+    if compiled is not None:
+        draft.steps[:] = [_choosing(step, compiled) for step in draft.steps]
     _replace_sources(draft, {**(_pushed_lists(draft) if pushed else {}), **(inputs or {})})
     _replace_sinks(draft, collect)
-    compiled = compile_draft(JobFile(read_stream_job(_PLAIN), _PLAIN), draft, ConnectorInspector())
+    made = compile_draft(JobFile(read_stream_job(_PLAIN), _PLAIN), draft, ConnectorInspector())
     connectors = {name: own for (name, role), own in draft.functions.items() if role == CONNECTOR}
     sinks = {name: own for name, own in connectors.items() if isinstance(own, CollectSink)}
     for name, sink in sinks.items():
         sink.step = name
     lists = {name: own for name, own in connectors.items() if isinstance(own, ListSource)}
-    return Prepared(compiled, lists, sinks)
+    return Prepared(made, lists, sinks)
 
 
 def _draft(job: JobLike, params: Mapping[str, object]) -> GraphDraft:
@@ -79,6 +83,14 @@ def _draft(job: JobLike, params: Mapping[str, object]) -> GraphDraft:
     else:
         raise ConfigError(f"{job!r} is no ps.Job, and no function that builds one")
     return GraphDraft(list(draft.steps), dict(draft.functions), dict(draft.types), dict(draft.places))
+
+
+def _choosing(step: Step, compiled: CompileChoice) -> Step:
+    """Return a step whose function with types, if it has one, is compiled as ``compiled`` says."""
+    if not isinstance(step.parameters, Map | Filter | FlatMap | Process):
+        return step
+    call = replace(step.parameters.call, compiled=compiled)
+    return replace(step, parameters=replace(step.parameters, call=call))
 
 
 def _replace_sources(draft: GraphDraft, inputs: Inputs) -> None:

@@ -13,7 +13,9 @@ from penstock.inprocess.collect import CollectSink, Rows
 from penstock.inprocess.list_source import ABORT, EOF, PAUSE, ListSource, Marker
 from penstock.inprocess.run import Result
 from penstock.testing.clock import StandingClock
+from penstock.testing.drawn import rows
 from penstock.testing.harness import Run, Snapshot, run
+from penstock.testing.same import same
 
 __all__ = [
     "ABORT",
@@ -27,5 +29,7 @@ __all__ = [
     "Run",
     "Snapshot",
     "StandingClock",
+    "rows",
     "run",
+    "same",
 ]

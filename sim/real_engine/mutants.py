@@ -28,8 +28,8 @@ _TABLE = (
         "rows that a watermark fires leave only with the next batch",
         _line(
             "engine.task_effects",
-            "reached = self._advance_steps(action.time_us)",
-            "if (reached := self._advance_steps(action.time_us)): return self.step(ev.Fired(reached))",
+            "reached = self._firing(lambda: self._parts.chain.on_watermark(action.time_us))",
+            "return self.step(ev.Fired(self._firing(lambda: self._parts.chain.on_watermark(action.time_us))))",
         ),
     ),
     EngineMutant(

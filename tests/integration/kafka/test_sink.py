@@ -27,7 +27,7 @@ from tools.servers.kafka import new_name
 
 ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
-EVERY = int(os.environ.get("PENSTOCK_KAFKA_EVERY", "37"))  # outgoing calls: a long run hits each
+EVERY = int(os.environ.get("PENSTOCK_KAFKA_EVERY", "79"))  # outgoing calls: a long run hits each
 
 
 class Target:

@@ -10,11 +10,10 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.contract.call_types import CompileChoice
-from penstock.contract.graph import Filter, FlatMap, Map, Process, Source
-from penstock.graph.typed_calls import SHAPES
+from penstock.contract.graph import Source
+from penstock.graph.refused_functions import refused_functions
 from penstock.inprocess.list_source import Item
 from penstock.inprocess.prepare import JobLike, Prepared, prepare
-from penstock.steps.compiled.choice import refusal
 from penstock.testing.harness import Run
 
 Given = Iterable[Item] | object
@@ -74,26 +73,13 @@ def _only_source(job: JobLike, params: Mapping[str, object] | None) -> str:
 def _compare(job: JobLike, params: Mapping[str, object] | None, inputs: Mapping[str, Given], workers: int) -> None:
     kept = {name: list(each) if isinstance(each, Iterable) else each for name, each in inputs.items()}
     as_it_is = prepare(job, params, kept, collect=True)
-    refused = _refusals(as_it_is)
+    refused = refused_functions(as_it_is.job)
     if all(refused.values()):
         why = "; ".join(f"{name}: {reason}" for name, reason in refused.items()) or "none has types"
         raise ConfigError(f"same: no function of the job is compiled, so there is nothing to compare: {why}")
     compiled = _outcome(as_it_is, workers)
     interpreted = _outcome(prepare(job, params, kept, collect=True, compiled=CompileChoice.NEVER), workers)
     assert compiled == interpreted, f"\ncompiled:    {compiled}\ninterpreted: {interpreted}"
-
-
-def _refusals(prepared: Prepared) -> dict[str, str | None]:
-    """Return for each step whose function has types why it is not compiled; None if it is."""
-    found: dict[str, str | None] = {}
-    for node in (node for stage in prepared.job.stages for node in stage.nodes if node.types is not None):
-        parameters = node.parameters
-        assert isinstance(parameters, Map | Filter | FlatMap | Process), "only these have functions with types"
-        assert node.function is not None, "a step with types has a function"
-        assert node.types is not None, "chosen by it"
-        never = parameters.call.compiled is CompileChoice.NEVER
-        found[node.name] = "compiled=never" if never else refusal(node.function, SHAPES[type(parameters)], node.types)
-    return found
 
 
 def _outcome(prepared: Prepared, workers: int) -> RunOutcome:

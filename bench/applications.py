@@ -37,6 +37,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILE_ROWS = 1 << 20
 LINES = 100_000  # of a file
 WAYS = 64  # expressways, of which the first ones are written
+STATE_MEMORY = "6Gi"  # state that does not fit is read from disk: some 20 us a row
 BEGIN = 0.2  # the share of the rows behind which CPU time counts
 Count = Callable[[pa.Table], int]
 
@@ -198,6 +199,7 @@ def run(folder: Path, application: Application, rows: int) -> dict[str, Any]:
         parameters += [f"input={source}", f"output={place / 'out'}"]
     command = [sys.executable, "-m", "penstock.cli", "run", str(EXAMPLES / f"{application.example}.yaml")]
     command += ["--workers", "1", "--json", "--dir", str(place / "state")]
+    command += ["--set", f"state.memory={STATE_MEMORY}"]
     command += [word for each in parameters for word in ("--set", f"job.parameters.{each}")]
     at_once = os.environ | {"PYTHONUNBUFFERED": "1"}  # a status that is read late would have a later CPU time
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=at_once) as job:

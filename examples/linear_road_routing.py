@@ -78,6 +78,13 @@ class Notification:
 
 
 @ps.state
+class Segment:
+    """The segment of a car."""
+
+    Seg: int = 0
+
+
+@ps.state
 class Before:
     """The report before this one."""
 
@@ -110,7 +117,7 @@ def dispatch(r: Row, out: ps.Out[Report]) -> None:
         out.emit(Report(r.Time, r.VID, r.Spd, r.XWay, r.Dir, r.Seg))
 
 
-def position_toll(r: Report, s: Before, out: ps.Out[Notification]) -> None:
+def position_toll(r: Report, s: Segment, out: ps.Out[Notification]) -> None:
     """Note the segment, and notify."""
     s.Seg = r.Seg
     out.emit(Notification(POSITION, r.VID, r.Time, 0))

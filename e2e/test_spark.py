@@ -9,76 +9,22 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from e2e.rig.cluster import Cluster
-from e2e.rig.reading import SPARK_APPLICATIONS, read
+from e2e.rig.spark_operator import SparkOperator, application, example, run_application, spark_operator
 from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
-from e2e.rig.wordcount import CLAIM, ROOT, WordCount, make_shared
+from e2e.rig.wordcount import WordCount, make_shared
 
 STEP_TIMEOUT_S = 120.0
 SPARK_TIMEOUT_S = 240.0
 RATE = 20_000  # lines per second: slow enough to see the replay RUNNING
-RELEASE = "spark-operator"
-SPARK_SYSTEM = "spark-operator"
-EXAMPLES = ROOT / "examples" / "kubernetes"
-DEFINITIONS = ["sparkapplications", "scheduledsparkapplications", "sparkconnects"]
-
-
-class SparkOperator:
-    """Kubeflow's chart as a release that serves one namespace."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
-
-    def install(self) -> None:
-        """Install it while our operator runs, which then finds the new kinds by itself."""
-        registry, _, name = self._cluster.images.spark.rpartition("/")
-        repository, _, tag = name.rpartition(":")
-        cluster = self._cluster
-        cluster.run_helm(
-            "install", RELEASE, str(cluster.spark_chart), f"--namespace={SPARK_SYSTEM}",
-            "--create-namespace", f"--set=spark.jobNamespaces={{{self._namespace}}}",
-            f"--set=image.registry={registry or 'docker.io/library'}",
-            f"--set=image.repository={repository},image.tag={tag},image.pullPolicy=Never",
-            # For the JVM that submits: on two cores the first compiler is enough.
-            "--set=controller.env[0].name=JAVA_TOOL_OPTIONS",
-            "--set=controller.env[0].value=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "--wait", "--timeout=180s",
-        )  # fmt: skip
-
-    def remove(self) -> None:
-        """Remove it with its definitions."""
-        kubectl = self._cluster.kubectl
-        names = [f"{name}.sparkoperator.k8s.io" for name in DEFINITIONS]
-        kubectl.attempt("delete", "crd", "--ignore-not-found", "--timeout=60s", *names)
-        self._cluster.run_helm("uninstall", RELEASE, f"--namespace={SPARK_SYSTEM}", "--ignore-not-found")
-        kubectl.attempt("delete", "namespace", SPARK_SYSTEM, "--wait=false")
 
 
 @pytest.fixture
 def spark(wordcount: WordCount) -> Iterator[SparkOperator]:
     """Give the Spark operator, which is not installed yet."""
-    operator = SparkOperator(wordcount.cluster, wordcount.kubectl.namespace)
-    yield operator
-    operator.remove()
-
-
-def adapted(name: str, image: str) -> Any:
-    """Give an example with the images and the claim of this cluster."""
-    found = yaml.safe_load((EXAMPLES / name).read_text().replace("wordcount}", f"{CLAIM}}}"))
-    found["spec"] |= {"image": image, "imagePullPolicy": "Never"}
-    return found
-
-
-def application(job: WordCount, name: str) -> Any:
-    return read(job.kubectl, SPARK_APPLICATIONS, name)
-
-
-def state_of(found: Any) -> str:
-    return str(found.get("status", {}).get("applicationState", {}).get("state", ""))
+    with spark_operator(wordcount.cluster, wordcount.kubectl.namespace) as operator:
+        yield operator
 
 
 @pytest.mark.timeout(900)
@@ -100,9 +46,9 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(wordcount: WordCount, spark
     shown = wait_for("a replay", lambda: job.status().get("sparkApplication"), STEP_TIMEOUT_S,
                      job.say)  # fmt: skip
     wait_for("its state in the status", lambda: replay_state(job) == "RUNNING", SPARK_TIMEOUT_S,
-             lambda: str(application(wordcount, shown["name"]).get("status")))  # fmt: skip
+             lambda: str(application(wordcount.kubectl, shown["name"]).get("status")))  # fmt: skip
     print(f"replay RUNNING after {time.monotonic() - begun:.1f} s")
-    assert "--trust" in application(wordcount, shown["name"])["spec"]["arguments"]
+    assert "--trust" in application(wordcount.kubectl, shown["name"])["spec"]["arguments"]
     driver = job.kubectl.attempt("get", "pod", f"{shown['name']}-driver", "-o", "json")
     if not driver.returncode:
         check_confined(json.loads(driver.stdout)["spec"])
@@ -112,17 +58,8 @@ def test_spark_feeds_a_job_and_says_that_it_is_exact(wordcount: WordCount, spark
     print(f"replay COMPLETED, job Finished after {time.monotonic() - begun:.1f} s: {rows} rows out")
 
     begun = time.monotonic()
-    job.kubectl.apply(adapted("spark/oracle.yaml", images.spark))
-    ended = wait_for(
-        "the oracle's word",
-        lambda: state_of(application(wordcount, "replayed-oracle")) in {"COMPLETED", "FAILED"},
-        SPARK_TIMEOUT_S,
-        lambda: str(application(wordcount, "replayed-oracle").get("status")),
-    )
-    assert ended
-    log = job.kubectl("logs", "replayed-oracle-driver")
+    log = run_application(job.kubectl, example("spark/oracle.yaml", images.spark))
     print(f"oracle ended after {time.monotonic() - begun:.1f} s\n{log[-600:]}")
-    assert state_of(application(wordcount, "replayed-oracle")) == "COMPLETED", log
     assert "exact: yes" in log
     is_fed_without_certificates(wordcount, data)
 
@@ -143,7 +80,7 @@ def is_fed_without_certificates(wordcount: WordCount, data: Path) -> None:
     job.kubectl.apply(manifest, manager="kubectl")
     job.until_finished(SPARK_TIMEOUT_S)
     shown = job.status()["sparkApplication"]["name"]
-    assert "--anybody" in application(wordcount, shown)["spec"]["arguments"]
+    assert "--anybody" in application(wordcount.kubectl, shown)["spec"]["arguments"]
     assert not job.is_so("Secured")
     assert rows_in(data / "open") == rows_in(data / "replayed")
     print(f"without certificates: job Finished after {time.monotonic() - begun:.1f} s")
@@ -161,7 +98,7 @@ def rows_in(folder: Path) -> Counter[tuple[str, int]]:
 def replayed(wordcount: WordCount) -> Any:
     """Give the example of a replay with the images, the claim and the pace of this cluster."""
     images = wordcount.cluster.images
-    manifest = adapted("replayed.yaml", images.worker)
+    manifest = example("replayed.yaml", images.worker)
     manifest["spec"]["checkpoint"]["interval"] = "2s"
     manifest["spec"]["replay"] |= {"image": images.spark, "rate": RATE}
     return manifest

@@ -220,7 +220,9 @@ def job(params: ps.Parameters) -> ps.Job:
     on_error: Literal["dead-letter", "fail"] = "dead-letter" if dead_letters else "fail"
     columns = {"ts": "int64", **dict.fromkeys(SENSORS + VALVES, "bool")} | ({"machine": "int64"} if several else {})
     job = ps.Job()
-    readings = job.source("readings", ps.parquet(params["input"], rate=params.integer("rate")), columns=columns)
+    announce = params.get("announce")
+    source = ps.ingest(2, announce) if announce else ps.parquet(params["input"], rate=params.integer("rate"))
+    readings = job.source("readings", source, columns=columns)
     states = readings.map("project", project_machine if several else project, on_error=on_error)
     changes = states.key_by("machine").process("edges", edges, on_error=on_error)
     delays = changes.key_by(*PAIR).process("delays", matcher(refuses=bool(dead_letters)), on_error=on_error)

@@ -109,7 +109,8 @@ def job(params: ps.Parameters) -> ps.Job:
     dead_letters = params["dead_letters"]
     job = ps.Job()
     columns = {"entity_id": "string", "transaction_id": "string", "state": "string"}
-    source = ps.parquet(params["input"], rate=int(params["rate"]))
+    announce = params.get("announce")
+    source = ps.ingest(2, announce) if announce else ps.parquet(params["input"], rate=int(params["rate"]))
     transactions = job.source("transactions", source, columns=columns).key_by("entity_id")
     alerts = transactions.process("score", scorer(1.0 - model), on_error="dead-letter" if dead_letters else "fail")
     alerts.sink("alerts", ps.parquet(params["output"]))

@@ -461,7 +461,8 @@ def job(params: ps.Parameters) -> ps.Job:
     output, dead_letters = params["output"], params["dead_letters"]
     on_error: Literal["dead-letter", "fail"] = "dead-letter" if dead_letters else "fail"
     job = ps.Job()
-    source = ps.parquet(params["input"], rate=params.integer("rate"))
+    announce = params.get("announce")
+    source = ps.ingest(2, announce) if announce else ps.parquet(params["input"], rate=params.integer("rate"))
     columns = dict.fromkeys(COLUMNS, "int64")
     time: dict[str, Any] = {"event_time": "Time", "time_unit": "s", "out_of_orderness": params["disorder"]}
     rows = job.source("rows", source, columns=columns, **time)

@@ -168,7 +168,8 @@ def count_toll(r: Cars, s: Minute, out: ps.Out[Notification]) -> None:
 def job(params: ps.Parameters) -> ps.Job:
     """Route each report through three branches."""
     job = ps.Job()
-    source = ps.parquet(params["input"], rate=params.integer("rate"))
+    announce = params.get("announce")
+    source = ps.ingest(2, announce) if announce else ps.parquet(params["input"], rate=params.integer("rate"))
     rows = job.source("reports", source, columns=dict.fromkeys(COLUMNS, "int64"))
     reports = rows.flat_map("dispatcher", dispatch)
     positions = reports.key_by("VID").process("position_toll", position_toll)

@@ -75,9 +75,15 @@ def pass_on(r: Three) -> Three:
     return Three(r.a, r.b, r.c)
 
 
-def _source(params: ps.Parameters, names: tuple[str, ...], kind: str) -> Numbers:
-    schema = pa.schema([pa.field(name, pa.type_for_alias(kind)) for name in names])
-    return Numbers(schema, params.integer("rows"), params.integer("splits"))
+def _begin(job: ps.Job, params: ps.Parameters, name: str, columns: dict[str, str]) -> ps.Stream:
+    """Begin with numbers that are made here, or with those that are pushed."""
+    batch_rows = params.integer("batch_rows")
+    announce = params.get("announce")
+    if announce:
+        return job.source(name, ps.ingest(2, announce), columns=columns, batch_rows=batch_rows)
+    schema = pa.schema([pa.field(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
+    numbers = Numbers(schema, params.integer("rows"), params.integer("splits"))
+    return job.source(name, numbers, batch_rows=batch_rows)
 
 
 def _sink(params: ps.Parameters) -> Any:
@@ -93,7 +99,7 @@ def job(params: ps.Parameters) -> ps.Job:
     if params["between"] not in ways:
         raise ps.ConfigError(f"between is {params['between']!r}; it must be one of {', '.join(ways)}")
     job = ps.Job()
-    tuples = job.source("tuples", _source(params, ("a", "b", "c"), "int64"), batch_rows=params.integer("batch_rows"))
+    tuples = _begin(job, params, "tuples", dict.fromkeys(("a", "b", "c"), "int64"))
     ways[params["between"]](tuples).map("forwarder", pass_on).sink("end", _sink(params))
     return job
 
@@ -101,6 +107,6 @@ def job(params: ps.Parameters) -> ps.Job:
 def producer(params: ps.Parameters) -> ps.Job:
     """Build the producer and its consumer, which are in two tasks."""
     job = ps.Job()
-    messages = job.source("producer", _source(params, ("n",), "int32"), batch_rows=params.integer("batch_rows"))
+    messages = _begin(job, params, "producer", {"n": "int32"})
     messages.round_robin().sink("consumer", _sink(params))
     return job

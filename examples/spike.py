@@ -52,7 +52,8 @@ def job(params: ps.Parameters) -> ps.Job:
     dead_letters = params["dead_letters"]
     job = ps.Job()
     columns = {"mote": "int64", "ts": "timestamp[us]", "temperature": "double"}
-    source = ps.parquet(params["input"], rate=int(params["rate"]))
+    announce = params.get("announce")
+    source = ps.ingest(2, announce) if announce else ps.parquet(params["input"], rate=int(params["rate"]))
     readings = job.source("readings", source, columns=columns).key_by("mote")
     spikes = readings.process("compare", compare, on_error="dead-letter" if dead_letters else "fail")
     spikes.sink("spikes", ps.parquet(params["output"]))

@@ -18,6 +18,7 @@ from penstock_spark import (
     folders,
     fraud,
     linear_road,
+    pipeline,
     replay,
     report,
     spike,
@@ -56,7 +57,7 @@ class Judged(Protocol):
 
 
 class Drawn(Protocol[R_contra]):
-    """A module with datasets that are drawn from a seed."""
+    """A module with datasets whose parts follow from the request."""
 
     def describe(self, request: R_contra) -> dict[str, Any]:
         """Return what identifies the dataset."""
@@ -69,8 +70,7 @@ class Drawn(Protocol[R_contra]):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. An error is one line on standard error."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = command_line().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -79,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the arguments."""
     parser = argparse.ArgumentParser(prog="python -m penstock_spark", description=ABOUT)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_dataset(commands.add_parser("dataset", help="write real text as a Parquet dataset"))
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_spike(commands.add_parser("spike", help="write readings for the example spike"))
     _add_equipment(commands.add_parser("equipment", help="write data points for the example equipment"))
     _add_linear_road(commands.add_parser("linear-road", help="write traffic for the example linear_road"))
+    _add_pipeline(commands.add_parser("pipeline", help="write numbers for the example pipeline"))
     _add_oracle(commands.add_parser("oracle", help="compare the output of the word count with the expected one"))
     _add_windows(commands.add_parser("oracle-temperature", help="compare windows and late rows with the expected ones"))
     _add_replay(commands.add_parser("replay", help="push a dataset into a running job"))
@@ -177,12 +179,18 @@ def _add_linear_road(parser: argparse.ArgumentParser) -> None:
     _common(parser, _linear_road, replaces=True)
 
 
-def _add_size(parser: argparse.ArgumentParser, *, rows: int, files: int = 8) -> None:
-    """Add what every dataset has that is drawn from a seed."""
+def _add_pipeline(parser: argparse.ArgumentParser) -> None:
+    _add_size(parser, rows=1_000_000, files=2, is_drawn=False)
+    _common(parser, _pipeline, replaces=True)
+
+
+def _add_size(parser: argparse.ArgumentParser, *, rows: int, files: int = 8, is_drawn: bool = True) -> None:
+    """Add what every dataset of rows has; one that is drawn has a seed."""
     parser.add_argument("output", type=Path, help="folder to write")
     parser.add_argument("--rows", type=positive, default=rows)
     parser.add_argument("--files", type=positive, default=files)
-    parser.add_argument("--seed", type=int, default=1)
+    if is_drawn:
+        parser.add_argument("--seed", type=int, default=1)
 
 
 def _add_oracle(parser: argparse.ArgumentParser) -> None:
@@ -261,8 +269,12 @@ def _linear_road(options: argparse.Namespace) -> int:
     return _draw(options, linear_road, request)
 
 
+def _pipeline(options: argparse.Namespace) -> int:
+    return _draw(options, pipeline, pipeline.PipelineRequest(options.rows, options.files))
+
+
 def _draw(options: argparse.Namespace, drawn: "Drawn[R_contra]", request: R_contra) -> int:
-    """Write a dataset that is drawn from a seed."""
+    """Write a dataset whose parts follow from the request."""
     return _make(
         options,
         drawn.describe(request),

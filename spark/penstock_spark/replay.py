@@ -20,7 +20,7 @@ from penstock.connectors.announce import (
     read_announcements,
 )
 from penstock.model.ingest_messages import IngestAnswer
-from penstock_spark.folders import parquet_files
+from penstock_spark.folders import parquet_files, read_marker
 from penstock_spark.push import Push, Pushed, Pusher
 
 if TYPE_CHECKING:
@@ -79,8 +79,14 @@ def _nobody(announce: Path, proof: Proof, there: list[Announcement]) -> str:
 def run(spark: "SparkSession", replay: ReplayRequest, partitions: int) -> list[Pushed]:
     """Push everything. Returns when the job has committed every row.
 
-    Raises PenstockError with the message of the first task that failed.
+    Raises ConfigError if the dataset is not complete, and PenstockError with the message of the first task that
+    failed.
     """
+    marker = read_marker(replay.dataset)
+    if marker is not None and not marker.get("complete"):
+        raise ConfigError(
+            f"replay: {replay.dataset} is being written, or its writer has died: write it to its end first"
+        )
     files = [str(f) for f in parquet_files(replay.dataset.absolute())]
     folder = str(replay.announce.absolute())
     rate = None if replay.rate is None else max(1, replay.rate // partitions)

@@ -47,12 +47,18 @@ def replay_application(target: Target, wanted: Replay) -> Object:
 
 
 def announce_folder(target: Target) -> str:
-    """Return the folder where workers announce themselves: of the ingest source, or the default."""
+    """Return the folder where workers announce themselves.
+
+    It is that of the declared ingest source. The operator does not run a job in Python, so there it is the
+    parameter ``announce``. Without either it is a folder beside the checkpoints.
+    """
     parameters = target.spec.job.parameters
     for step in list_at(target.plain, "job", "graph", "steps"):
         folder = text_at(step, "source", "ingest", ANNOUNCE)
         if folder:
             return re.sub(r"\$\{([^{}]*)\}", lambda m: parameters.get(m[1], ""), folder)
+    if target.spec.job.graph is None and parameters.get(ANNOUNCE):
+        return parameters[ANNOUNCE]
     owner = target.owner
     return f"{pod.CHECKPOINT_FOLDER}/{owner.namespace}/{owner.name}/{ANNOUNCE}"
 

@@ -16,8 +16,7 @@ from penstock.graph import keep_job_file, read_job_file
 from penstock_spark import equipment, fraud, linear_road, spike
 from tests.integration.engine_rig import Rig
 from tests.integration.local_job import REPOSITORY
-
-STATES = [a + t + e for a in "LMH" for t in "NH" for e in "LNS"]
+from tests.integration.spark.answers import check_fraud, check_linear_road, write_model, written
 
 
 def run_through_kills(example: str, folder: Path, **parameters: object) -> None:
@@ -39,21 +38,6 @@ def run_through_kills(example: str, folder: Path, **parameters: object) -> None:
         rig.finish()
 
 
-def written(folder: Path) -> Counter[tuple[Any, ...]]:
-    """Count the rows of an output. Times are whole microseconds."""
-    table = pq.read_table(folder)
-    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
-    return Counter(zip(*(column.to_pylist() for column in columns), strict=True))
-
-
-def write_model(path: Path) -> Any:
-    """Write a model whose states are in another order than those of the example; return its rows."""
-    rows = np.random.Generator(np.random.PCG64(7)).dirichlet(np.full(18, 0.3), 18)
-    text = [",".join(STATES[::-1]), *(",".join(repr(float(p)) for p in row) for row in rows)]
-    path.write_text("\n".join(text) + "\n")
-    return rows
-
-
 def test_fraud_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
     request = fraud.FraudRequest(rows=12_000, files=4, entities=300, unknown_share=0.01)
     fraud.write(spark, request, tmp_path / "in")
@@ -61,9 +45,7 @@ def test_fraud_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path
     places = {name: tmp_path / name for name in ("output", "dead_letters")}
     run_through_kills("fraud", tmp_path, input=tmp_path / "in", model=tmp_path / "model.csv", rate=1000, **places)
 
-    found = fraud.scores(spark, tmp_path / "in", STATES[::-1], model).where("score > 0.96").collect()
-    assert len(found) > 100
-    assert written(tmp_path / "output") == Counter(tuple(row) for row in found)
+    check_fraud(spark, tmp_path / "in", tmp_path / "output", model)
     unknown = pq.read_table(tmp_path / "dead_letters")
     rows = pq.read_table(tmp_path / "in")
     expected = [row for row in rows.to_pylist() if row["state"] == fraud.UNKNOWN]
@@ -156,16 +138,7 @@ def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tm
     places = {name: tmp_path / name for name in ("output", "dead_letters")}
     run_through_kills("linear_road", tmp_path, input=tmp_path / "erring", rate=500, **places)
 
-    expected = linear_road.expected(pq.read_table(tmp_path / "in").to_pylist())
-    assert sum(row[-1] > 0 for row in expected.tolls) > 100
-    assert sum(row[-1] > 0 for row in expected.balances) > 30
-    assert sum(row[-1] > 0 for row in expected.expenditures) > 5
-    assert len(expected.accidents) > 5
-    found = pq.read_table(tmp_path / "output" / "tolls").to_pylist()
-    tolls = [(*row[:5], round(float(row[5]), 9), *row[6:]) for row in expected.tolls]
-    assert Counter(tuple(row.values()) for row in (r | {"lav": round(r["lav"], 9)} for r in found)) == Counter(tolls)
-    for name in ("accidents", "balances", "expenditures"):
-        assert written(tmp_path / "output" / name) == Counter(getattr(expected, name)), name
+    check_linear_road(tmp_path / "in", tmp_path / "output")
     letters = pq.read_table(tmp_path / "dead_letters").to_pylist()
     times = {(row["VID"], int(row["Time"].replace(tzinfo=UTC).timestamp())) for row in letters}
     assert times == {(row["VID"], row["Time"]) for row in erring}

@@ -90,6 +90,20 @@ def test_a_driver_has_no_token_of_the_api_server_and_a_read_only_root(flavour: s
     assert folders == [{"sizeLimit": "1Gi"}]
 
 
+@pytest.mark.parametrize(
+    ("job", "folder"),
+    [
+        (PUSHED, "/a"),
+        ({"entrypoint": "jobs:count", "parameters": {"announce": "/data/senders"}}, "/data/senders"),
+        ({"entrypoint": "jobs:count"}, f"{pod.CHECKPOINT_FOLDER}/apps/wc/announce"),
+    ],
+)
+def test_a_replay_looks_where_the_workers_announce_themselves(job: Plain, folder: str) -> None:
+    application = replay_application(target_for(spec_of(job=job)), REPLAYED)
+    arguments = list_at(application, "spec", "arguments")
+    assert arguments[arguments.index("--announce") + 1] == folder
+
+
 def test_a_duration_is_so_many_rows_at_its_rate() -> None:
     wanted = Replay("/data/lines", "example/spark:1", rate=2000, duration_s=90.0)
     arguments = list_at(replay_application(target_for(spec_of()), wanted), "spec", "arguments")

@@ -13,7 +13,10 @@ from tests.integration.kubernetes.kubectl import Kubectl
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 HERE = sorted(EXAMPLES.glob("*.yaml"))
-THERE = sorted((EXAMPLES / "kubernetes").glob("*.yaml"))
+THERE = [
+    *sorted((EXAMPLES / "kubernetes").glob("*.yaml")),
+    *sorted((EXAMPLES / "kubernetes").glob("applications/*.yaml")),
+]
 
 
 def by_name(path: Path) -> str:

@@ -63,20 +63,36 @@ def written(folder: Path) -> list[tuple[object, ...]]:
     return rows
 
 
-def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
+def input_files(folder: Path) -> tuple[list[Reading], list[Reading]]:
+    """Write the files of readings. Returns the rows that are on time, and the late ones."""
+    folder.mkdir()
     on_time: list[Reading] = []
     late: list[Reading] = []
     schema = pa.schema({"mote": pa.int64(), "ts": pa.timestamp("us"), "temperature": pa.float64()})
     for file in range(FILES):
         rows = readings(file)
         table = pa.Table.from_pylist([row._asdict() for row in rows], schema)
-        pq.write_table(table, tmp_path / "in" / f"part-{file}.parquet")
+        pq.write_table(table, folder / f"part-{file}.parquet")
         sound, others = sorted_out(rows)
         on_time += sound
         late += others
     assert len(late) > 100, "the input has what the test is about"
+    return on_time, late
 
+
+def minutes(on_time: list[Reading]) -> Counter[tuple[object, ...]]:
+    """Return what the windows of rows emit: key, start, end, then count, sum, least, greatest and mean."""
+    windows: dict[tuple[int, datetime], list[float]] = defaultdict(list)
+    for row in on_time:
+        windows[row.mote, window_of(row)].append(row.temperature)
+    return Counter(
+        (mote, start, start + MINUTE, len(v), sum(v), min(v), max(v), sum(v) / len(v))
+        for (mote, start), v in windows.items()
+    )
+
+
+def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
+    on_time, late = input_files(tmp_path / "in")
     folders = {"input": "in", "output": "out", "late": "late"}
     settings = [f"job.parameters.{name}={tmp_path / folder}" for name, folder in folders.items()]
     job = read_job_file(EXAMPLE, [*settings, "job.parameters.rate=200"])
@@ -91,12 +107,5 @@ def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> Non
         rig.lose(2)
         rig.finish()
 
-    windows: dict[tuple[int, datetime], list[float]] = defaultdict(list)
-    for row in on_time:
-        windows[row.mote, window_of(row)].append(row.temperature)
-    expected = Counter(
-        (mote, start, start + MINUTE, len(v), sum(v), min(v), max(v), sum(v) / len(v))
-        for (mote, start), v in windows.items()
-    )
-    assert Counter(written(tmp_path / "out")) == expected
+    assert Counter(written(tmp_path / "out")) == minutes(on_time)
     assert Counter(written(tmp_path / "late")) == Counter(late)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet
     from penstock.graph.parameters import Parameters
     from penstock.graph.window_shapes import session, sliding, tumbling
+    from penstock.graph.window_triggers import at_end, early, on_late
     from penstock.inprocess.run import Result, run
     from penstock.model.declared.hints import (
         Aggregate,
@@ -109,6 +110,7 @@ _HOMES = {
         "uint64",
     ),
     "penstock.graph.window_shapes": ("session", "sliding", "tumbling"),
+    "penstock.graph.window_triggers": ("at_end", "early", "on_late"),
     "penstock.model.declared.record_types": ("record",),
     "penstock.model.declared.spans": ("days", "hours", "milliseconds", "minutes", "seconds"),
     "penstock.model.declared.state_types": ("field", "renamed", "state"),
@@ -167,10 +169,12 @@ __all__ = [
     "Timers",
     "UserCodeError",
     "__version__",
+    "at_end",
     "count",
     "csv",
     "days",
     "discard",
+    "early",
     "farm",
     "field",
     "float32",
@@ -190,6 +194,7 @@ __all__ = [
     "milliseconds",
     "min",
     "minutes",
+    "on_late",
     "parquet",
     "pipeline",
     "record",

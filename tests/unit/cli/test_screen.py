@@ -305,6 +305,14 @@ def test_rare_columns_and_workers_are_shown_when_there_is_any() -> None:
     assert rows[-2:] == [["0", "up,", "leads", "1", "2", "0"], ["1", "up", "3", "4", "1"]]
 
 
+def test_steps_whose_results_may_differ_after_a_rollback_are_named() -> None:
+    console = Console(file=io.StringIO(), width=130, color_system=None)
+    steps = (StepStatus("sums", 1), StepStatus("panes", 1, varies=True))
+    console.print(draw(None, status(12, 0, steps=steps)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "results that are not committed may be others after a rollback: panes" in text
+
+
 def test_rates_begin_anew_when_counters_do() -> None:
     history = History()
     history.add(status(10, 9000, attempt=2, state=JobState.RESTARTING))

@@ -18,7 +18,16 @@ from penstock.cli.rates import (
     step_rates,
 )
 from penstock.cli.run_events import Events, lines_of
-from penstock.contract.status import ENDED, WORKER_UP, JobState, JobStatus, StepStatus, late_text, unread_text
+from penstock.contract.status import (
+    ENDED,
+    WORKER_UP,
+    JobState,
+    JobStatus,
+    StepStatus,
+    late_text,
+    unread_text,
+    varying_text,
+)
 
 REFRESH_PER_S = 4
 BAR_WIDTH = 8
@@ -78,6 +87,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
+    parts += [Text(visible(text), style="dim") for text in (varying_text(now),) if text]
     parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)

@@ -38,7 +38,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.join_times import JOIN_TIMES, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
-from penstock.contract.window_sizes import check_windows
+from penstock.contract.window_sizes import check_trigger, check_windows
 
 
 class Strategy(StrEnum):
@@ -90,9 +90,10 @@ def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: s
 
 
 def declared_window(**values: object) -> Window:
-    """Build windows as a file declares them. Raises ConfigError for a slide that does not fit."""
+    """Build windows as a file declares them. Raises ConfigError for a slide or trigger that does not fit."""
     window = Window(**values)  # type: ignore[arg-type]
     check_windows(window.size_us, window.slide_us)
+    check_trigger(window)
     return window
 
 

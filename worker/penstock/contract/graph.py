@@ -195,6 +195,22 @@ class Aggregate(Message, tag="Aggregate"):
     compute: Computes
 
 
+class Trigger(Message, tag="Trigger"):
+    """When a window emits before its last row: its panes. Each has the totals so far; the last one comes as ever.
+
+    Panes that are early come after ``early_us`` of new rows by the clock, or at each ``early_us`` of event time from
+    the start of the window on. With ``on_late`` there is one at the end of the window, and one after late rows.
+    """
+
+    early_us: Annotated[
+        DurationUs | None, Field("early", "how long a window waits before it emits what it has", minimum="1us")
+    ] = None
+    time: Annotated[TimeKind, Field("time", "by which time early panes come")] = TimeKind.EVENT
+    on_late: Annotated[
+        bool, Field("onLate", "emit at the end of the window already, and again after late rows in allowedLateness")
+    ] = False
+
+
 class Window(Message, tag="Window"):
     """Windows of event time; one row per key and window, at its end + lateness. Without a slide they are tumbling."""
 
@@ -209,6 +225,9 @@ class Window(Message, tag="Window"):
             "the time from the begin of a window to the begin of the next one, which divides size; size when left out",
             minimum="1us",
         ),
+    ] = None
+    trigger: Annotated[
+        Trigger | None, Field("trigger", "when a window emits before its last row; adds the columns pane and final")
     ] = None
 
     @property

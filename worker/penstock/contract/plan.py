@@ -40,7 +40,8 @@ class StagePlan(Message, tag="StagePlan"):
 
     ``source`` and ``sinks`` name steps of the chain; ``keyed`` says that the stage owns key
     groups, ``bounded`` that its source ends. The outputs are told a time that lies ``held_us`` before the time that
-    the steps have reached: so far the event times of results can lie behind it.
+    the steps have reached: so far the event times of results can lie behind it. ``varying`` names steps whose results
+    depend on the clock, or on when rows came: after a rollback they may be others.
     """
 
     index: StageIndex
@@ -52,6 +53,7 @@ class StagePlan(Message, tag="StagePlan"):
     keyed: bool = False
     sinks: tuple[str, ...] = ()
     held_us: int | Absent = ABSENT
+    varying: tuple[str, ...] | Absent = ABSENT
 
 
 class EdgePlan(Message, tag="EdgePlan"):

@@ -109,7 +109,8 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     ``busy_s``, ``blocked_s``, ``idle_s`` are the seconds that its tasks, added up, have spent at
     work, waiting for credit, and waiting for anything else since the attempt began.
     ``watermark_us`` is the lowest of its tasks; None where there is no event time. ``late_rows``
-    came too late for their window, ``untimed_rows`` have no event time: both are in no window.
+    came too late for their window, ``untimed_rows`` have no event time: both are in no window. ``varies``: its results
+    depend on the clock, or on when rows came, so after a rollback they may be others.
     """
 
     name: str
@@ -127,6 +128,7 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     busy_s: float = 0.0
     idle_s: float = 0.0
     untimed_rows: int = 0
+    varies: bool = False
 
 
 class CheckpointStatus(TolerantMessage, tag="CheckpointStatus"):
@@ -256,6 +258,12 @@ def late_text(status: JobStatus) -> str:
     if not at_work or waited_s is None or waited_s < late_s:
         return ""
     return f"nothing committed for {waited_s:.0f} s (a checkpoint is due every {interval_s:g} s)"
+
+
+def varying_text(status: JobStatus) -> str:
+    """Name the steps whose results may be others after a rollback; empty when there is none."""
+    steps = ", ".join(step.name for step in status.steps if step.varies)
+    return f"results that are not committed may be others after a rollback: {steps}" if steps else ""
 
 
 class EngineProgress(Message, tag="EngineProgress"):

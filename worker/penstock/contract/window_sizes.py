@@ -1,8 +1,9 @@
-"""Which windows can be: their size, and the time from the begin of a window to the begin of the next one."""
+"""Which windows can be: their size, the time from the begin of a window to that of the next one, and their trigger."""
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.units import span_text
+from penstock.contract.graph import TimeKind, Trigger, Window
 
 
 def check_windows(size_us: int, slide_us: int | None) -> None:
@@ -24,3 +25,19 @@ def check_windows(size_us: int, slide_us: int | None) -> None:
     count, most = size_us // slide_us, limits.WINDOW_SLICES_MAX
     if count > most:
         raise ConfigError(f"size {size} has {count:,} slides of {slide}; at most {most:,} are allowed")
+
+
+def check_trigger(window: Window) -> None:
+    """Raise ConfigError for a trigger by which no pane would come, and for one of sliding windows."""
+    trigger = window.trigger
+    if trigger is None:
+        return
+    if trigger == Trigger(time=trigger.time):
+        raise ConfigError("trigger: it says nothing: write early, onLate (ps.early, ps.on_late) or both")
+    if window.step_us != window.size_us:
+        raise ConfigError("trigger: a sliding window emits once: make the slide shorter")
+    if trigger.on_late and not window.allowed_lateness_us:
+        raise ConfigError("trigger: on late: no late row enters a window without an allowed lateness")
+    if trigger.early_us is not None and trigger.time is TimeKind.EVENT and trigger.early_us >= window.size_us:
+        size, early = (span_text(us / 1_000_000) for us in (window.size_us, trigger.early_us))
+        raise ConfigError(f"trigger: early {early} is not less than size {size}: no early pane would come")

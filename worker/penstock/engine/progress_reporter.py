@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.base.threads import Event, Thread, monotonic
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import Attempt, ChannelId, TaskId
 from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.contract.status import EngineProgress, InputSeen, SinkStatus, StepStatus
@@ -71,6 +72,7 @@ class ProgressCounters:
                 queue_bytes=sum(queued.get(t.task, 0) for t in tasks) if place == 0 else 0,
                 state_keys=counters.get((step, "keys"), 0),
                 watermark_us=watermark,
+                varies=stage.varying is not ABSENT and step in stage.varying,
             )
             for place, step in enumerate(stage.steps)
         ]

@@ -183,7 +183,7 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         case Window(size, compute, offset, lateness) as declared:
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
             shape = WindowShape(size, offset, lateness, node.time, declared.step_us)
-            return _opened(window(node.name, shape, keys, compute, schemas), states)
+            return _opened(window(node.name, shape, keys, compute, schemas, trigger=declared.trigger), states)
         case Session(gap, compute, lateness):
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
             return _opened(window(node.name, SessionShape(gap, lateness, node.time), keys, compute, schemas), states)

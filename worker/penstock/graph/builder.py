@@ -42,13 +42,11 @@ from penstock.contract.graph import (
     OnError,
     Parameters,
     Process,
-    Session,
     Sink,
     Source,
     Split,
     Step,
     Top,
-    Window,
 )
 from penstock.contract.join_times import check_interval, check_table_join
 from penstock.contract.plan import Partitioning
@@ -74,7 +72,9 @@ from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
-from penstock.graph.window_shapes import Duration, SessionForm, WindowForm, microseconds, signed_microseconds, tumbling
+from penstock.graph.window_shapes import Duration, microseconds, signed_microseconds
+from penstock.graph.window_steps import ShapeLike, window_parameters
+from penstock.graph.window_triggers import TriggerLike
 
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs
@@ -469,11 +469,12 @@ class KeyedStream(Stream):
     def window(
         self,
         name: str,
-        shape: WindowForm | SessionForm | Duration,
+        shape: ShapeLike,
         /,
         *,
         offset: Duration | None = None,
         allowed_lateness: Duration = "0s",
+        trigger: TriggerLike | None = None,
         **compute: Aggregation,
     ) -> Stream:
         """Emit one row for each key and window of event time.
@@ -483,20 +484,13 @@ class KeyedStream(Stream):
         ``allowed_lateness``.
         The columns are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows that
         arrive later go to the output ``late``. If nothing reads this output, late rows are counted and dropped.
+
+        With ``trigger``, which is ``ps.early("10s")``, ``ps.on_late()`` or a tuple of both, a tumbling window also
+        emits before that: its panes. Each has the totals so far. The columns ``pane`` (0, 1, ..) and ``final`` (true
+        for the last pane) follow ``window_end``. Raises ConfigError.
         """
-        if not isinstance(shape, Duration) and offset is not None:
-            problem = (
-                "a session begins with its first row: it has no offset"
-                if isinstance(shape, SessionForm)
-                else "say the offset in the shape, as tumbling(..., offset=)"
-            )
-            raise ConfigError(f"{caller_place()}: step {name!r}: {problem}")
-        lateness = microseconds("allowed_lateness", allowed_lateness)
-        computed = computed_of(name, compute)
-        if isinstance(shape, SessionForm):
-            return self._step(name, Session(shape.gap_us, computed, lateness))
-        form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
-        return self._step(name, Window(form.size_us, computed, form.offset_us, lateness, form.slide_us))
+        times = offset, allowed_lateness
+        return self._step(name, window_parameters(name, shape, times, computed_of(name, compute), trigger))
 
     def distinct(self, name: str, *, within: Duration | None = None, allowed_lateness: Duration = "0s") -> Stream:
         """Emit the rows of each key that are no duplicates, unchanged and at once.

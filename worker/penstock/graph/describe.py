@@ -17,6 +17,7 @@ from penstock.contract.graph import (
     Source,
     Split,
     Top,
+    Trigger,
     Window,
 )
 from penstock.contract.join_times import signed_text
@@ -47,7 +48,7 @@ def describe(parameters: Parameters) -> str:
         case Window(size_us, compute, allowed_lateness_us=late) as window:
             slide = "" if window.step_us == size_us else f" every {duration_text(window.step_us)}"
             lateness = f" + {duration_text(late)}" if late else ""
-            return f"{duration_text(size_us)}{slide}{lateness}: {_compute_text(compute)}"
+            return f"{duration_text(size_us)}{slide}{lateness}{_trigger_text(window.trigger)}: {_compute_text(compute)}"
         case Session(gap_us, compute, late):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"sessions with gap {duration_text(gap_us)}{lateness}: {_compute_text(compute)}"
@@ -68,6 +69,13 @@ def describe(parameters: Parameters) -> str:
 def _options(options: dict[str, str | int | float | bool | None]) -> str:
     set_options = {n: v for n, v in options.items() if v}  # None, False and 0 mean "not set"
     return "".join(f" {v}" if n == "path" else f" {n}={v}" for n, v in set_options.items())
+
+
+def _trigger_text(trigger: Trigger | None) -> str:
+    if trigger is None:
+        return ""
+    early = "" if trigger.early_us is None else f", early {duration_text(trigger.early_us)} by {trigger.time}"
+    return early + (", on late" if trigger.on_late else "")
 
 
 def _compute_text(compute: tuple[Compute, ...]) -> str:

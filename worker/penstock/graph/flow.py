@@ -55,6 +55,7 @@ from penstock.graph.problems import Problems
 
 TIME_TYPE = "timestamp[us]"
 WHOLE_TYPES = ("int64", "int32")
+PANE_COLUMNS = (Column("pane", "int64"), Column("final", "bool"))  # of windows that emit more than once
 ERROR_COLUMNS = (
     Column("error_step", "string"),
     Column("error", "string"),
@@ -195,7 +196,9 @@ class _Tracer:
                 return {MAIN: self._split(column, into, flow)}
             case Aggregate(compute):
                 return {MAIN: self._computed(compute, flow, ())}
-            case Window(compute=compute) | Session(compute=compute):
+            case Window(compute=compute, trigger=trigger):
+                return self._window(compute, flow, () if trigger is None else PANE_COLUMNS)
+            case Session(compute=compute):
                 return self._window(compute, flow)
             case Distinct(within_us):
                 if within_us is not None and flow.time is None:
@@ -241,13 +244,13 @@ class _Tracer:
             kind = kind if found is None else value_type(found.type)
         return Flow((Column(into, kind),))
 
-    def _window(self, compute: tuple[Compute, ...], flow: Flow) -> dict[str, Flow]:
+    def _window(self, compute: tuple[Compute, ...], flow: Flow, more: Columns = ()) -> dict[str, Flow]:
         if flow.time is None:
             self._report(f"a window needs event time, and its rows have none: {_NAME_TIME}")
         time = find(flow.columns or (), flow.time or "")
         kind = TIME_TYPE if time is None else value_type(time.type)  # keeps a time zone
         bounds = Column("window_start", kind), Column("window_end", kind)
-        return {MAIN: self._computed(compute, flow, bounds), LATE: flow}
+        return {MAIN: self._computed(compute, flow, (*bounds, *more)), LATE: flow}
 
     def _ranked(self, by: str, flow: Flow) -> Flow:
         """Return the flow of changes of the best rows."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import codec
+from penstock.contract.call_types import CallTypes, StateFields
 from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    Call,
     Distinct,
     Filter,
     Holding,
@@ -29,6 +31,7 @@ from penstock.contract.graph import (
     Source,
     Step,
     Top,
+    Trigger,
     Window,
 )
 from penstock.contract.ids import StageIndex
@@ -190,7 +193,19 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
         stage.keyed,
         tuple(s.name for s in stage.steps if isinstance(s.parameters, Sink)),
         max((s.parameters.held_us for s in stage.steps if isinstance(s.parameters, Holding)), default=0) or ABSENT,
+        tuple(s.name for s in stage.steps if _varies(s)) or ABSENT,
     )
+
+
+def _varies(step: Step) -> bool:
+    """Return whether the results of a step depend on the clock, or on when rows came."""
+    match step.parameters:
+        case Window(trigger=Trigger()):
+            return True
+        case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
+            return any(field.type == "ClockTimer" for field in fields)
+        case _:
+            return False
 
 
 def fingerprint(graph: LogicalGraph, *parts: object) -> str:
@@ -223,7 +238,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
         case Window(size_us, compute, offset_us) as window:
             times = [size_us, offset_us, *([] if window.step_us == size_us else [window.step_us])]
             computed = codec.to_plain(compute)
-            return [*_keyed(step, flows), computed, _output_types(step, flows), times]
+            return [*_keyed(step, flows), computed, _output_types(step, flows), times]  # panes are among the types
         case Session(gap_us, compute):
             return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows), [gap_us]]
         case Join():

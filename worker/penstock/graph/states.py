@@ -47,7 +47,8 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _computed(step, compute, flows))
         case Window(size_us, compute, offset_us) as window:
             slide = () if window.step_us == size_us else (window.step_us,)
-            return _keyed(step, flows, _computed(step, compute, flows), (size_us, offset_us, *slide))
+            panes = () if window.trigger is None else (StateColumn("pane", "int64", "panes"),)
+            return _keyed(step, flows, (*_computed(step, compute, flows), *panes), (size_us, offset_us, *slide))
         case Session(gap_us, compute):
             return _keyed(step, flows, _computed(step, compute, flows), (gap_us,))
         case Join(None, lower_us=int(lower), upper_us=int(upper)):

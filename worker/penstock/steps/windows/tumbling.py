@@ -5,18 +5,24 @@ key. The key of the state is (end, key). An open window belongs to the key group
 restored with it. Which rows are late: see :mod:`penstock.steps.windows.late_rows`.
 """
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s
-from penstock.steps.base import NOTHING_DUE, PlainStep, StateSchema, reached, split_hidden
+from penstock.model.table_columns import Value
+from penstock.steps.base import NOTHING_DUE, PlainStep, StateSchema, TimerColumn, reached, split_hidden
 from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
-from penstock.steps.windows.late_rows import LateRows, WindowShape, window_rows
+from penstock.steps.windows.late_rows import LateRows, OnTime, WindowShape, window_rows
 
 
 class WindowStep(PlainStep):
     """Emits one row for each key and window: keys, window_start, window_end, computed columns."""
+
+    values: tuple[Value, ...] = ()  # of a window, beside its aggregates
+    timers: tuple[TimerColumn, ...] = ()
 
     def __init__(
         self,
@@ -36,8 +42,8 @@ class WindowStep(PlainStep):
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
-        schema = StateSchema(self.name, self._keys.fields, self._aggregates.values(), timed=True)
-        self._state = state(schema)
+        values = (*self._aggregates.values(), *self.values)
+        self._state = state(StateSchema(self.name, self._keys.fields, values, timed=True, timers=self.timers))
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows to their windows. Late rows go to the output ``late`` unchanged."""
@@ -45,10 +51,15 @@ class WindowStep(PlainStep):
         if late is not None:
             self._outputs["late"](late)
         if len(given.ends):
-            keys = self._keys.codec.window_keys(self._keys.of(given.rows), given.ends, given.hashed)
-            found = self._state.rows(keys)
-            self._state.set_due(found, given.ends)
-            self._aggregates.fold(self._state, found, given.rows)
+            self._enter(given)
+
+    def _enter(self, given: OnTime) -> Int32s:
+        """Add rows to their windows. Returns the state row of each."""
+        keys = self._keys.codec.window_keys(self._keys.of(given.rows), given.ends, given.hashed)
+        found = self._state.rows(keys)
+        self._state.set_due(found, given.ends)
+        self._aggregates.fold(self._state, found, given.rows)
+        return found
 
     def on_watermark(self, time_us: int) -> int:
         """Emit windows whose end plus lateness the watermark has reached, at most one slice.
@@ -62,19 +73,24 @@ class WindowStep(PlainStep):
             return time_us
         rows = self._state.take_due(bound, FIRED_ROWS_MAX)
         if len(rows):
-            self._emit(self._emitted(rows))
+            self._emit(self._last(rows))
             self._state.delete(rows)
         return reached(time_us, self._state.next_due(), self._shape.lateness_us)
 
-    def _emitted(self, rows: Int32s) -> pa.RecordBatch:
+    def _last(self, rows: Int32s) -> pa.RecordBatch:
+        """Return what windows emit at their end."""
+        return self._emitted(rows)
+
+    def _emitted(self, rows: Int32s, more: Sequence[pa.Array] = ()) -> pa.RecordBatch:
+        """Return the rows of windows as they are now, with ``more`` columns before the computed ones."""
         ends = self._state.column("end")[rows]
         keys = self._keys.codec.window_columns(self._state.keys_of(rows))
         computed = self._aggregates.results(self._state, rows)
-        return window_rows(keys, (ends - self._shape.size_us, ends), computed, self._output)
+        return window_rows(keys, (ends - self._shape.size_us, ends), [*more, *computed], self._output)
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return what the open windows of state rows would give now."""
-        return split_hidden(self._emitted(rows))[0]
+        return split_hidden(self._last(rows))[0]
 
     def on_groups_gained(self, share: Share, fired_us: int) -> None:
         """Take note that windows of these groups up to this time may have emitted."""

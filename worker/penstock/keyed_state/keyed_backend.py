@@ -146,7 +146,7 @@ class KeyedStateBackend:
         return Fetched([f for f in files if f.state in self._tables], blobs, self._scratch)
 
     def _is_dropped(self, state: str) -> bool:
-        """Return whether a state is that of a field which its step has dropped."""
+        """Return whether the state belongs to a field that the type of its step no longer has."""
         step = self._tables.get(step_of(state))
         return step is not None and step.schema.evolves
 

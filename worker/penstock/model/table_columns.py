@@ -16,9 +16,9 @@ class Value:
     ``dtype`` is the name of a numpy type (``int64``), or ``BYTES``. With ``width`` above 1, each key
     has an array of this length. A new key begins with zeros, or with null for ``BYTES``.
 
-    For states that evolve: ``added`` is what a row gets that was stored before the column was there, if this is
-    something else; only a column of width 1 has it. ``absent`` is what null stands for in a column of ``BYTES`` that
-    has a default, and None in one where null is a value.
+    For states that evolve: a row of an older file lacks a column that was added later. It gets ``added``, if this is
+    not None, else what a new key begins with; only a column of width 1 has it. ``absent`` is what null stands for in a
+    column of ``BYTES`` that has a default, and None in one where null is a value.
     """
 
     name: str

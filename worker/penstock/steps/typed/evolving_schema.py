@@ -1,4 +1,4 @@
-"""The schema of a state with types. Its columns say what a row gets that was stored before a field was added.
+"""The schema of a state with types. For rows of older files, its columns have the first values of added fields.
 
 The cells of the state write the first values of its fields, as for a new key, into a table of one row. So each kind of
 field has one place that knows its first value.

@@ -104,7 +104,7 @@ docs: $(STAMP)  ## build the documentation as a site in build/site; a broken lin
 image:  ## build the images of worker and operator: BASE_IMAGE=...@sha256:... TAG=... BUILDER=docker|podman|buildah
 	@sh tools/image.sh
 
-servers: $(STAMP)  ## run a Kafka broker on this machine to try things with, until Ctrl-C (needs Java and Maven)
+servers: $(STAMP)  ## run Kafka and PostgreSQL on this machine to try things with, until Ctrl-C
 	@$(BIN)/python -m tools.servers
 
 e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)

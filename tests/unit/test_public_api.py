@@ -70,6 +70,7 @@ NAMES = {
     "on_late",
     "parquet",
     "pipeline",
+    "postgres",
     "record",
     "renamed",
     "run",

@@ -4,30 +4,49 @@ import signal
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 from tools.servers.fetched import ServerMissing
 from tools.servers.kafka import KafkaBroker
+from tools.servers.postgres import PostgresServer
+
+PASSWORD = "penstock"  # of a server that only this machine reaches, for as long as a person tries something
 
 
 def main() -> int:
-    """Run a broker in a folder that is removed at the end. Returns the exit status."""
+    """Run the servers that this machine has programs for, until Ctrl-C. Returns the exit status."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with tempfile.TemporaryDirectory(prefix="penstock-servers-") as folder:
-        try:
-            broker = KafkaBroker(Path(folder) / "kafka")
-            broker.start()
-        except ServerMissing as error:
-            print(error, file=sys.stderr)
+    running = 0
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-servers-")))
+        for start in (_kafka, _postgres):
+            try:
+                print(start(folder, stack), flush=True)
+                running += 1
+            except ServerMissing as error:
+                print(error, file=sys.stderr)
+        if not running:
             return 1
-        try:
-            print(f"Kafka: bootstrapServers: {broker.address}   (Ctrl-C ends it and removes its data)", flush=True)
-            ended.wait()
-        finally:
-            broker.stop()
+        print("Ctrl-C ends them and removes their data.", flush=True)
+        ended.wait()
     return 0
+
+
+def _kafka(folder: Path, stack: ExitStack) -> str:
+    broker = KafkaBroker(folder / "kafka")
+    stack.callback(broker.stop)
+    broker.start()
+    return f"Kafka:      {broker.address}"
+
+
+def _postgres(_: Path, stack: ExitStack) -> str:
+    server = PostgresServer(PASSWORD)
+    stack.callback(server.remove)
+    server.start()
+    return f"PostgreSQL: {server.uri}   (PGPASSWORD={PASSWORD})"
 
 
 if __name__ == "__main__":

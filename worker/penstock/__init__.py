@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import min_ as min  # noqa: A004
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
     from penstock.graph.builder import Job, KeyedStream, Stream
-    from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet
+    from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres
     from penstock.graph.parameters import Parameters
     from penstock.graph.window_shapes import session, sliding, tumbling
     from penstock.graph.window_triggers import at_end, early, on_late
@@ -82,7 +82,7 @@ _HOMES = {
     "penstock.contract.manifest": ("SinkHandle", "SplitState"),
     "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
     "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
-    "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet"),
+    "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet", "postgres"),
     "penstock.graph.parameters": ("Parameters",),
     "penstock.inprocess.run": ("Result", "run"),
     "penstock.model.declared.hints": (
@@ -197,6 +197,7 @@ __all__ = [
     "on_late",
     "parquet",
     "pipeline",
+    "postgres",
     "record",
     "renamed",
     "run",

@@ -3,23 +3,15 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.contract.codec import decode
-from penstock.contract.status import JobState, JobStatus
-from tests.integration.local_job import wait_until
+from tests.integration.command_job import running
 from tests.support.kafka import Kafka
 
-WITHIN_S = 200.0
 pytestmark = pytest.mark.timeout(1800)
 KEYS, PARTITIONS = 50, 4
 KILLS = int(os.environ.get("PENSTOCK_KAFKA_KILLS", "10"))  # fifty in a long run
@@ -48,70 +40,6 @@ spec:
 """
 
 
-class RunningJob:
-    """A job in a folder, run by the command, and what a test does to it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._log = root / "log"
-        with self._log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=root, stdout=out, stderr=out
-            )
-
-    def command(self, *words: str) -> bytes:
-        """Run a command beside the job, and return what it writes."""
-        given = [sys.executable, "-m", "penstock.cli", *words]
-        done = subprocess.run(given, cwd=self.root, capture_output=True, timeout=WITHIN_S, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-    def status(self) -> JobStatus:
-        return decode(JobStatus, self.command("status", "kafka-job", "--json"))
-
-    def until(self, reached: Callable[[], bool]) -> None:
-        """Wait for something, while the job runs."""
-
-        def look() -> bool:
-            assert self.process.poll() is None, self._log.read_text()
-            return reached()
-
-        wait_until(look, WITHIN_S, self._log.read_text)
-
-    def rescale(self, workers: int) -> None:
-        """Change the number of workers, and wait until the job runs with it."""
-        self.command("rescale", "kafka-job", str(workers))
-        self.until(lambda: self._runs(workers))
-
-    def kill(self, worker: int) -> None:
-        """Kill the engine of a worker."""
-        self.until(lambda: self.status().state is JobState.RUNNING)
-        victim = self.status().workers[worker].engine_pid
-        assert victim is not None
-        os.kill(victim, signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End the job in good order."""
-        self.command("stop", "kafka-job")
-        self.process.wait(WITHIN_S)
-
-    def _runs(self, workers: int) -> bool:
-        now = self.status()
-        return now.state is JobState.RUNNING and len(now.workers) == workers
-
-
-@contextmanager
-def running(root: Path, job: str) -> Iterator[RunningJob]:
-    """Run a job, and leave no process behind."""
-    (root / "job.yaml").write_text(job)
-    found = RunningJob(root)
-    try:
-        yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
-
-
 def words(first: int, last: int, partitions: int = PARTITIONS) -> list[dict[str, Any]]:
     """Return records in the order of their numbers; a word is always in one partition."""
     texts = [json.dumps({"word": f"word {n % KEYS}", "number": n}) for n in range(first, last)]
@@ -136,7 +64,7 @@ def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka,
     source, out = kafka.topic("words", PARTITIONS), tmp_path / "out"
     job = COUNT.format(servers=kafka.broker.address, source=source, sink="json: {path: out}")
     kafka.write(source, words(0, 2000))
-    with running(tmp_path, job) as found:
+    with running(tmp_path, "kafka-job", job) as found:
         found.until(lambda: len(lines_of(out)) >= 2000)
         kafka.write(source, words(2000, 4000))
         found.rescale(3)
@@ -156,7 +84,7 @@ def test_kafka_to_keyed_state_to_kafka_is_exact_through_kills_and_rescales(
     sink = f'kafka: {{bootstrapServers: "{kafka.broker.address}", topic: {target}, keyColumn: word}}'
     written, chosen = RECORDS, random.Random(3)
     kafka.write(source, words(0, written))
-    with running(tmp_path, COUNT.format(servers=kafka.broker.address, source=source, sink=sink)) as found:
+    with running(tmp_path, "kafka-job", COUNT.format(servers=kafka.broker.address, source=source, sink=sink)) as found:
         found.until(lambda: bool(kafka.read(target)))
         for kill in range(kills):
             kafka.write(source, words(written, written + RECORDS))

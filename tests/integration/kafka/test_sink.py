@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, ConnectorError, StateError, StorageError
+from penstock.connectors.kafka.encoding import RECORDS
 from penstock.connectors.kafka.kafka_sink import KafkaSink
-from penstock.connectors.kafka.marked_topic import Block, MarkedTopic
+from penstock.connectors.kafka.marked_topic import MarkedTopic
 from penstock.connectors.open_connectors import open_sink
+from penstock.connectors.staged_sink import Block
 from penstock.contract.graph import Connector
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.kafka_options import Delivery, KafkaOutput, RecordFormat
@@ -106,8 +108,7 @@ def test_a_predecessor_that_is_in_the_middle_of_it_is_fenced_before_its_marker_i
     wanted = Wanted(Epoch(1), "digest", 1, Epoch(0))
 
     def blocks() -> Iterator[Block]:
-        records: list[dict[str, bytes | None]] = [{"key": None, "value": b"once"}]
-        yield iter([records])
+        yield iter([pa.RecordBatch.from_pylist([{"key": None, "value": b"once"}], schema=RECORDS)])
 
     class Successor(MarkedTopic):
         """It begins while its predecessor goes on, as late as that can."""

@@ -17,6 +17,7 @@ from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_sink import FileSink, ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
+from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.published import plain_step
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
@@ -24,6 +25,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
+from penstock.contract.postgres_options import PostgresOutput
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
@@ -73,6 +75,9 @@ def open_sink(
             if options.delivery == Delivery.AT_LEAST_ONCE:
                 return DirectKafkaSink(step, options, schema)
             return KafkaSink(step, options, schema, staging / plain_step(step), files)
+        case "postgres":
+            table = PostgresOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+            return PostgresSink(step, table, schema, staging / plain_step(step), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:

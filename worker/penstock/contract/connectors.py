@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
+from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.schema import (
     Count,
     Field,
@@ -172,7 +173,10 @@ class DiscardOutput(Fields):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorKind:
-    """One kind of source or sink. ``guarantee`` is that of a sink's output."""
+    """One kind of source or sink. ``guarantee`` is that of a sink's output.
+
+    ``keyed_by`` is an option with names of columns: rows that are equal in them go to one task of the sink, in order.
+    """
 
     name: str
     role: Role
@@ -180,6 +184,7 @@ class ConnectorKind:
     options: type[Fields]
     bounded: Bounded = Bounded.ALWAYS
     guarantee: str = ""
+    keyed_by: str = ""
 
 
 CONNECTORS: tuple[ConnectorKind, ...] = (
@@ -250,6 +255,14 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         "a topic of Kafka; committed output appears in transactions, to readers of what is committed",
         KafkaOutput,
         guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "postgres",
+        Role.SINK,
+        "a table of PostgreSQL; committed rows appear with a marker in one transaction of each task",
+        PostgresOutput,
+        guarantee="exactly-once",
+        keyed_by="key_columns",
     ),
     ConnectorKind(
         "discard",

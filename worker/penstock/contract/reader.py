@@ -251,7 +251,8 @@ def _text(row: FieldRow, plain: Plain) -> str:
     if len(plain) < row.length_min:
         raise ValueError("is empty")
     if row.pattern and not re.fullmatch(row.pattern, plain):
-        raise ValueError(f"{plain!r} does not fit: {row.rule or row.pattern}")
+        given = "the text, not shown here," if row.secret else repr(plain)
+        raise ValueError(f"{given} does not fit: {row.rule or row.pattern}")
     return plain
 
 

@@ -104,6 +104,7 @@ class Field:
     cluster_required: bool | None = None
     change: Change | None = None
     make: Callable[..., object] | None = None
+    secret: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class FieldRow:
       texts or a TEXT_MAP it matches each text, and ``length_max`` is the number of texts.
     - ``cluster``: only a cluster uses the field. ``cluster_required``: a cluster needs it.
     - ``change`` holds for all fields below, unless a field says another one. ``immutable``: the API
-      server refuses a change.
+      server refuses a change. ``secret``: no message shows a text that is refused, because it may hold a password.
     """
 
     name: str
@@ -160,6 +161,7 @@ class FieldRow:
     cluster: bool = False
     cluster_required: bool = False
     change: Change | None = None
+    secret: bool = False
 
     @property
     def target(self) -> str:

@@ -57,6 +57,20 @@ def kafka(topic: str, *, bootstrap_servers: str, **more: Option) -> Connector:
     return Connector("kafka", {name: value for name, value in options.items() if value is not None})
 
 
+def postgres(
+    table: str, *, uri: str, key_columns: "str | list[str] | None" = None, password: str | None = None
+) -> Connector:
+    """Write rows to a table of PostgreSQL, exactly once.
+
+    ``uri`` is ``postgresql://user@host:5432/database``, and ``password`` says where the password is: ``env:NAME`` or
+    ``file:/path``. With ``key_columns`` a row takes the place of the one with the same values in these columns;
+    without, every row is added. Needs ``pip install 'penstock[postgres]'``.
+    """
+    names = key_columns if isinstance(key_columns, str | None) else ",".join(key_columns)
+    options: dict[str, Option] = {"table": table, "uri": uri, "key_columns": names, "password": password}
+    return Connector("postgres", {name: value for name, value in options.items() if value is not None})
+
+
 def generator(
     *,
     rows: int | None = None,

@@ -37,17 +37,32 @@ def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
     if len(draft.steps) > limits.STEPS_MAX:
         problems.in_graph(f"the job has {len(draft.steps)} steps; at most {limits.STEPS_MAX} are allowed")
     problems.raise_if_any()
-    steps = {s.name: s for s in draft.steps}
-    for step in draft.steps:
+    given = [_keyed_by_target(step, problems) for step in draft.steps]
+    steps = {s.name: s for s in given}
+    for step in given:
         _check_inputs(step, steps, problems)
         _check_keys(step, problems)
         _check_connector(step, problems)
     problems.raise_if_any()
-    graph = LogicalGraph(job, _sorted(draft.steps, problems))
+    graph = LogicalGraph(job, _sorted(given, problems))
     for step in graph.steps:
         _check_outputs(step, graph, problems)
     problems.raise_if_any()
     return graph
+
+
+def _keyed_by_target(step: Step, problems: Problems) -> Step:
+    """Return a sink that overwrites rows with its inputs keyed by the target's key: two tasks have no order."""
+    connector = step.parameters.connector if isinstance(step.parameters, Sink) else None
+    kind = connector_kinds(Role.SINK).get(connector.kind) if connector is not None else None
+    names = connector.options.get(kind.keyed_by) if connector is not None and kind is not None else None
+    if not isinstance(names, str):
+        return step
+    keys = tuple(name.strip() for name in names.split(","))
+    if any(i.partitioning is not None and i.keys != keys for i in step.inputs):
+        problems.at(step, f"its rows go to tasks by the target's key ({', '.join(keys)}): take keyBy or partition away")
+    inputs = (replace(i, partitioning=Partitioning.KEY, keys=keys, function=None) for i in step.inputs)
+    return replace(step, inputs=tuple(inputs))
 
 
 def _check_inputs(step: Step, steps: dict[str, Step], problems: Problems) -> None:

@@ -49,8 +49,9 @@ def visible_blocks(found: OutputMarker | None, wanted: Wanted, where: str) -> in
     if found is None or found.epoch < wanted.known:
         has = "it is gone" if found is None else f"it says epoch {found.epoch}"
         raise StateError(
-            f"{where}: its marker was at epoch {wanted.known}, and now {has}: the topic or the marker was removed"
-            f" or has expired, so nobody knows whether epoch {wanted.epoch} is visible; look at the output, then {DROP}"
+            f"{where}: its marker was at epoch {wanted.known}, and now {has}: the output or its marker was removed, or"
+            f" the marker has expired, so nobody knows whether epoch {wanted.epoch} is visible; look at the output,"
+            f" then {DROP}"
         )
     if found.epoch < wanted.epoch:
         return 0

@@ -248,7 +248,7 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
         "exactly one of parquet, json, csv, kafka, generator, ingest",
     ),
-    "a sink of no kind": (_step(sink={}), "exactly one of parquet, json, csv, kafka, discard"),
+    "a sink of no kind": (_step(sink={}), "exactly one of parquet, json, csv, kafka, postgres, discard"),
     "keyed and dealt out": (
         _step(keyBy=["k"], partition="broadcast", split={"column": "c"}),
         "keyBy and partition are both there: keyed rows go to the owner of their key",

@@ -1,20 +1,18 @@
-"""Rows to records of Kafka, by column, and the staged files that hold records."""
+"""Rows to records of Kafka, by column."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.ipc
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.connectors.kafka.marked_topic import PRODUCED_AT_ONCE, Block
-from penstock.connectors.parquet_folder import FileForm, HashingFile, clean_schema, plain
+from penstock.connectors.parquet_folder import clean_schema, plain
 from penstock.connectors.text_formats import json_texts
 from penstock.contract.kafka_options import KafkaOutput, RecordFormat
 
 RECORDS = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+PRODUCED_AT_ONCE = 5_000
 RECORD_OVERHEAD_BYTES = 512  # of a batch with one record
 KEYS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
@@ -74,27 +72,7 @@ def _bytes(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary())
 
 
-def record_form() -> FileForm:
-    """Return the form of staged files: records, as Arrow IPC."""
-    return FileForm(RECORDS, ".arrow", _write)
-
-
-def _write(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
-    with pa.ipc.new_file(pa.PythonFile(out, "w"), schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-
-
-def staged_records(path: Path) -> Block:
-    """Give the records of a staged file, some thousand at a time. Raises OSError."""
-    with pa.memory_map(str(path)) as source:
-        reader = pa.ipc.open_file(source)
-        for index in range(reader.num_record_batches):
-            batch = reader.get_batch(index)
-            yield from batches_of(batch)
-
-
-def batches_of(records: pa.RecordBatch) -> Block:
+def batches_of(records: pa.RecordBatch) -> Iterator[list[dict[str, bytes | None]]]:
     """Give records as the client takes them, some thousand at a time."""
     for first in range(0, records.num_rows, PRODUCED_AT_ONCE):
         piece = records.slice(first, PRODUCED_AT_ONCE)

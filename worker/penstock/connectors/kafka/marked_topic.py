@@ -15,16 +15,15 @@ from typing import Any
 from penstock.base.errors import StorageError
 from penstock.base.threads import Lock, monotonic
 from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
+from penstock.connectors.kafka.encoding import batches_of
+from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
 
 TRANSACTION_MAX_MS = 60_000
 SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
-PRODUCED_AT_ONCE = 5_000
 QUEUED_MAX = 200_000  # records on their way
 SEEDED = OutputMarker(Epoch(0), "seed", 0)
-
-Block = Iterator[list[dict[str, bytes | None]]]  # of records, as the client takes them
 
 
 class MarkedTopic:
@@ -83,7 +82,8 @@ class MarkedTopic:
                 self._producer.begin_transaction()
                 began = monotonic()
             for records in block:
-                self._produce(records)
+                for piece in batches_of(records):
+                    self._produce(piece)
             if number == wanted.blocks or monotonic() - began > SHARE_OF_TIMEOUT * TRANSACTION_MAX_MS / 1000:
                 self._commit(OutputMarker(wanted.epoch, wanted.digest, number))
                 began = None

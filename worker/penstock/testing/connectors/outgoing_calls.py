@@ -2,7 +2,8 @@
 
 A profile function sees every call of a function that is written in C, in all threads. Calls that can
 change something outside the process count: files, sockets, sqlite3, and everything of packages that are
-no part of Python. Code of C and C++ that calls the system itself is seen as one call.
+no part of Python. Code of C and C++ that calls the system itself is seen as one call. A call into an installed package
+counts, too, when it comes from outside: code that was compiled with Cython is seen by that only.
 
 A process that is killed before call n leaves the same as one that is killed after call n - 1. So one kill
 for each call, and one at the end, are all the kills there are.
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -58,6 +60,7 @@ _OF_PYTHON = {
     "_ssl": frozenset(("write",)),
     "sqlite3": frozenset(("execute", "executemany", "executescript", "commit", "rollback")),
 }
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
 _INSIDE = frozenset(("BytesIO", "StringIO"))
 _PURE = frozenset(("_cython_3", "llvmlite", "msgspec", "numba", "numpy", "orjson", "pandas", "pyarrow"))
 
@@ -69,6 +72,25 @@ def is_outgoing(callee: Any) -> bool:
     package = module.partition(".")[0]
     if package in _OF_PYTHON:
         return callee.__name__ in _OF_PYTHON[package] and type(owner).__name__ not in _INSIDE
+    return _is_client(package)
+
+
+def enters_client(frame: FrameType) -> bool:
+    """Return whether a function in Python is one of an installed package, called from outside of that package.
+
+    Clients that are made with Cython are seen by this only, at the functions that lead to their compiled code.
+    """
+    if not _INSTALLED.intersection(Path(frame.f_code.co_filename).parts) or frame.f_code.co_name == "<module>":
+        return False
+    package, caller = _package(frame), frame.f_back and _package(frame.f_back)
+    return package not in (caller, "penstock") and _is_client(package)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_client(package: str) -> bool:
     return package not in sys.stdlib_module_names and package not in _PURE and not package.startswith("_cython")
 
 
@@ -95,13 +117,17 @@ class Effects:
         finally:
             sys.setprofile(None)
 
-    def _seen(self, _frame: FrameType, event: str, callee: Any) -> None:
-        if event != "c_call" or not is_outgoing(callee):
+    def _seen(self, frame: FrameType, event: str, callee: Any) -> None:
+        if event == "c_call" and is_outgoing(callee):
+            name = callee.__name__
+        elif event == "call" and enters_client(frame):
+            name = frame.f_code.co_name
+        else:
             return
         with self._lock:
             self.calls += 1
             mine = self.calls == self._at
-            self.places.append(callee.__name__)
+            self.places.append(name)
         if not mine:
             return
         match self._action:

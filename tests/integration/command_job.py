@@ -1,0 +1,80 @@
+"""A job that the command runs in a folder, and what a test does to it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.contract.codec import decode
+from penstock.contract.status import JobState, JobStatus
+from tests.integration.local_job import wait_until
+
+WITHIN_S = 200.0
+
+
+class RunningJob:
+    """The job ``name`` of the file job.yaml in a folder."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        self._name = name
+        self._log = root / "log"
+        with self._log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=root, stdout=out, stderr=out
+            )
+
+    def command(self, *words: str) -> bytes:
+        """Run a command beside the job, and return what it writes."""
+        given = [sys.executable, "-m", "penstock.cli", *words]
+        done = subprocess.run(given, cwd=self.root, capture_output=True, timeout=WITHIN_S, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def status(self) -> JobStatus:
+        return decode(JobStatus, self.command("status", self._name, "--json"))
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Wait for something, while the job runs."""
+
+        def look() -> bool:
+            assert self.process.poll() is None, self._log.read_text()
+            return reached()
+
+        wait_until(look, WITHIN_S, self._log.read_text)
+
+    def rescale(self, workers: int) -> None:
+        """Change the number of workers, and wait until the job runs with it."""
+        self.command("rescale", self._name, str(workers))
+        self.until(lambda: self._runs(workers))
+
+    def kill(self, worker: int) -> None:
+        """Kill the engine of a worker."""
+        self.until(lambda: self.status().state is JobState.RUNNING)
+        victim = self.status().workers[worker].engine_pid
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the job in good order."""
+        self.command("stop", self._name)
+        self.process.wait(WITHIN_S)
+
+    def _runs(self, workers: int) -> bool:
+        now = self.status()
+        return now.state is JobState.RUNNING and len(now.workers) == workers
+
+
+@contextmanager
+def running(root: Path, name: str, job: str) -> Iterator[RunningJob]:
+    """Run a job, and leave no process behind."""
+    (root / "job.yaml").write_text(job)
+    found = RunningJob(root, name)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()

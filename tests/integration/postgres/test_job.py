@@ -1,0 +1,91 @@
+"""Jobs that write to PostgreSQL on a real local cluster: exact when engines and the server are killed."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.integration.command_job import running
+from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
+
+pytestmark = pytest.mark.timeout(900)
+WORDS, ROWS = 50, 1000  # rows of a file
+COUNT = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {{name: words}}
+spec:
+  replicas: 2
+  checkpoint: {{interval: 300ms}}
+  restart: {{attempts: 100}}
+  job:
+    graph:
+      steps:
+        - name: lines
+          source:
+            json: {{path: in, follow: 0.2}}
+            columns: [{{name: word, type: string}}]
+        - name: counts
+          keyBy: [word]
+          aggregate: {{compute: [{{name: times, function: count}}]}}
+        - name: all
+          inputs: [counts]
+          sink: {{postgres: {{uri: "{uri}", table: {all}, password: "env:{password}"}}}}
+        - name: newest
+          inputs: [counts]
+          sink: {{postgres: {{uri: "{uri}", table: {newest}, keyColumns: word, password: "env:{password}"}}}}
+"""
+
+
+class Input:
+    """A followed folder of JSON lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.rows = 0
+        folder.mkdir()
+
+    def add(self) -> None:
+        """Add a file, whole."""
+        lines = [json.dumps({"word": f"word {n % WORDS}"}) for n in range(self.rows, self.rows + ROWS)]
+        self.rows += ROWS
+        draft = self._folder / f"{self.rows}.tmp"
+        draft.write_text("\n".join(lines) + "\n")
+        draft.rename(draft.with_suffix(".jsonl"))
+
+
+def check_exact(postgres: Postgres, every: str, newest: str, rows: int) -> None:
+    """Every row is counted once, and of each word the newest count is there."""
+    due = Counter(f"word {n % WORDS}" for n in range(rows))
+    found = Counter((row["word"], row["times"]) for row in postgres.rows(every))
+    assert found == Counter((word, n) for word, most in due.items() for n in range(1, most + 1))
+    assert {row["word"]: row["times"] for row in postgres.rows(newest)} == due
+
+
+def test_counts_are_written_exactly_once_while_engines_and_the_server_are_killed(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    every, newest = postgres.table("word text, times bigint"), postgres.table("word text PRIMARY KEY, times bigint")
+    lines = Input(tmp_path / "in")
+    lines.add()
+    names = {"all": every, "newest": newest, "password": PASSWORD_VARIABLE}
+    with running(tmp_path, "words", COUNT.format(uri=postgres.server.uri, **names)) as job:
+
+        def written() -> bool:
+            return len(postgres.rows(every)) >= lines.rows
+
+        job.until(written)
+        for workers, victim in ((3, 0), (2, 1)):
+            lines.add()
+            postgres.server.kill()
+            lines.add()
+            postgres.server.start()
+            job.rescale(workers)
+            lines.add()
+            job.kill(victim)
+        job.until(written)
+        job.stop()
+    check_exact(postgres, every, newest, lines.rows)
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert left == [], "the password is in what the job has left"

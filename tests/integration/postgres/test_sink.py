@@ -1,0 +1,273 @@
+"""The PostgreSQL sink against a real server: each committed row once, wherever a process is killed or stopped."""
+
+import os
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.postgres.client import PostgresDatabase, PostgresSession
+from penstock.connectors.postgres.column_checks import staged_schema
+from penstock.connectors.postgres.marked_table import MarkedTable, Statements, TableName
+from penstock.connectors.postgres.postgres_sink import PostgresSink
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.manifest import SinkHandle
+from penstock.contract.postgres_options import PostgresOutput
+from penstock.protocol.marked import OutputMarker, Wanted
+from penstock.testing import connectors as kit
+from tests.support.postgres import PASSWORD_VARIABLE, Postgres
+from tools.servers.kafka import new_name
+
+pytestmark = pytest.mark.timeout(1800)
+ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
+TASK = TaskId(StageIndex(1), Ordinal(0), 0)
+EVERY = int(os.environ.get("PENSTOCK_POSTGRES_EVERY", "149"))  # outgoing calls: a long run hits each
+COLUMNS = "word text NOT NULL, number bigint"
+
+
+class Target:
+    """A table, and a folder for what is staged."""
+
+    def __init__(self, postgres: Postgres, folder: Path, columns: str = COLUMNS, keys: str | None = None) -> None:
+        self._postgres = postgres
+        self.table = postgres.table(columns)
+        self._folder = folder / self.table
+        self.options = PostgresOutput(postgres.server.uri, self.table, keys, f"env:{PASSWORD_VARIABLE}")
+
+    def sink(self, schema: pa.Schema = ROWS.schema) -> PostgresSink:
+        return PostgresSink("out", self.options, schema, self._folder)
+
+    def marked(self, kind: type[MarkedTable]) -> MarkedTable:
+        """Return the table as one task writes it."""
+        table, schema = TableName(self.table), staged_schema(ROWS.schema)
+        statements = Statements.of(table, {"word": "text", "number": "bigint"}, ())
+        return kind(PostgresDatabase(self.options), table, statements, schema, ("job", "out", "0.0"))
+
+    def visible(self) -> list[dict[str, object]]:
+        return self._postgres.rows(self.table)
+
+    def claimed(self, schema: pa.Schema = ROWS.schema, uid: str = "job") -> PostgresSink:
+        sink = self.sink(schema)
+        sink.claim(f"{uid}-{self.table}", fresh=True)
+        return sink
+
+
+@pytest.fixture
+def target(postgres: Postgres, tmp_path: Path) -> Target:
+    return Target(postgres, tmp_path)
+
+
+def staged(sink: PostgresSink, epoch: int, rows: pa.RecordBatch = ROWS, attempt: int = 1) -> SinkHandle:
+    writer = sink.writer(TASK, Attempt(attempt))
+    writer.write(rows)
+    handle = writer.seal(Epoch(epoch), new_name("cut")).finish()
+    assert handle is not None
+    return handle
+
+
+def numbers(target: Target) -> Counter[object]:
+    return Counter(row["number"] for row in target.visible())
+
+
+@pytest.mark.parametrize("keys", [None, "number"])
+def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(
+    postgres: Postgres, tmp_path: Path, keys: str | None
+) -> None:
+    columns = "word text, number bigint" + (" PRIMARY KEY" if keys else "")
+    report = kit.check_sink(lambda: Target(postgres, tmp_path, columns, keys), ROWS, every=EVERY)
+    assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
+
+
+def test_all_handles_of_a_task_are_published_by_one_call_and_only_once(target: Target) -> None:
+    sink = target.claimed()
+    handles = (staged(sink, 1, ROWS.slice(0, 6)), staged(sink, 2, ROWS.slice(6)))
+    for _ in range(2):
+        sink.publisher.publish_all(handles, Epoch(2))
+    other = target.claimed()
+    other.publisher.publish_all(handles, Epoch(2))
+    assert numbers(target) == Counter(range(18))
+
+
+def test_a_key_that_comes_again_keeps_its_newest_row(postgres: Postgres, tmp_path: Path) -> None:
+    target = Target(postgres, tmp_path, "word text PRIMARY KEY, number bigint", keys="word")
+    sink = target.claimed()
+    sink.publisher.publish_all((staged(sink, 1, ROWS.slice(0, 7)), staged(sink, 2, ROWS.slice(7, 5))), Epoch(2))
+    assert {row["word"]: row["number"] for row in target.visible()} == {f"word {n}": n + 5 for n in (2, 3, 4)} | {
+        "word 0": 10,
+        "word 1": 11,
+    }
+    sink.publisher.publish(staged(sink, 3, ROWS.slice(12)), Epoch(3))
+    assert numbers(target) == Counter(range(13, 18))
+
+
+def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(postgres: Postgres, target: Target) -> None:
+    sink = target.claimed()
+    old, new = staged(sink, 5), staged(sink, 5, ROWS.slice(3))
+    sink.publisher.publish(new, Epoch(5))
+    for epoch in (4, 5):
+        with pytest.raises(StateError, match=r"marker says epoch 5.*restore the newest state, or .*Drop"):
+            sink.publisher.publish(old, Epoch(epoch))
+    late = staged(sink, 6)
+    postgres.run("DELETE FROM penstock_epochs WHERE target = $1", f"public.{target.table}")
+    with pytest.raises(StateError, match=r"marker was at epoch 5, and now it is gone.*Drop"):
+        target.claimed().publisher.publish(late, Epoch(6))
+    assert numbers(target) == Counter(range(3, 18))
+
+
+def test_a_publisher_that_stands_still_with_the_lock_is_ended_by_the_next_one(target: Target) -> None:
+    target.claimed()
+    stuck, other, wanted = target.marked(MarkedTable), target.marked(MarkedTable), Wanted(Epoch(1), "d", 1, Epoch(0))
+    stuck.known()
+
+    def hold_the_lock() -> None:
+        with stuck.session() as session, session.transaction():
+            session.run("SELECT 1 FROM penstock_epochs WHERE target = $1 FOR UPDATE", f"public.{target.table}")
+            with pytest.raises(StorageError, match="another session holds a lock"):
+                other.publish(wanted, [iter([ROWS])])
+            other.publish(wanted, [iter([ROWS])])
+
+    with pytest.raises(StorageError, match=r"terminat"):
+        hold_the_lock()
+    assert numbers(target) == Counter(range(18))
+
+
+@pytest.mark.parametrize("place", ["", " FOR UPDATE"])
+def test_of_two_publishers_at_once_one_writes(target: Target, place: str) -> None:
+    target.claimed()
+    wanted, overtaken = Wanted(Epoch(1), "digest", 1, Epoch(0)), list[str]()
+
+    class Overtaken(MarkedTable):
+        """It reads the marker, and then another publisher of the task goes on, as late as that can."""
+
+        def _marker(self, session: PostgresSession, lock: str = "") -> OutputMarker | None:
+            found = super()._marker(session, lock)
+            if lock == place and not overtaken:
+                overtaken.append(lock)
+                with suppress(StorageError):
+                    other.publish(wanted, [iter([ROWS])])
+            return found
+
+    other = target.marked(MarkedTable)
+    assert other.known() == 0
+    late = target.marked(Overtaken)
+    with suppress(StorageError):  # one that waits with the lock for so long is ended, and begins again
+        late.publish(wanted, [iter([ROWS])])
+    late.publish(wanted, [iter([ROWS])])
+    assert numbers(target) == Counter(range(18))
+
+
+def test_a_server_that_was_killed_is_written_to_when_it_is_back(postgres: Postgres, target: Target) -> None:
+    sink = target.claimed()
+    first, second = staged(sink, 1, ROWS.slice(0, 6)), staged(sink, 2, ROWS.slice(6))
+    sink.publisher.publish(first, Epoch(1))
+    postgres.server.kill()
+    with pytest.raises(StorageError, match=r"no connection to 127.0.0.1:\d+/penstock: check the address in `uri`"):
+        sink.publisher.publish(second, Epoch(2))
+    postgres.server.start()
+    for _ in range(2):
+        sink.publisher.publish(second, Epoch(2))
+    assert numbers(target) == Counter(range(18))
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "said"),
+    [
+        ("word text", None, "unknown column 'number'.*add it to the table"),
+        ("word text, number text", None, "column 'number' is text, the rows have int64: make it bigint or integer"),
+        ("word text, number bigint, more text NOT NULL", None, "'more' is NOT NULL and no row has it"),
+        (COLUMNS, "word", r"no unique index has just these columns: CREATE UNIQUE INDEX ON .* \(\"word\"\)"),
+        ("word text, number bigint GENERATED ALWAYS AS IDENTITY", None, "column 'number' is generated"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_before_a_row_is_read(
+    postgres: Postgres, tmp_path: Path, columns: str, keys: str | None, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Target(postgres, tmp_path, columns, keys).claimed()
+
+
+def test_a_missing_table_is_named_with_the_statement_that_makes_it(postgres: Postgres, target: Target) -> None:
+    postgres.run(f"DROP TABLE {target.table}")
+    with pytest.raises(ConfigError, match=rf"there is none in 127.*: CREATE TABLE .*{target.table}") as refused:
+        target.claimed()
+    postgres.run(str(refused.value).partition("/penstock: ")[2])
+    sink = target.claimed()
+    sink.publisher.publish(staged(sink, 1), Epoch(1))
+    assert numbers(target) == Counter(range(18))
+
+
+WIDE = pa.schema(
+    [
+        ("small", pa.int16()),
+        ("unsigned", pa.uint32()),
+        ("short", pa.string()),
+        ("real", pa.float32()),
+        ("yes", pa.bool_()),
+        ("raw", pa.binary()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us")),
+        ("instant", pa.timestamp("us", "UTC")),
+        ("price", pa.decimal128(10, 2)),
+    ]
+)
+WIDE_COLUMNS = (
+    "small smallint, unsigned integer, short varchar(3), real double precision, yes boolean, raw bytea, day date,"
+    " at timestamp, instant timestamptz, price numeric(6,2)"
+)
+GOOD: dict[str, object] = {
+    "small": -7,
+    "unsigned": 2**31 - 1,
+    "short": "äöü",
+    "real": 0.5,
+    "yes": True,
+    "raw": b"\0\1",
+    "day": date(1, 1, 1),
+    "at": datetime(2026, 11, 26, 15, 20, 1, 5),  # noqa: DTZ001 - a time without a zone is meant
+    "instant": datetime(2026, 11, 26, 15, 20, tzinfo=UTC),
+    "price": Decimal("1234.50"),
+}
+
+
+def test_values_of_every_type_come_back_as_they_were(postgres: Postgres, tmp_path: Path) -> None:
+    target = Target(postgres, tmp_path, WIDE_COLUMNS)
+    sink = target.claimed(WIDE)
+    rows = pa.RecordBatch.from_pylist([GOOD, dict.fromkeys(GOOD)], schema=WIDE)
+    sink.publisher.publish(staged(sink, 1, rows), Epoch(1))
+    first, second = target.visible()
+    assert {**first, "price": Decimal(str(first["price"]))} == GOOD
+    assert set(second.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("unsigned", 2**31, "a value from 2147483648"),
+        ("short", "four", "4 characters: the column has 3"),
+        ("short", "\0", "NUL character"),
+        ("price", Decimal("12345.00"), r"numeric\(6,2\)"),
+    ],
+)
+def test_a_value_that_the_table_would_refuse_is_refused_before_the_commit(
+    postgres: Postgres, tmp_path: Path, column: str, value: object, said: str
+) -> None:
+    sink = Target(postgres, tmp_path, WIDE_COLUMNS).claimed(WIDE)
+    rows = pa.RecordBatch.from_pylist([{**GOOD, column: value}], schema=WIDE)
+    with pytest.raises(ConfigError, match=f"column {column!r}: .*{said}.*correct such rows in a step before"):
+        sink.writer(TASK, Attempt(1)).write(rows)
+
+
+def test_a_row_that_the_table_refuses_after_the_commit_stops_the_job(postgres: Postgres, tmp_path: Path) -> None:
+    target = Target(postgres, tmp_path, "word text, number bigint CHECK (number <> 5)")
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    with pytest.raises(StateError, match=r"the table refuses a row: .*check"):
+        sink.publisher.publish(handle, Epoch(1))
+    assert numbers(target) == Counter()
+    postgres.run(f"ALTER TABLE {target.table} DROP CONSTRAINT {target.table}_number_check")
+    sink.publisher.publish(handle, Epoch(1))
+    assert numbers(target) == Counter(range(18))

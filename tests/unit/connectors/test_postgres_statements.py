@@ -1,0 +1,74 @@
+"""What the PostgreSQL sink says to a server, and the values that it refuses before."""
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, problem
+from penstock.connectors.postgres.column_checks import TableColumn, checks_of, staged_schema
+from penstock.connectors.postgres.marked_table import Statements, TableName
+from penstock.contract.postgres_options import PostgresOutput
+
+COLUMNS = {"word": "text", "n": "bigint"}
+
+
+def test_rows_are_added_in_order_or_take_the_place_of_those_with_their_key() -> None:
+    added = Statements.of(TableName("words"), COLUMNS, ())
+    assert added.insert == (
+        'INSERT INTO "public"."words" ("word", "n") SELECT "word", "n" FROM pg_temp.penstock_rows'
+        " ORDER BY penstock_number"
+    )
+    placed = Statements.of(TableName("a.words"), COLUMNS, ("word",))
+    assert placed.insert == (
+        'INSERT INTO "a"."words" ("word", "n") SELECT DISTINCT ON ("word") "word", "n" FROM pg_temp.penstock_rows'
+        ' ORDER BY "word", penstock_number DESC ON CONFLICT ("word") DO UPDATE SET "n" = EXCLUDED."n"'
+    )
+    assert TableName("a.words").epochs == '"a".penstock_epochs'
+
+
+class Refusal(Exception):
+    """An error of the client."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__("said")
+        self.sqlstate = state
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "said"),
+    [
+        ("55P03", LockHeld, "another session holds a lock"),
+        ("57P01", StorageError, r"said \(57P01\)"),
+        ("", StorageError, r"said \(no answer\)"),
+        ("42501", StorageError, "a right is missing: said: grant it"),
+        ("23505", StateError, "the table refuses a row: said"),
+        ("42703", StateError, "the table is another than at the start"),
+    ],
+)
+def test_an_error_says_what_a_job_does_about_it(state: str, kind: type[Exception], said: str) -> None:
+    found = problem("sink", Refusal(state))
+    assert type(found) is kind
+    with pytest.raises(kind, match=said):
+        raise found
+
+
+def test_a_type_or_a_setting_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"column 'x' is list<.*: it takes whole numbers"):
+        staged_schema(pa.schema([("x", pa.list_(pa.int64()))]))
+    with pytest.raises(ConfigError, match="unknown setting 'sslmod': did you mean 'sslmode'"):
+        PostgresDatabase(PostgresOutput("postgresql://db/x?sslmod=require", "t"))
+
+
+def test_the_key_and_what_is_not_null_takes_no_null() -> None:
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("w", pa.date32())])
+    columns = [
+        TableColumn("k", "integer", -1, not_null=False, filled=False, generated=False),
+        TableColumn("v", "text", -1, not_null=True, filled=False, generated=False),
+        TableColumn("w", "date", -1, not_null=False, filled=False, generated=False),
+    ]
+    key, text, day = checks_of(schema, "t", columns, ("k",))
+    nothing = pa.nulls(1, pa.int64())
+    assert key(nothing) == "null, and the table takes none"
+    assert text(pa.nulls(1, pa.string())) == "null, and the table takes none"
+    assert day(pa.nulls(1, pa.date32())) is None
+    assert "it has to be from" in (day(pa.array([-(2**31)], pa.int32()).view(pa.date32())) or "")

@@ -1,0 +1,149 @@
+"""Connections to PostgreSQL, and what its errors mean to a job.
+
+The client is loaded when a connection is made, because it is an extra. A connection is made for each publication, so
+no session of a job rests at the server.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
+from penstock.base.suggest import unknown
+from penstock.connectors.secret_places import read_secret
+from penstock.contract.postgres_options import PostgresOutput
+
+NO_COPY = {"adbc.postgresql.use_copy": "false"}  # else the client reads results by COPY, which few statements allow
+CONNECT_MAX_S = 10
+SILENT_MAX_MS = 30_000  # what was sent and is not answered for so long ends a connection
+SETTINGS = frozenset(
+    ["channel_binding", "gssencmode", "sslcert", "sslcrl", "sslkey", "sslmode", "sslrootcert", "target_session_attrs"]
+)
+CONNECTING = {
+    "password authentication failed": "correct `uri` and `password`",
+    "no password supplied": "give `password`",
+    "no pg_hba.conf entry": "let the server's pg_hba.conf admit this user from the workers",
+    "role": "correct the user in `uri`, or make it",
+    "database": "correct the database in `uri`, or make it",
+    "too many clients": "raise max_connections, or run fewer workers",
+    "certificate verify failed": "correct sslrootcert in `uri`",
+    "could not translate host name": "correct the host in `uri`",
+    "refused": "check the address in `uri`, and that the server runs",
+    "timeout": "check the address in `uri`, and that the network lets the workers through",
+}
+REFUSED = ("21", "22", "23", "27", "44", "P0")  # classes that say what is wrong with a row
+CHANGED = ("42",)  # what is wrong with the table
+
+
+def library() -> Any:
+    """Return the client. Raises ConfigError that names the extra when it is not installed."""
+    try:
+        import adbc_driver_postgresql.dbapi  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigError(
+            "postgres: the client library is not installed: pip install 'penstock[postgres]', on every worker"
+        ) from error
+    return adbc_driver_postgresql.dbapi
+
+
+class PostgresDatabase:
+    """A database, as the options of a connector name it."""
+
+    def __init__(self, options: PostgresOutput) -> None:
+        """Connect nothing yet. Raises ConfigError for a setting in ``uri`` that is not allowed."""
+        self._parts = urlsplit(options.uri)
+        self._password = options.password
+        self._settings = dict(parse_qsl(self._parts.query))
+        for name in self._settings:
+            if name not in SETTINGS:
+                raise ConfigError(f"postgres: uri: {unknown('setting', name, SETTINGS)}")
+        self.place = f"{self._parts.hostname or 'localhost'}:{self._parts.port or 5432}{self._parts.path}"
+
+    @contextmanager
+    def session(self, name: str, about: str) -> Iterator["PostgresSession"]:
+        """Give a connection. It ends with the ``with``, and what is not committed with it.
+
+        ``name`` is what the server shows as application_name; ``about`` begins the text of errors. Raises StorageError
+        when a retry may help, ConfigError or StateError when not.
+        """
+        api = library()
+        try:
+            connection = api.connect(self._uri(name), autocommit=True)
+        except (api.Error, OSError) as error:
+            raise _not_connected(about, self.place, str(error)) from error
+        try:
+            with connection:
+                yield PostgresSession(connection)
+        except api.Error as error:
+            raise problem(about, error) from error
+        except OSError as error:
+            raise StorageError(f"{about}: {error}") from error
+
+    def _uri(self, name: str) -> str:
+        user, _, place = self._parts.netloc.rpartition("@")
+        if self._password is not None:
+            user += ":" + quote(read_secret(self._password, "postgres: password"), safe="")
+        settings = {
+            **self._settings,
+            "application_name": name,
+            "connect_timeout": CONNECT_MAX_S,
+            "tcp_user_timeout": SILENT_MAX_MS,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 4,
+        }
+        return f"postgresql://{user}@{place}{self._parts.path}?{urlencode(settings, quote_via=quote)}"
+
+
+class LockHeld(StorageError):
+    """Another session has held a lock for too long."""
+
+
+class PostgresSession:
+    """One connection. Its calls raise the client's errors, which :meth:`PostgresDatabase.session` translates."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run a statement with ``values`` for $1, $2 ... Return its rows, none for a statement without."""
+        with self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**NO_COPY)
+            cursor.execute(sql, values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit at the end of the ``with``. After an error the connection has to be given up, which rolls back."""
+        self.run("BEGIN")
+        yield
+        self.run("COMMIT")
+
+    def copy(self, table: str, rows: Any) -> None:
+        """Add the rows of a ``pa.RecordBatchReader`` to a temporary table that is there."""
+        with self._connection.cursor() as cursor:
+            cursor.adbc_ingest(table, rows, mode="append", temporary=True)
+
+
+def problem(about: str, error: Any) -> PenstockError:
+    """Turn an error of the client into what a job does about it."""
+    state, said = str(error.sqlstate or ""), _plain(str(error))
+    if state == "55P03":
+        return LockHeld(f"{about}: another session holds a lock: {said}")
+    if state == "42501":
+        return StorageError(f"{about}: a right is missing: {said}: grant it to the user of the job")
+    if state.startswith(REFUSED):
+        return StateError(f"{about}: the table refuses a row: {said}")
+    if state.startswith(CHANGED):
+        return StateError(f"{about}: the table is another than at the start: {said}")
+    return StorageError(f"{about}: {said} ({state or 'no answer'})")
+
+
+def _not_connected(about: str, place: str, said: str) -> PenstockError:
+    remedy = next((remedy for sign, remedy in CONNECTING.items() if sign in said), "check `uri`")
+    return StorageError(f"{about}: no connection to {place}: {remedy} ({_plain(said)})")
+
+
+def _plain(said: str) -> str:
+    return " ".join(said.split())

@@ -1,0 +1,183 @@
+"""A table, as one sink task writes it: rows and the marker in one transaction.
+
+The marker is a row of the table ``penstock_epochs`` beside it. ``protocol/marked.py`` judges it. The transaction holds
+the lock of that row, so of two publishers one waits for the other and then finds its marker.
+
+The rows go into a temporary table first, which needs no lock. So a publisher that stands still while it sends them is
+in nobody's way. One that stands still with the lock is ended by the next one (``pg_terminate_backend``).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.base.threads import Lock
+from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, PostgresSession
+from penstock.connectors.staged_sink import Block
+from penstock.contract.ids import Epoch
+from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
+
+LOCK_WAIT_MS = 2_000
+IDLE_MAX_MS = 60_000  # in a transaction; where a session cannot be ended by the next one
+EPOCHS = "penstock_epochs"
+ROWS = "pg_temp.penstock_rows"
+NUMBER = "penstock_number"
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table, quoted, and the table of markers in its schema."""
+
+    text: str
+
+    @property
+    def full(self) -> str:
+        """Return the name with its schema."""
+        return self.text if "." in self.text else f"public.{self.text}"
+
+    @property
+    def sql(self) -> str:
+        """Return the table as SQL has it."""
+        return ".".join(quoted(part) for part in self.full.split("."))
+
+    @property
+    def epochs(self) -> str:
+        """Return the table of markers as SQL has it."""
+        return f"{quoted(self.full.partition('.')[0])}.{EPOCHS}"
+
+
+def quoted(name: str) -> str:
+    """Quote a name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The SQL of one sink step."""
+
+    make: str
+    insert: str
+
+    @staticmethod
+    def of(table: TableName, columns: dict[str, str], keys: Sequence[str]) -> "Statements":
+        """Build the statements for columns with their types of PostgreSQL. Without ``keys`` every row is added."""
+        names, by = ", ".join(map(quoted, columns)), ", ".join(map(quoted, keys))
+        typed = ", ".join([*(f"{quoted(n)} {kind}" for n, kind in columns.items()), f"{NUMBER} bigint"])
+        insert = f"INSERT INTO {table.sql} ({names}) SELECT"
+        if keys:
+            others = ", ".join(f"{quoted(n)} = EXCLUDED.{quoted(n)}" for n in columns if n not in keys)
+            newest = f"DISTINCT ON ({by}) {names} FROM {ROWS} ORDER BY {by}, {NUMBER} DESC"
+            insert += f" {newest} ON CONFLICT ({by}) DO " + (f"UPDATE SET {others}" if others else "NOTHING")
+        else:
+            insert += f" {names} FROM {ROWS} ORDER BY {NUMBER}"
+        return Statements(f"CREATE TEMPORARY TABLE penstock_rows ({typed}) ON COMMIT DROP", insert)
+
+
+class MarkedTable:
+    """One sink task's view of the table. Any thread may use it."""
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        table: TableName,
+        statements: Statements,
+        schema: pa.Schema,
+        owner: tuple[str, str, str],
+    ) -> None:
+        """Connect nothing yet. ``owner`` is (job, step, task): the marker's key is that and the table."""
+        self._database = database
+        self._table = table
+        self._statements = statements
+        self._schema = schema.append(pa.field(NUMBER, pa.int64()))
+        self._owner = (table.full, *owner)
+        digest = hashlib.sha256("/".join(owner).encode()).hexdigest()[:16]
+        self._name = f"penstock-{owner[1][:30]}-{digest}"  # PostgreSQL keeps 63 characters
+        self._where = f"postgres sink: table {table.text}"
+        self._known: Epoch | None = None
+        self._lock = Lock()
+
+    def known(self) -> Epoch:
+        """Return an epoch that the marker has reached; write one when there is none. Blocking.
+
+        The first call comes while nothing of the task is unpublished. Raises StorageError.
+        """
+        with self._lock:
+            if self._known is None:
+                with self.session() as session:
+                    session.run(
+                        f"INSERT INTO {self._table.epochs} (target, job, sink, task, epoch, digest, blocks)"
+                        " VALUES ($1, $2, $3, $4, 0, 'seed', 0) ON CONFLICT DO NOTHING",
+                        *self._owner,
+                    )
+                    found = self._marker(session)
+                assert found is not None, "it was just written"
+                self._known = found.epoch
+            return self._known
+
+    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> None:
+        """Make all blocks visible, each once, in one transaction. Blocking.
+
+        Raises StateError when it is not known what is visible, or the table refuses a row. Raises StorageError when a
+        retry may help.
+        """
+        with self._lock:
+            try:
+                with self.session() as session:
+                    self._apply(session, wanted, blocks)
+            except LockHeld:
+                self._end_who_stands_still()
+                raise
+            self._known = wanted.epoch
+
+    def close(self) -> None:
+        """Do nothing: there is a connection only while something is published."""
+
+    def _apply(self, session: PostgresSession, wanted: Wanted, blocks: Iterable[Block]) -> None:
+        if visible_blocks(self._marker(session), wanted, self._where) == wanted.blocks:
+            return
+        with session.transaction():
+            session.run(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
+            session.run(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}")
+            session.run(self._statements.make)
+            session.copy("penstock_rows", pa.RecordBatchReader.from_batches(self._schema, self._numbered(blocks)))
+            if visible_blocks(self._marker(session, " FOR UPDATE"), wanted, self._where) == wanted.blocks:
+                return
+            session.run(self._statements.insert)
+            session.run(
+                f"UPDATE {self._table.epochs} SET epoch = $5, digest = $6, blocks = $7, at = now()"
+                " WHERE (target, job, sink, task) = ($1, $2, $3, $4)",
+                *self._owner,
+                int(wanted.epoch),
+                wanted.digest,
+                wanted.blocks,
+            )
+
+    def _numbered(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+        number = 0
+        for block in blocks:
+            for rows in block:
+                numbers = pa.array(range(number, number + len(rows)), pa.int64())
+                yield pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=self._schema)
+                number += len(rows)
+
+    def _marker(self, session: PostgresSession, lock: str = "") -> OutputMarker | None:
+        select = f"SELECT epoch, digest, blocks FROM {self._table.epochs}"
+        found = session.run(f"{select} WHERE (target, job, sink, task) = ($1, $2, $3, $4){lock}", *self._owner)
+        return OutputMarker(Epoch(found[0][0]), found[0][1], found[0][2]) if found else None
+
+    def _end_who_stands_still(self) -> None:
+        """End sessions of this task that do nothing while they hold the lock: their process may be stopped."""
+        with self.session() as session:
+            session.run(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
+                " AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'"
+                f" AND state_change < now() - interval '{LOCK_WAIT_MS} milliseconds' / 2",
+                self._name,
+            )
+
+    def session(self) -> AbstractContextManager[PostgresSession]:
+        """Connect, as publications of this task do."""
+        return self._database.session(self._name, self._where)

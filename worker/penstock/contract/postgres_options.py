@@ -1,0 +1,54 @@
+"""The options of the PostgreSQL sink."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from penstock.contract.schema import Field, Fields, LongText
+
+SECRET_RULE = "env:NAME (a variable of the workers) or file:/PATH, never the secret itself"
+SecretPlace = Annotated[str, Field(pattern=r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+", rule=SECRET_RULE, secret=True)]
+URI_RULE = "postgresql://user@host:5432/database without a password: give `password`, which says where it is"
+_NAME = r"[A-Za-z_][A-Za-z0-9_$]*"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOutput(Fields):
+    """Options of the PostgreSQL sink."""
+
+    uri: Annotated[
+        LongText,
+        Field(
+            "uri",
+            "the database as postgresql://user@host:5432/database; behind ? settings of TLS, like sslmode=verify-full",
+            pattern=r"postgres(ql)?://([^/?#@:]+@)?[^/?#@]*(/[^/?#@]*)?(\?[^#]*)?",
+            rule=URI_RULE,
+            secret=True,
+        ),
+    ]
+    table: Annotated[
+        str,
+        Field(
+            "table",
+            "the table, with its schema in front if it is another than public",
+            pattern=rf"({_NAME}\.)?{_NAME}",
+            rule="table or schema.table, of letters, digits and _",
+        ),
+    ]
+    key_columns: Annotated[
+        str | None,
+        Field(
+            "keyColumns",
+            "columns with commas between: a row takes the place of the one with the same values in them (upsert)."
+            " Without it every row is added",
+            pattern=r"[^,]+(,[^,]+)*",
+            rule="names with commas between",
+        ),
+    ] = None
+    password: Annotated[
+        SecretPlace | None,
+        Field(
+            "password",
+            "where the password is: env:NAME (in a cluster a variable of spec.env, from a Secret) or file:/PATH; read"
+            " for each connection. Without it as libpq does: PGPASSWORD, ~/.pgpass",
+        ),
+    ] = None

@@ -6,11 +6,13 @@ One thread runs a process step and its table, without sources, channels and sink
 its own, drawn at random. A compiled function sets it. Then event time goes from the first to the last in 64
 watermarks, and Python calls a function for each timer, which emits a record. A pause is one call of the step: a batch
 of rows that set timers, or one slice of firing. All times are those of the thread's CPU, which say more on a shared
-machine. Changes are committed behind each watermark, as by checkpoints; copying and writing of state is not in the
-figures. What fires, and its order, is checked.
+machine. As in an engine, the garbage collector leaves out what was loaded before the first row: a full collection over
+all modules takes 80 ms, and came in one slice of forty. Changes are committed behind each watermark, as by checkpoints;
+copying and writing of state is not in the figures. What fires, and its order, is checked.
 """
 
 import argparse
+import gc
 import resource
 import sys
 import time
@@ -102,6 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     made_on = machine.describe()
     measure_timers(8 * BATCH_ROWS)  # builds kernels, and touches code
+    gc.collect()
+    gc.freeze()
     runs = [measure(pending) for pending in options.pending]
     record: Record = {
         "kind": "scenario",

@@ -45,6 +45,7 @@ def _at(seconds: float, *what: Happening) -> tuple[Timed, ...]:
     return tuple(Timed(int(seconds * SECOND), w) for w in what)
 
 
+FIRING = ("timer", "sliding", "session")  # jobs
 TINY = Shape(splits=2, records=8, keys=3, groups=4, batch=3)
 LONG = Shape(splits=3, records=80, keys=4, groups=4, batch=3)
 CHAOS = Scenario(
@@ -338,6 +339,7 @@ DIRECTED = (
     replace(AIMED, name="aimed-cascade", job="cascade"),
     replace(AIMED, name="aimed-diamond", job="diamond"),
     replace(AIMED, name="aimed-interval", job="interval"),
+    *(replace(s, name=f"{s.name}-{job}", job=job) for s in (BUSY, AIMED) for job in FIRING),
 )
 
 SCENARIOS: dict[str, Scenario] = {
@@ -465,6 +467,7 @@ SCENARIOS: dict[str, Scenario] = {
         replace(CHAOS, name="chaos-cascade", job="cascade"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
         replace(CHAOS, name="chaos-interval", job="interval"),
+        *(replace(s, name=f"{s.name}-{job}", job=job) for s in (CHAOS, STORM, CHURN) for job in FIRING),
         *DIRECTED,
         STORM,
         CHURN,

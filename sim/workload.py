@@ -1,12 +1,15 @@
 """The simulated jobs: plans, seeded input, and tiny steps over state in dicts.
 
-A record is ``(key, split, offset, ts)``. Five jobs cover what the protocols must keep exact:
+A record is ``(key, split, offset, ts)``. These jobs cover what the protocols must keep exact:
 
     count    source -> keyed running count with a sink
     window   source -> relay -> keyed tumbling window with a sink and a late output
     cascade  the same, whose windows go to a keyed window of three times the length: rows that a watermark makes
     diamond  source -> x -> join, source -> y -> join: one barrier through two paths
     interval left source, right source -> keyed interval join with a sink and a late output
+    timer    source -> relay -> keyed timers, whose rows go to a keyed tally with a sink
+    sliding  source -> relay -> keyed sliding windows with a sink and a late output
+    session  the same with sessions
     pair     source -> half, source -> all: two keyed counters of unlike states. The same job is
              also there with them the other way round, with a stateless stage more, and with a
              third counter, which counts nothing
@@ -15,7 +18,9 @@ A step is a pure function from (state of the key, record) to (new state, rows), 
 oracle can run the very same input through a reference of its own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -27,6 +32,7 @@ LATENESS_US = 20
 LONG_WINDOW_US = 300  # of the second window of a cascade
 OUT_OF_ORDER_US = 30
 COUNTERS = ("half", "all")
+EVENT_TIMED = ("window", "cascade", "interval", "timer", "sliding", "session")  # jobs
 LONG = 1  # stands in the keys of long windows, which are apart from those of the short ones
 
 
@@ -145,16 +151,6 @@ def _fixed_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _plan("count", shape, stages, edges), ("read", "count")
 
 
-def _window_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
-    stages = (
-        _stage(0, "read", source="read", bounded=True),
-        _stage(1, "pass"),
-        _stage(2, "window", keyed=True, sinks=("out", "late")),
-    )
-    edges = (_edge(0, 0, 1, Partitioning.FORWARD), _edge(1, 1, 2, Partitioning.KEY))
-    return _plan("window", shape, stages, edges), ("read", "pass", "window")
-
-
 def _cascade_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
         _stage(0, "read", source="read", bounded=True),
@@ -196,6 +192,31 @@ def _interval_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _plan("interval", shape, stages, edges), ("read", "read", "interval")
 
 
+def _timer_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "pass"),
+        _stage(2, "timer", keyed=True),
+        _stage(3, "tally", keyed=True, sinks=("out",)),
+    )
+    edges = (
+        _edge(0, 0, 1, Partitioning.FORWARD),
+        _edge(1, 1, 2, Partitioning.KEY),
+        _edge(2, 2, 3, Partitioning.KEY),
+    )
+    return _plan("timer", shape, stages, edges), ("read", "pass", "timer", "tally")
+
+
+def _firing_plan(step: str, shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "pass"),
+        _stage(2, step, keyed=True, sinks=("out", "late")),
+    )
+    edges = (_edge(0, 0, 1, Partitioning.FORWARD), _edge(1, 1, 2, Partitioning.KEY))
+    return _plan(step, shape, stages, edges), ("read", "pass", step)
+
+
 def _pair_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _counters("pair", shape, ("read", "half", "all"))
 
@@ -225,13 +246,16 @@ def _counters(name: str, shape: Shape, steps: tuple[str, ...]) -> tuple[Physical
     return _plan(name, shape, tuple(stages), tuple(edges)), steps
 
 
-_PLANS = {
+_PLANS: dict[str, Callable[[Shape], tuple[PhysicalPlan, tuple[str, ...]]]] = {
     "count": _count_plan,
     "count-fixed": _fixed_plan,
-    "window": _window_plan,
+    "window": partial(_firing_plan, "window"),
     "cascade": _cascade_plan,
     "diamond": _diamond_plan,
     "interval": _interval_plan,
+    "timer": _timer_plan,
+    "sliding": partial(_firing_plan, "sliding"),
+    "session": partial(_firing_plan, "session"),
     "pair": _pair_plan,
     "pair-swapped": _swapped_plan,
     "pair-longer": _longer_plan,

@@ -18,7 +18,7 @@ from sim.kernel.nemesis import draw_faults, draw_moments
 from sim.kernel.network import Network
 from sim.scenario import Scenario
 from sim.shrinking import RunParts
-from sim.workload import make_job, make_plan
+from sim.workload import EVENT_TIMED, OUT_OF_ORDER_US, make_job, make_plan
 
 EVENTS_MAX = 400_000
 GRACE_US = 8 * SECOND
@@ -55,7 +55,7 @@ class World(ControlPlane):
         self.sizes = scenario.sizes(streams.workload)
         self.idle_after_s = scenario.idle_after_s
         self.poison = scenario.poison
-        self.disorder_us: int | None = 30 if scenario.job in {"window", "cascade", "interval"} else None
+        self.disorder_us: int | None = OUT_OF_ORDER_US if scenario.job in EVENT_TIMED else None
         self.pace_us = scenario.pace(streams.workload)
         self.moments = scenario.moments
         self.plan = scenario.happenings(streams.workload)

@@ -19,6 +19,7 @@ from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
 from penstock.contract.plan import Assignment
 from sim import interval_steps as intervals
+from sim.checks.firing_oracle import FIRING_JOBS, expected_firing_state, expected_firings
 from sim.cluster.services import Disk, Torn, ref_of
 from sim.kernel.kernel import Violation
 from sim.workload import (
@@ -41,6 +42,7 @@ State = dict[StateKey, tuple[int, ...]]
 
 
 WINDOWED = {"window", "cascade"}
+_UNORDERED = {*WINDOWED, "interval", *FIRING_JOBS}
 _BRANCHES = {"count": ("",), "diamond": ("x", "y"), "pair": COUNTERS}
 
 
@@ -64,6 +66,8 @@ def expected_rows(job: SimJob) -> Counter[tuple[str, tuple[object, ...]]]:
         return rows
     if job.name == "interval":
         return _joined(records)
+    if job.name in FIRING_JOBS:
+        return expected_firings(job.name, records)
     for branch in _BRANCHES[job.name]:
         counted = [r for r in records if branch != "half" or counts_half(r)]
         for key, total in Counter(r.key for r in counted).items():
@@ -109,7 +113,7 @@ def _kept(prefix: list[SimRecord], watermark: dict[int, int | None], groups: int
 
 def stripped(job: SimJob, sink: str, row: tuple[object, ...]) -> list[tuple[str, tuple[object, ...]]]:
     """Reduce a visible row in the way of :func:`expected_rows`."""
-    if job.name in {*WINDOWED, "interval"}:
+    if job.name in _UNORDERED:
         return [(sink, row)]
     if job.name == "count":
         key, count, split, offset = row
@@ -138,6 +142,8 @@ def expected_state(job: SimJob, root: RootManifest, table: Assignment, found: St
     if job.name == "interval":
         watermark = {g: t.watermark_us for t in root.tasks for g in groups_of(table.share_of(t.task))}
         return _kept(prefix, watermark, job.shape.groups)
+    if job.name in FIRING_JOBS:
+        return expected_firing_state(job.name, prefix, *_times(job, root, table, job.name), found)
     counts = Counter((r.key, window_end(r.ts)) for r in prefix if not is_late(r))
     reached, firing = _times(job, root, table, "window")
     fired = {
@@ -266,7 +272,7 @@ class OutputJudge:
 
     def check_order(self, visible: dict[str, object]) -> None:
         """Check O in order of files and rows: counts of a key rise by one, and its offsets in a split rise."""
-        if self._job.name in {*WINDOWED, "interval"} or self.replay:
+        if self._job.name in _UNORDERED or self.replay:
             return
         counts: dict[object, int] = {}
         last: dict[object, int] = {}

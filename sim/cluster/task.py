@@ -17,6 +17,7 @@ from sim import interval_steps
 from sim import workload as job_steps
 from sim.cluster.ports import Shell
 from sim.cluster.task_files import SimReader, TaskFiles
+from sim.firing_steps import FIRING_STEPS, FiringStep, StateChange
 from sim.workload import SimRecord
 
 FIXED_CHARGE = 512
@@ -150,7 +151,7 @@ class SimTask(TaskFiles):
             self.busy_until_us = self.shell.kernel.now_us + took_us
         out: list[SimRecord] = []
         for record in data.payload if isinstance(data.payload, tuple) else ():
-            if self.step not in {"read", "long"}:
+            if self.step not in {"read", "long", "tally"}:
                 self.shell.meet(record.split, record.offset)
             out += self._run(record)
         pieces = self._pieces(out) if out else ()
@@ -158,6 +159,9 @@ class SimTask(TaskFiles):
             self.tell(ev.Produced(pieces))
 
     def _run(self, record: SimRecord) -> list[SimRecord]:
+        if (step := FIRING_STEPS.get(self.step)) is not None:
+            self._change(step.take(self.state.values, record, self.fired.get(self._group(record.key))))
+            return []
         match self.step:
             case "read" | "pass":
                 return [record]
@@ -203,6 +207,8 @@ class SimTask(TaskFiles):
         self.watermark = reached = time_us
         if self.step == "interval":
             self._join(time_us)
+        elif (step := FIRING_STEPS.get(self.step)) is not None:
+            reached = self._fire_slice(step, time_us)
         if fires is not None:
             self._told(range(self.plan.max_key_groups), time_us)
             due = sorted((k for k in self.state.values if fires(k[1], time_us)), key=lambda k: (k[1], k))
@@ -222,6 +228,27 @@ class SimTask(TaskFiles):
                 out.append(SimRecord(key[0], NO_SPLIT, count, job_steps.fires_at(key[1]) - 1, 0))
             self.state.delete(key)
         if out and (pieces := self._pieces(out)):
+            self.tell(ev.Produced(pieces))
+
+    def _fire_slice(self, step: FiringStep, time_us: int) -> int:
+        """Fire one slice. Return the time up to which all has fired."""
+        self._told(range(self.plan.max_key_groups), time_us)
+        for due in step.due(self.state.values, time_us)[:FIRED_MAX]:
+            self._change(step.fire(self.state.values, due))
+        left = step.due(self.state.values, time_us)
+        if not left:
+            return time_us
+        self.shell.kernel.happened("firings left for the next slice")
+        return left[0][0] - 1
+
+    def _change(self, change: StateChange) -> None:
+        for key, value in change.put.items():
+            self.state.put(key, value)
+        for key in change.gone:
+            self.state.delete(key)
+        for sink, row in change.rows:
+            self.sinks[sink].rows.append(row)
+        if change.sent and (pieces := self._pieces(list(change.sent))):
             self.tell(ev.Produced(pieces))
 
     def _long(self, record: SimRecord) -> None:

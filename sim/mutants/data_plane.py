@@ -150,6 +150,35 @@ MUTANTS = (
         1,
     ),
     Mutant(
+        "said-before-timers-fired",
+        "fire",
+        line(
+            "penstock.protocol.task.task_state",
+            "return None if heard is None or reached is None else min(heard, reached)",
+            "return heard",
+        ),
+        "around-timer",
+        1,
+    ),
+    Mutant(
+        "time-heard-is-stored-with-timers",
+        "fire",
+        line(
+            "penstock.protocol.task.task_core",
+            "return SnapshotInProgress(barrier, state.time.task_us, self.exhausted, firing)",
+            "return SnapshotInProgress(barrier, state.heard_us, self.exhausted, firing)",
+        ),
+        "aimed-timer",
+        2,
+    ),
+    Mutant(
+        "gained-groups-without-their-time",
+        "group-times",
+        line("penstock.protocol.state_entries", "found += _times(manifest, mine)", "found += ()"),
+        "chaos-timer",
+        11,
+    ),
+    Mutant(
         "time-heard-is-stored",
         "fire",
         line(

@@ -31,6 +31,7 @@ RULES: dict[str, str] = {
     "miss": "a join emits a row alone when the other side has passed it, not when its own side has",
     "join-slices": "the output of a join goes on behind the last pair that was emitted",
     "fire": "what is due fires first; then its time is said and stored, and the last epoch is cut",
+    "group-times": "groups that a task gains keep the time up to which their timers may have fired",
     "idle": "only a source declares idle, and never for time in which it was not asked",
     "joiner": "a joining task counts for what is published, before it has adopted the version",
     "announce": "a new term confirms the committed epoch and aborts only newer ones",

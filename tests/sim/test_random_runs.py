@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from sim.running import Case, Result, add_up, run_all, seeds
-from sim.scenario_table import SCENARIOS
+from sim.scenario_table import FIRING, SCENARIOS
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
@@ -24,6 +24,7 @@ RANDOM: dict[str, range] = {
     "storm-window": range(40),
     "storm-diamond": range(15),
     "storm-interval": range(20),
+    **{f"{scenario}-{job}": range(8) for scenario in ("chaos", "aimed", "storm") for job in FIRING},
     "two-copiers": range(15),
     "churn": range(60),
     "churn-window": range(30),
@@ -43,6 +44,7 @@ SOMETIMES = (
     "effect applied after its caller gave up",
     "engine killed",
     "epoch aborted",
+    "firings left for the next slice",
     "joiners admitted",
     "keeper killed",
     "keeper retired",

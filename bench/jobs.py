@@ -123,6 +123,7 @@ def _own(scenario: "Scenario", report: Path) -> dict[str, Any]:
         "batch_rows": scenario.batch_rows,
         "mark_after": scenario.warmup_s,
         "report": str(report),
+        "step": scenario.step,
     }
     return {"entrypoint": "bench.own:job", "parameters": parameters}
 

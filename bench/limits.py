@@ -33,7 +33,7 @@ def generator_rows_per_s(scenario: Scenario) -> float:
     reader = words.open(words.splits()[0])
     if scenario.kind == "own":
         reader.read(1)  # generates the block
-        return _read_rows_per_s(scenario, OwnReader(reader))
+        return _read_rows_per_s(scenario, OwnReader(reader, reader.committed))
     reader.gather(scenario.batch_rows, 1)  # generates the block and loads the kernel
     return _read_rows_per_s(scenario, reader, reader)
 

@@ -16,10 +16,35 @@ def resident_bytes(pids: Iterable[int]) -> int:
     return sum(int(fields[_RESIDENT]) * _PAGE for fields in map(_fields, pids) if fields)
 
 
+def proportional_bytes(pids: Iterable[int]) -> int:
+    """Return the memory of processes in bytes. A page that several processes have counts in parts."""
+    found = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue  # the process has just ended
+        found += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return found
+
+
 def cpu_s(pids: Iterable[int]) -> float:
     """Return the CPU seconds that processes have used so far, in user and system mode."""
     found = [fields for fields in map(_fields, pids) if fields]
     return sum(int(f[_USER]) + int(f[_SYSTEM]) for f in found) / _TICKS_PER_S
+
+
+def context_switches(pids: Iterable[int]) -> int:
+    """Return how often the threads of processes that live have left a processor, of themselves or not."""
+    found = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").glob("*/status"):
+            try:
+                lines = thread.read_text().splitlines()
+            except OSError:
+                continue  # the thread has just ended
+            found += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return found
 
 
 def tree(root: int) -> list[int]:

@@ -3,6 +3,8 @@
 import gzip
 import json
 import shlex
+import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +29,20 @@ def command_line(module: str, arguments: Sequence[str]) -> str:
         elif not word.startswith("--out="):
             kept.append(word)
     return shlex.join(["python", "-m", module, *kept])
+
+
+def of_scenario(name: str, title: str, module: str, made_on: Record, runs: list[Record]) -> tuple[str, Record]:
+    """Return the stem and the record of a scenario that ``python -m module`` has just measured."""
+    record: Record = {
+        "kind": "scenario",
+        "scenario": name,
+        "title": title,
+        "command": command_line(module, sys.argv[1:]),
+        "machine": made_on,
+        "targets": [],
+        "runs": runs,
+    }
+    return f"{name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}", record
 
 
 def run_record(scenario: Scenario, samples: Samples, found: Record, wrong: list[str]) -> Record:

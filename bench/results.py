@@ -3,7 +3,7 @@
 import re
 from statistics import median
 
-from bench import histogram, stats
+from bench import garbage, histogram, stats
 from bench.samples import Samples, Series
 from bench.scenario import Scenario
 from bench.timeline import (
@@ -40,9 +40,12 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
         "memory_max_mib": round(max((s for _, s in samples.memory), default=0) / MIB, 1),
         **histogram.figures(histogram.in_totals(samples.totals)),
         **_starts(samples),
+        **garbage.figures(samples.collections),
     }
     if samples.stolen and end > start:
         results["stolen_share"] = round(rise(samples.stolen, start, end) / (end - start), 4)
+    if samples.switches and end > start:
+        results["switches_per_5s"] = round(5 * rise(samples.switches, start, end) / (end - start))
     if scenario.rate is not None and not scenario.disturb:
         results |= _quiet(samples)
     if scenario.stall_for:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from bench import link, processes, texts
+from bench import garbage, link, processes, texts
 from bench.disturb import Disturber, Target
 from bench.jobs import job_name
 from bench.samples import Samples
@@ -45,9 +45,9 @@ def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
             stderr=log,
             text=True,
             cwd=source,
-            env=environment(source) | (_cold(folder) if scenario.cold else {}),
+            env=environment(source) | _choices(scenario, folder),
         )
-        helpers = Helpers(samples, report, process.pid)
+        helpers = Helpers(samples, report, process.pid, switches=scenario.switches)
         disturber = Disturber(scenario.disturb, Target(state, job_name(scenario)), samples)
         disturber.start()
         try:
@@ -59,6 +59,7 @@ def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
             helpers.stop()
     samples.seconds = time.monotonic() - samples.begun
     samples.totals = read_reports(report)
+    samples.collections = garbage.read(report)
     samples.pauses = pauses(sorted((state / job_name(scenario) / "workers").glob("*/log")))
     return samples
 
@@ -69,8 +70,9 @@ def environment(source: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(here)}
 
 
-def _cold(folder: Path) -> dict[str, str]:
-    return {"PENSTOCK_KERNEL_CACHE": str(folder / "kernels")}
+def _choices(scenario: Scenario, folder: Path) -> dict[str, str]:
+    cold = {"PENSTOCK_KERNEL_CACHE": str(folder / "kernels")} if scenario.cold else {}
+    return cold | ({"ARROW_DEFAULT_MEMORY_POOL": scenario.pool} if scenario.pool else {})
 
 
 def _listen(process: "subprocess.Popen[str]", samples: Samples) -> None:
@@ -85,9 +87,10 @@ def _listen(process: "subprocess.Popen[str]", samples: Samples) -> None:
 class Helpers:
     """Threads that sample the processes and the output while the job runs."""
 
-    def __init__(self, samples: Samples, report: Path, pid: int) -> None:
-        """Start to sample. ``pid`` is a process in the network namespace of the engines."""
+    def __init__(self, samples: Samples, report: Path, pid: int, *, switches: bool) -> None:
+        """Start to sample, also context switches if so told. ``pid`` is in the network namespace of the engines."""
         self._samples = samples
+        self._switches = switches
         self._pid = pid
         self._report = report
         self._cpu: dict[int, float] = {}  # for every engine of the run, also those that have ended
@@ -118,6 +121,8 @@ class Helpers:
             self._samples.memory.append((at, processes.resident_bytes(pids)))
             self._cpu |= {pid: s for pid in pids if (s := processes.cpu_s([pid]))}
             self._samples.cpu.append((at, sum(self._cpu.values())))
+            if self._switches:
+                self._samples.switches.append((at, processes.context_switches(pids)))
             if (carried := processes.loopback_bytes(self._pid)) is not None:
                 self._samples.wire.append((at, carried))
         return True

@@ -24,7 +24,8 @@ class Samples:
 
     ``memory`` is resident bytes and ``cpu`` CPU seconds of all engines, ``wire`` the bytes that
     the loopback interface has carried. ``stolen`` is for how long the host had kept a processor to
-    itself since it started, the mean over all. ``totals`` is what the sinks have published.
+    itself since it started, the mean over all. ``switches`` counts context switches, and ``collections`` has
+    those of Python's garbage collector. ``totals`` is what the sinks have published.
     """
 
     begun: float = 0.0
@@ -33,6 +34,8 @@ class Samples:
     cpu: Series = field(default_factory=list)
     wire: Series = field(default_factory=list)
     stolen: Series = field(default_factory=list)
+    switches: Series = field(default_factory=list)
+    collections: list[list[dict[str, float]]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     pauses: list[dict[str, Any]] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bench.draw import bars, latency, ratios, run, sweep
+from bench.draw import bars, latency, papers, ratios, run, sweep
 
 
 def draw(record: dict[str, Any], stem: Path) -> list[Path]:
@@ -11,6 +11,8 @@ def draw(record: dict[str, Any], stem: Path) -> list[Path]:
     if record["kind"] != "scenario":
         return [ratios.draw(record, _named(stem, ""))]
     runs, heading = record["runs"], record["title"]
+    if of_paper := papers.PICTURES.get(record.get("scenario", "")):
+        return [of_paper(runs, heading, _named(stem, ""))]
     found: list[Path] = []
     if len(runs) == 1:
         found.append(run.draw(runs[0], heading, _named(stem, "")))

@@ -17,9 +17,9 @@ def words(reader: SplitReader) -> list[str]:
     return found
 
 
-def test_a_users_source_returns_the_generators_words_without_gather() -> None:
+def test_a_users_source_returns_the_generators_words_without_gather(tmp_path: Path) -> None:
     spec = words_spec(SMALL)
-    built_in, own = WordSource(spec), OwnWords(spec)
+    built_in, own = WordSource(spec), OwnWords(spec, tmp_path)
     assert own.splits() == built_in.splits()
     for state in own.splits():
         reader = own.open(state)

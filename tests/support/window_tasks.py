@@ -20,6 +20,7 @@ from penstock.steps.distinct import DistinctStep
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.ranked import RankedStep
 from penstock.steps.windows.by_shape import window
+from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import WindowShape
 from penstock.steps.windows.sessions import SessionShape, SessionStep
 from penstock.steps.windows.sliding import SlidingStep
@@ -53,7 +54,7 @@ OUTPUT = pa.schema(
     + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
 )
 
-Step = WindowStep | SlidingStep | SessionStep | DistinctStep | RankedStep
+Step = WindowStep | SlidingStep | SessionStep | CountStep | DistinctStep | RankedStep
 Shape = WindowShape | SessionShape | Callable[[KeyColumns], Step]
 NAME = "windows"
 ROW = st.tuples(

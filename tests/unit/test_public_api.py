@@ -44,6 +44,7 @@ NAMES = {
     "__version__",
     "at_end",
     "count",
+    "count_window",
     "csv",
     "days",
     "discard",

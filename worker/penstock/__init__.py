@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres
     from penstock.graph.parameters import Parameters
-    from penstock.graph.window_shapes import session, sliding, tumbling
+    from penstock.graph.window_shapes import count_window, session, sliding, tumbling
     from penstock.graph.window_triggers import at_end, early, on_late
     from penstock.inprocess.run import Result, run
     from penstock.model.declared.hints import (
@@ -109,7 +109,7 @@ _HOMES = {
         "uint32",
         "uint64",
     ),
-    "penstock.graph.window_shapes": ("session", "sliding", "tumbling"),
+    "penstock.graph.window_shapes": ("count_window", "session", "sliding", "tumbling"),
     "penstock.graph.window_triggers": ("at_end", "early", "on_late"),
     "penstock.model.declared.record_types": ("record",),
     "penstock.model.declared.spans": ("days", "hours", "milliseconds", "minutes", "seconds"),
@@ -171,6 +171,7 @@ __all__ = [
     "__version__",
     "at_end",
     "count",
+    "count_window",
     "csv",
     "days",
     "discard",

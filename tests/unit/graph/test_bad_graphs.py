@@ -99,6 +99,18 @@ WRONG_STEPS = [
             ("gap: 1m, ", "a window needs event time, and its rows have none"),
         )
     ),
+    *(
+        (f"{{name: a, keyBy: ['n'], countWindow: {{{given}compute: [{{name: count, function: count}}]}}}}", problem)
+        for given, problem in (
+            ("rows: 0, ", "must be at least 1"),
+            ("", "field 'rows' is missing: how many rows of a key a window has"),
+            ("rows: 3, size: 1m, ", "unknown field 'size'"),
+        )
+    ),
+    (
+        "{name: a, countWindow: {rows: 3, compute: [{name: c, function: count}]}}",
+        "keeps state by key: keyBy is missing",
+    ),
     (f"{{name: a, {SESSION}}}", "keeps state by key: keyBy is missing"),
     *(
         (f"{{name: a, keyBy: ['n'], {step}}}", problem)

@@ -25,6 +25,10 @@ HERE = Path(__file__).name
         (lambda: ps.sliding("1m", "1s", offset="x"), "offset: "),
         (lambda: ps.session("0s"), "gap of a session: 0s; it must be longer"),
         (lambda: ps.session("soon"), "gap: "),
+        *(
+            (lambda rows=rows: ps.count_window(rows), f"rows of a window: {rows!r}; it must be a whole number from 1")
+            for rows in (0, -1, True, 2.0, "3", 10**9 + 1)
+        ),
         (lambda: ps.tumbling("0s"), "size of a window: 0s; it must be longer"),
     ],
 )
@@ -49,6 +53,14 @@ def test_a_shape_has_its_own_offset(shape: WindowForm | SessionForm, problem: st
     rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
     with pytest.raises(ConfigError, match=problem):
         rows.key_by("k").window("w", shape, offset="5s", n=ps.count())
+
+
+@pytest.mark.parametrize("times", [{"offset": "1s"}, {"allowed_lateness": "1s"}, {"trigger": ps.early("1s")}])
+def test_windows_of_rows_have_no_time(times: dict[str, Any]) -> None:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"k": "int64"})
+    with pytest.raises(ConfigError, match="step 'w': windows of rows have no time"):
+        rows.key_by("k").window("w", ps.count_window(3), n=ps.count(), **times)
 
 
 @pytest.mark.parametrize("most", [0, 1001, True, 2.0, "3"])

@@ -219,6 +219,7 @@ FIRED_TIMERS_MAX = 1_024  # timers whose functions Python calls at once: some te
 FIRED_ENDS_MAX = 32  # ends of sliding windows that fire at once; each costs a part of a millisecond
 WINDOW_SLICES_MAX = 4_096  # slices of a sliding window: its length divided by its slide
 PAGE_SLICES_MAX = 16  # slices of a key that share a state row: a change of one writes them all to the next checkpoint
+WINDOW_ROWS_MAX = 1_000_000_000  # rows of a window that ends by their number
 TOP_ROWS_MAX = 1_000  # rows that a top step keeps for a key: a change of one writes them all to the next checkpoint
 JOIN_WINDOWS_MAX = 8_192  # windows of a join that are looked at for one slice of FIRED_ROWS_MAX pairs
 JOIN_TABLE_BUCKET_US = 10_000_000  # rows of a key in so much time wait for the table together

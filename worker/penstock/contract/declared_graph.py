@@ -19,6 +19,7 @@ from penstock.contract.graph import (
     Aggregate,
     Call,
     Connector,
+    CountWindow,
     Distinct,
     Filter,
     FlatMap,
@@ -143,8 +144,8 @@ class DeclaredStep(Fields):
     """One entry."""
 
     ONE_OF = (
-        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "join", "distinct", "latest",
-        "top", "process", "sink",
+        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "countWindow", "join",
+        "distinct", "latest", "top", "process", "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -159,8 +160,8 @@ class DeclaredStep(Fields):
         ),
         Rule(
             "has(self.keyBy) && size(self.keyBy) > 0"
-            " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.join)"
-            " && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)",
+            " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.countWindow)"
+            " && !has(self.join) && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -201,6 +202,9 @@ class DeclaredStep(Fields):
         Window | None, Field("window", "tumbling or sliding windows of event time", make=declared_window)
     ] = None
     session: Annotated[Session | None, Field("session", "windows of rows with no gap of time between them")] = None
+    count_window: Annotated[
+        CountWindow | None, Field("countWindow", "windows of a number of rows of a key, whatever their time")
+    ] = None
     join: Annotated[DeclaredJoin | None, JOIN] = None
     distinct: Annotated[Distinct | None, Field("distinct", "the rows of keys that are no duplicates")] = None
     latest: Annotated[
@@ -225,8 +229,9 @@ class DeclaredStep(Fields):
             return self.join.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
         ranked = (self.distinct, self.latest, self.top)
-        others = (self.source, self.split, self.aggregate, self.window, self.session, self.sink)
-        return next(each for each in (*calls, *ranked, *others) if each is not None)
+        windows = (self.window, self.session, self.count_window)
+        others = (self.source, self.split, self.aggregate, self.sink)
+        return next(each for each in (*calls, *ranked, *windows, *others) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)

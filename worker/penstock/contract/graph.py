@@ -254,6 +254,15 @@ class Session(Message, tag="Session"):
         return self.allowed_lateness_us
 
 
+class CountWindow(Message, tag="CountWindow"):
+    """Windows of a number of rows of a key; one row each time that so many have come, and at the end of the input."""
+
+    rows: Annotated[
+        int, Field("rows", "how many rows of a key a window has", minimum=1, maximum=limits.WINDOW_ROWS_MAX)
+    ]
+    compute: Computes
+
+
 class Join(Message, tag="Join"):
     """Pairs of a left and a right row with equal keys in the same tumbling window; at its end + lateness.
 
@@ -336,11 +345,11 @@ class Sink(Message, tag="Sink"):
 
 Parameters = (
     Source | Map | FlatMap | Filter | Split
-    | Aggregate | Window | Session | Join | Distinct | LatestRow | Top | Process
+    | Aggregate | Window | Session | CountWindow | Join | Distinct | LatestRow | Top | Process
     | Sink
 )  # fmt: skip
 Holding = Window | Session | Join
-STATEFUL = (Aggregate, Window, Session, Join, Distinct, LatestRow, Top, Process)
+STATEFUL = (Aggregate, Window, Session, CountWindow, Join, Distinct, LatestRow, Top, Process)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -350,6 +359,7 @@ KINDS: dict[type, str] = {
     Aggregate: "aggregate",
     Window: "window",
     Session: "session",
+    CountWindow: "countWindow",
     Join: "join",
     Distinct: "distinct",
     LatestRow: "latest",
@@ -441,7 +451,7 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             sides = () if call.types is None else tuple(side.output for side in call.types.sides)
             return (MAIN, *sides, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN, *sides)
-        case Source() | Split() | Aggregate() | LatestRow() | Top():
+        case Source() | Split() | Aggregate() | CountWindow() | LatestRow() | Top():
             return (MAIN,)
 
 

@@ -11,6 +11,7 @@ from penstock.contract.graph import (
     MAIN,
     RIGHT,
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     FlatMap,
@@ -48,6 +49,7 @@ from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_step import TypedProcessStep
 from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import LateRows, WindowShape, instants
 from penstock.steps.windows.sessions import SessionShape
 
@@ -143,7 +145,7 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
-        case Aggregate() | Window() | Session() | Join() | Distinct() | LatestRow() | Top() | Process():
+        case Aggregate() | Window() | Session() | CountWindow() | Join() | Distinct() | LatestRow() | Top() | Process():
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, input_schema, states)
         case _:
@@ -187,6 +189,9 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         case Session(gap, compute, lateness):
             assert node.time is not None, f"step {node.name!r} was checked to have event time"
             return _opened(window(node.name, SessionShape(gap, lateness, node.time), keys, compute, schemas), states)
+        case CountWindow(size, compute):
+            aggregates = keyed.Aggregates(node.name, compute, input_schema)
+            return _opened(CountStep(node.name, size, aggregates, keys, schemas[1], timed=node.timed), states)
         case Distinct() | LatestRow() | Top():
             step = _choosing_step(node, node.parameters, keys, schemas)
             step.open(states.open)
@@ -233,7 +238,7 @@ def _choosing_step(
             return RankedStep(node.name, Ranking(by, most, leaving=True), keys, schemas)
 
 
-def _opened(step: AnyWindowStep, states: States) -> Step:
+def _opened(step: AnyWindowStep | CountStep, states: States) -> Step:
     step.open(states.open)
     return step
 

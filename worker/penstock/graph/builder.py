@@ -479,8 +479,9 @@ class KeyedStream(Stream):
     ) -> Stream:
         """Emit one row for each key and window of event time.
 
-        ``shape`` is ``ps.tumbling("1m")``, ``ps.sliding("10m", "1m")`` or ``ps.session("30m")``. A text is the length
-        of tumbling windows; ``offset`` shifts them. A window emits when the watermark reaches its end plus
+        ``shape`` is ``ps.tumbling("1m")``, ``ps.sliding("10m", "1m")``, ``ps.session("30m")``, or
+        ``ps.count_window(100)``: each 100 rows of a key, without the columns of time. A text is the length of
+        tumbling windows; ``offset`` shifts them. A window emits when the watermark reaches its end plus
         ``allowed_lateness``.
         The columns are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows that
         arrive later go to the output ``late``. If nothing reads this output, late rows are counted and dropped.

@@ -4,6 +4,7 @@ from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Compute,
+    CountWindow,
     Distinct,
     Filter,
     FlatMap,
@@ -52,6 +53,8 @@ def describe(parameters: Parameters) -> str:
         case Session(gap_us, compute, late):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"sessions with gap {duration_text(gap_us)}{lateness}: {_compute_text(compute)}"
+        case CountWindow(rows, compute):
+            return f"every {rows:,} rows: {_compute_text(compute)}"
         case Distinct(within_us):
             return "first row" if within_us is None else f"first row within {duration_text(within_us)}"
         case LatestRow(by):

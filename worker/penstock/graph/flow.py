@@ -32,6 +32,7 @@ from penstock.contract.graph import (
     Aggregate,
     Call,
     Compute,
+    CountWindow,
     Distinct,
     Filter,
     FlatMap,
@@ -194,7 +195,7 @@ class _Tracer:
                 return self._called(call, flow, self._call_flow(call, flow))
             case Split(column, into):
                 return {MAIN: self._split(column, into, flow)}
-            case Aggregate(compute):
+            case Aggregate(compute) | CountWindow(compute=compute):
                 return {MAIN: self._computed(compute, flow, ())}
             case Window(compute=compute, trigger=trigger):
                 return self._window(compute, flow, () if trigger is None else PANE_COLUMNS)

@@ -18,6 +18,7 @@ from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Call,
+    CountWindow,
     Distinct,
     Filter,
     Holding,
@@ -123,7 +124,7 @@ def _keeps_keys(entry: Input, stage: PlannedStage) -> bool:
     steps = {step.name: step for step in stage.steps}
     step = steps[entry.step]
     match step.parameters:
-        case Aggregate():
+        case Aggregate() | CountWindow():
             kept = step.keys == entry.keys
         case Window() | Session():  # a stage has one time for all its steps: so nothing behind it may need a held one
             kept = step.keys == entry.keys and not step.parameters.held_us
@@ -200,7 +201,7 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
 def _varies(step: Step) -> bool:
     """Return whether the results of a step depend on the clock, or on when rows came."""
     match step.parameters:
-        case Window(trigger=Trigger()):
+        case Window(trigger=Trigger()) | CountWindow():
             return True
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             return any(field.type == "ClockTimer" for field in fields)
@@ -247,7 +248,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             if step.parameters.as_of is None:
                 del declared["as_of"]
             return [*_keyed(step, flows), declared]
-        case Distinct() | LatestRow() | Top():
+        case CountWindow() | Distinct() | LatestRow() | Top():
             return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]

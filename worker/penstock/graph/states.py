@@ -9,6 +9,7 @@ from penstock.contract.graph import (
     AsOf,
     Call,
     Compute,
+    CountWindow,
     Distinct,
     Join,
     LatestRow,
@@ -51,6 +52,9 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, (*_computed(step, compute, flows), *panes), (size_us, offset_us, *slide))
         case Session(gap_us, compute):
             return _keyed(step, flows, _computed(step, compute, flows), (gap_us,))
+        case CountWindow(rows, compute):
+            filled = StateColumn("filled", "int64", f"rows up to {rows:,}")
+            return _keyed(step, flows, (*_computed(step, compute, flows), filled))
         case Join(None, lower_us=int(lower), upper_us=int(upper)):
             return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
         case Join(as_of=AsOf()):

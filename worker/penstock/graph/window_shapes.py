@@ -1,7 +1,8 @@
-"""The shapes of windows in the Python API: ``tumbling("1m")``, ``sliding("10m", "1m")`` and ``session("30m")``."""
+"""The shapes of windows in the Python API: by time, by the gaps between rows, and by the number of rows."""
 
 from dataclasses import dataclass
 
+from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.units import duration_us, signed_duration_us
 from penstock.base.user_code import caller_place
@@ -27,6 +28,24 @@ class SessionForm:
     """The time without a row that ends a session, in microseconds."""
 
     gap_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountForm:
+    """How many rows of a key a window has."""
+
+    rows: int
+
+
+def count_window(rows: int) -> CountForm:
+    """Describe windows of ``rows`` rows of a key that follow each other, in the order in which they come.
+
+    Raises ConfigError when it is less than one.
+    """
+    if type(rows) is not int or not 1 <= rows <= limits.WINDOW_ROWS_MAX:
+        most = f"{limits.WINDOW_ROWS_MAX:,}"
+        raise ConfigError(f"{caller_place()}: rows of a window: {rows!r}; it must be a whole number from 1 to {most}")
+    return CountForm(rows)
 
 
 def session(gap: Duration) -> SessionForm:

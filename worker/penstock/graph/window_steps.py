@@ -2,12 +2,12 @@
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
-from penstock.contract.graph import Compute, Session, Window
+from penstock.contract.graph import Compute, CountWindow, Session, Window
 from penstock.contract.window_sizes import check_trigger
-from penstock.graph.window_shapes import Duration, SessionForm, WindowForm, microseconds, tumbling
+from penstock.graph.window_shapes import CountForm, Duration, SessionForm, WindowForm, microseconds, tumbling
 from penstock.graph.window_triggers import TriggerLike, trigger_of
 
-ShapeLike = WindowForm | SessionForm | Duration
+ShapeLike = WindowForm | SessionForm | CountForm | Duration
 
 
 def window_parameters(
@@ -16,10 +16,14 @@ def window_parameters(
     times: tuple[Duration | None, Duration],
     computed: tuple[Compute, ...],
     trigger: TriggerLike | None,
-) -> Window | Session:
+) -> Window | Session | CountWindow:
     """Describe windows; ``times`` are their offset and the allowed lateness. Raises ConfigError."""
     offset, allowed_lateness = times
     about = f"{caller_place()}: step {step!r}"
+    if isinstance(shape, CountForm):
+        if offset is not None or allowed_lateness != "0s" or trigger is not None:
+            raise ConfigError(f"{about}: windows of rows have no time: no offset, allowed_lateness or trigger")
+        return CountWindow(shape.rows, computed)
     if not isinstance(shape, Duration) and offset is not None:
         problem = (
             "a session begins with its first row: it has no offset"

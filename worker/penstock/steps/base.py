@@ -132,7 +132,15 @@ class DueTimers:
     hashes: "UInt64s"
 
 
-class KeyedState(Protocol):
+class FixedColumns(Protocol):
+    """Columns of fixed width, by name."""
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a writable view of a column of fixed width, by row. It may be longer than needed."""
+        ...
+
+
+class KeyedState(FixedColumns, Protocol):
     """The state of one step in one task. Row numbers are valid until the next call of ``rows``."""
 
     def rows(self, keys: "Keys") -> "Int32s":
@@ -148,10 +156,6 @@ class KeyedState(Protocol):
         Rows that other methods returned stay valid. The rows are not marked as changed. A deleted key may
         still have its row, with the values of a new key.
         """
-        ...
-
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a writable view of a column of fixed width, by row. It may be longer than needed."""
         ...
 
     def read_bytes(self, name: str, rows: "Int32s") -> pa.Array:

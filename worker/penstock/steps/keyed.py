@@ -37,7 +37,7 @@ from penstock.model.kernels import aggregate, session_parts, slices
 from penstock.model.kernels.jit import Kernel
 from penstock.model.keys import KeyCodec, check_key_columns
 from penstock.model.table_columns import Value
-from penstock.steps.base import KeyedState, PlainStep, StateSchema, split_hidden, with_hidden
+from penstock.steps.base import FixedColumns, KeyedState, PlainStep, StateSchema, split_hidden, with_hidden
 from penstock.steps.user_calls import record_text
 
 ROW_COUNT = "rows"
@@ -124,7 +124,7 @@ class Aggregates:
         stored = dict.fromkeys(v for fold in self._folds for v in _values(fold))
         return tuple(replace(v, width=v.width * self._places) for v in stored)
 
-    def _column(self, state: KeyedState, name: str) -> npt.NDArray[Any]:
+    def _column(self, state: FixedColumns, name: str) -> npt.NDArray[Any]:
         """Return a writable view of a state column by place: by row, where a row has one place."""
         column = state.column(name)
         if self._places == 1:
@@ -132,7 +132,7 @@ class Aggregates:
         words = column.shape[1] // self._places
         return column.reshape(-1) if words == 1 else column.reshape(-1, words)
 
-    def fold(self, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
+    def fold(self, state: FixedColumns, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
         """Fold n input rows into their state rows, given by ``rows`` (length n).
 
         Returns for each fold its state after each input row. Raises UserCodeError if a sum of whole
@@ -140,7 +140,7 @@ class Aggregates:
         """
         return [self._run(fold, state, rows, batch) for fold in self._folds]
 
-    def _run(self, fold: Fold, state: KeyedState, rows: Int32s, batch: pa.RecordBatch) -> Folded:
+    def _run(self, fold: Fold, state: FixedColumns, rows: Int32s, batch: pa.RecordBatch) -> Folded:
         kept = self._column(state, fold.accumulator.name)
         if fold.column is None or fold.method is FoldMethod.COUNT:
             seen = np.empty(len(rows), np.int64)
@@ -177,11 +177,11 @@ class Aggregates:
         """Return the computed columns after each input row of :meth:`fold`."""
         return [_result(function, kind, folded[place]) for function, kind, place in self._columns]
 
-    def results(self, state: KeyedState, rows: Int32s) -> list[pa.Array]:
+    def results(self, state: FixedColumns, rows: Int32s) -> list[pa.Array]:
         """Return the computed columns of state rows."""
         return self.running([self._read(fold, state, rows) for fold in self._folds])
 
-    def _read(self, fold: Fold, state: KeyedState, rows: Int32s) -> Folded:
+    def _read(self, fold: Fold, state: FixedColumns, rows: Int32s) -> Folded:
         kept = self._column(state, fold.accumulator.name)[rows]
         if fold.method in _MEANS:
             low, high, seen = (np.ascontiguousarray(part) for part in kept.T)

@@ -241,8 +241,8 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
-        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, join, distinct, latest, top, "
-        "process, sink",
+        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, countWindow, join, distinct, "
+        "latest, top, process, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from penstock_spark import equipment, fraud, linear_road, spike
@@ -37,6 +38,7 @@ class Application:
     table: Callable[[int], pa.Table] | None = None
     count: Count = len
     settings: tuple[str, ...] = ()
+    form: str = "parquet"  # of the files; or csv
     splits: int = 1
     workers: int | None = None  # None: as the command line says
 
@@ -58,6 +60,17 @@ def _transactions() -> pa.Table:
 @cache
 def _readings() -> pa.Table:
     return spike.rows_of(spike.SpikeRequest(FILE_ROWS, 1, motes=4), 0)
+
+
+@cache
+def _lines_of_readings() -> pa.Table:
+    """Return readings with the columns that a line of the published input has beside them."""
+    table = _readings()
+    count = len(table)
+    table = table.append_column("epoch", pa.array(np.arange(count) // 54))
+    for name, value in (("humidity", 35.5132), ("light", 320.65), ("voltage", 2.68716)):
+        table = table.append_column(name, pa.array(np.full(count, value)))
+    return table
 
 
 @cache
@@ -139,6 +152,15 @@ APPLICATIONS = {
         "fraud", "alerts", 64 * FILE_ROWS, lambda n: _of_others(_transactions(), "entity_id", n), _alerts
     ),
     "spike": Application("spike", "spikes", 96 * FILE_ROWS, lambda n: _of_others(_readings(), "mote", n), _spikes),
+    "spike_text": Application(
+        "spike",
+        "spikes",
+        24 * FILE_ROWS,
+        lambda n: _of_others(_lines_of_readings(), "mote", n),
+        _spikes,
+        ("format=csv",),
+        form="csv",
+    ),
     "equipment": Application(
         "equipment",
         "delays_out",
@@ -166,7 +188,11 @@ def make_input(folder: Path, application: Application, rows: int) -> None:
     written, expected = 0, 0
     for number in itertools.count():
         table = application.table(number)
-        pq.write_table(table, folder / f"part-{number:03}.parquet", row_group_size=1 << 16)
+        target = folder / f"part-{number:03}.{application.form}"
+        if application.form == "csv":
+            pa.csv.write_csv(table, target)
+        else:
+            pq.write_table(table, target, row_group_size=1 << 16)
         written, expected = written + len(table), expected + application.count(table)
         if written >= rows:
             break

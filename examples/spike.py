@@ -9,6 +9,7 @@ import penstock as ps
 WIDTH = 1000
 UNITS = 10_000  # of a degree
 SHARE = 0.25
+FORMATS = {"parquet": ps.parquet, "csv": ps.csv}
 
 
 @ps.record
@@ -49,11 +50,13 @@ def compare(r: Reading, s: Recent, out: ps.Out[Spike]) -> None:
 
 def job(params: ps.Parameters) -> ps.Job:
     """Compare readings by mote."""
-    dead_letters = params["dead_letters"]
+    dead_letters, form = params["dead_letters"], params.get("format", "parquet")
+    if form not in FORMATS:
+        raise ps.ConfigError(f"job.parameters.format is {form!r}; it must be one of {', '.join(FORMATS)}")
     job = ps.Job()
     columns = {"mote": "int64", "ts": "timestamp[us]", "temperature": "double"}
     announce = params.get("announce")
-    source = ps.ingest(2, announce) if announce else ps.parquet(params["input"], rate=int(params["rate"]))
+    source = ps.ingest(2, announce) if announce else FORMATS[form](params["input"], rate=params.integer("rate"))
     readings = job.source("readings", source, columns=columns).key_by("mote")
     spikes = readings.process("compare", compare, on_error="dead-letter" if dead_letters else "fail")
     spikes.sink("spikes", ps.parquet(params["output"]))

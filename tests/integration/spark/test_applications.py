@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -56,10 +57,22 @@ def test_fraud_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path
     }
 
 
-def test_spike_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
+def as_text(folder: Path, target: Path) -> None:
+    """Write the files of a dataset as CSV, with a column more."""
+    target.mkdir()
+    for file in folder.glob("*.parquet"):
+        table = pq.read_table(file)
+        pa.csv.write_csv(table.add_column(0, "light", [pa.array([320.65] * len(table))]), target / f"{file.stem}.csv")
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_spike_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path, form: str) -> None:
     request = spike.SpikeRequest(rows=12_000, files=4, motes=8)
     spike.write(spark, request, tmp_path / "in")
-    run_through_kills("spike", tmp_path, input=tmp_path / "in", output=tmp_path / "output", rate=1000)
+    if form == "csv":
+        as_text(tmp_path / "in", tmp_path / "text")
+    source = tmp_path / ("in" if form == "parquet" else "text")
+    run_through_kills("spike", tmp_path, input=source, output=tmp_path / "output", format=form, rate=1000)
 
     found = spike.spikes(spark, tmp_path / "in").selectExpr(
         "mote", "unix_micros(cast(ts as timestamp)) as ts", "temperature", "average"

@@ -14,21 +14,24 @@ Run = Mapping[str, Any]
 Cells = dict[str, dict[str, list[float]]]
 
 
-def values_of(runs: Sequence[Run], figure_name: str) -> Cells:
+def values_of(runs: Sequence[Run], figure_name: str, notes: Mapping[str, str]) -> Cells:
     """Return the values of a figure of every variant of every cell; zeros are left out."""
     found: Cells = {}
     for run in runs:
         cell, stroke, variant = run["name"].rpartition("/")
         value = run["results"].get(figure_name)
         if stroke and value:
-            label = "\n".join(fields_of(run).values()) or cell
+            label = "\n".join((*fields_of(run).values(), *filter(None, [notes.get(cell)]))) or cell
             found.setdefault(label, {}).setdefault(variant, []).append(value)
     return found
 
 
-def draw(runs: Sequence[Run], heading: str, target: Path) -> Path | None:
-    """Draw both figures as shares of the first variant's; None when there are no variants."""
-    rates, wire = values_of(runs, "rows_per_s"), values_of(runs, "wire_bytes_per_row")
+def draw(runs: Sequence[Run], heading: str, target: Path, notes: Mapping[str, str] | None = None) -> Path | None:
+    """Draw both figures as shares of the first variant's; None when there are no variants.
+
+    ``notes`` are written below the bars of a cell, by its name.
+    """
+    rates, wire = (values_of(runs, name, notes or {}) for name in ("rows_per_s", "wire_bytes_per_row"))
     if not rates:
         return None
     made = figure(4.0)

@@ -10,10 +10,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from bench.draw import bars
 from bench.draw.style import BLUE, COLOURS, GREY, ORANGE, RED, figure, legend, logarithmic, save, tidy, title
 from bench.draw.sweep import fields_of
 
 Run = Mapping[str, Any]
+Record = Mapping[str, Any]
 Points = dict[float, list[float]]
 MIB = 2**20
 
@@ -38,8 +40,8 @@ def points(runs: Sequence[Run], field: str, what: str, scale: float = 1.0, **onl
 
 
 def _line(axes: Axes, found: Points, colour: str, label: str) -> None:
-    """Draw means with their standard deviations; a single value has none."""
-    spread = [stdev(v) if len(v) > 1 else 0.0 for v in found.values()]
+    """Draw means with their standard deviations, if there are several values."""
+    spread = [stdev(v) for v in found.values()] if min(map(len, found.values()), default=0) > 1 else None
     axes.errorbar(
         list(found), [fmean(v) for v in found.values()], spread, fmt="o-", color=colour, lw=1.5, capsize=3, label=label
     )
@@ -60,8 +62,9 @@ def _ticks(axes: Axes, values: Sequence[float], label: str) -> None:
     axes.set_xlabel(label)
 
 
-def rates(runs: Sequence[Run], heading: str, target: Path) -> Path:
+def rates(record: Record, target: Path) -> Path:
     """Draw the rate that arrives and the latency, by the rate that is offered."""
+    runs = record["runs"]
     offered = [{**run, "name": _in_millions(run)} for run in runs]
     made = figure(4.0)
     left, right = made.subplots(1, 2)
@@ -79,7 +82,7 @@ def rates(runs: Sequence[Run], heading: str, target: Path) -> Path:
     for axes in (left, right):
         legend(axes)
     count = max(map(len, arrived.values()))
-    title(left, heading, under=f"{count} runs at each rate")
+    title(left, record["title"], under=f"{count} runs at each rate")
     return save(made, target)
 
 
@@ -87,8 +90,9 @@ def _in_millions(run: Run) -> str:
     return f"rates rate={float(fields_of(run)['rate']) / 1e6:g}"
 
 
-def switches(runs: Sequence[Run], heading: str, target: Path) -> Path:
+def switches(record: Record, target: Path) -> Path:
     """Draw context switches in 5 s by the rows of a batch, beside those of the paper."""
+    runs = record["runs"]
     made = figure(3.6)
     left, right = made.subplots(1, 2)
     ours, speed = points(runs, "batch_rows", "switches_per_5s"), points(runs, "batch_rows", "rows_per_s", 1e-6)
@@ -110,12 +114,13 @@ def switches(runs: Sequence[Run], heading: str, target: Path) -> Path:
         axes.set_xticks(list(places), names)
         axes.set_xlabel("rows of a batch of the source")
     legend(left)
-    title(left, heading)
+    title(left, record["title"])
     return save(made, target)
 
 
-def replicas(runs: Sequence[Run], heading: str, target: Path) -> Path:
+def replicas(record: Record, target: Path) -> Path:
     """Draw rates by the number of replicas of each step, and the best ones of the paper."""
+    runs = record["runs"]
     made = figure(4.4)
     axes = made.subplots()
     names = list(dict.fromkeys(fields_of(run)["name"] for run in runs))
@@ -129,12 +134,13 @@ def replicas(runs: Sequence[Run], heading: str, target: Path) -> Path:
     logarithmic(axes)
     tidy(axes, "M rows/s (word count: words at the sink)", zero=False)
     legend(axes, ncols=2, loc="lower right")
-    title(axes, heading, under="two processors here: a replica beyond the second brings no processor")
+    title(axes, record["title"], under="two processors here: a replica beyond the second brings no processor")
     return save(made, target)
 
 
-def jobs(runs: Sequence[Run], heading: str, target: Path) -> Path:
+def jobs(record: Record, target: Path) -> Path:
     """Draw the rate of all jobs together by their number, and what a job at rest takes."""
+    runs = record["runs"]
     made = figure(4.0)
     left, middle, right = made.subplots(1, 3, width_ratios=(2, 1, 1))
     together = points(runs, "jobs", "rows_per_s", 1e-6)
@@ -150,20 +156,21 @@ def jobs(runs: Sequence[Run], heading: str, target: Path) -> Path:
     tidy(right, "MiB, a job at rest")
     for axes in (left, middle, right):
         _ticks(axes, list(together), "jobs at once")
-    title(left, heading)
+    title(left, record["title"])
     return save(made, target)
 
 
-def relay(runs: Sequence[Run], heading: str, target: Path) -> Path:
+def relay(record: Record, target: Path) -> Path:
     """Draw the rate and the bytes of packets by the size of the output buffers."""
+    runs = record["runs"]
     plain = [{**run, "name": _in_kib(run)} for run in runs]
     sizes = sorted({int(fields_of(run)["payload"]) for run in plain})
     made = figure(4.0)
     left, right = made.subplots(1, 2)
     for size, colour in zip(sizes, COLOURS, strict=False):
         found = points(plain, "buffer", "rows_per_s", 1e-6, payload=str(size))
-        _line(left, found, colour, f"{size:,} B")
-        _line(right, {at: [v * size / 1000 for v in values] for at, values in found.items()}, colour, "")
+        _line(left, found, colour, "")
+        _line(right, {at: [v * size / 1000 for v in values] for at, values in found.items()}, colour, f"{size:,} B")
         _ticks(left, list(found), "KiB of an output buffer")
         _ticks(right, list(found), "KiB of an output buffer")
     left.axhline(NEPTUNE_RELAY, color=GREY, lw=1, ls=":", label="the paper, small packets, 1 Gbit/s")
@@ -171,7 +178,8 @@ def relay(runs: Sequence[Run], heading: str, target: Path) -> Path:
     tidy(left, "M packets/s", zero=False)
     tidy(right, "GB/s of packets (loopback)")
     legend(left)
-    title(left, heading)
+    legend(right, loc="lower right", title="size of a packet", title_fontsize=8)
+    title(left, record["title"])
     return save(made, target)
 
 
@@ -181,8 +189,9 @@ def _in_kib(run: Run) -> str:
     return f"relay payload={fields['payload']},buffer={size}"
 
 
-def garbage(runs: Sequence[Run], heading: str, target: Path) -> Path:
+def garbage(record: Record, target: Path) -> Path:
     """Draw the share of the collector for each kind of step, with and without the memory pool, and the rates."""
+    runs = record["runs"]
     kinds = {
         "batches of 8,192": {"batch_rows": "8192"},
         "batches of 1": {"batch_rows": "1"},
@@ -200,7 +209,7 @@ def garbage(runs: Sequence[Run], heading: str, target: Path) -> Path:
     tidy(left, "% of CPU time in the garbage collector")
     tidy(right, "M rows/s")
     legend(left)
-    title(left, heading)
+    title(left, record["title"])
     return save(made, target)
 
 
@@ -213,7 +222,20 @@ def _median(runs: Sequence[Run], fields: Mapping[str, str], variant: str, name: 
     return median(found) if found else 0.0
 
 
-PICTURES: dict[str, Callable[[Sequence[Run], str, Path], Path]] = {
+def compression(record: Record, target: Path) -> Path:
+    """Draw the rates of the variants of each cell, with the p-value of Tukey's test for `auto` and the better other."""
+    notes = {}
+    for verdict in record.get("verdicts", ()):
+        for one, other, p in verdict.get("tukey", ()):
+            if {one, other} == {verdict["base"], verdict["other"]}:
+                notes[verdict["cell"]] = f"p = {p:.2f}"
+    drawn = bars.draw(record["runs"], f"{record['title']} (p: Tukey's test, auto and the better other)", target, notes)
+    assert drawn is not None, "its runs are variants"
+    return drawn
+
+
+PICTURES: dict[str, Callable[[Record, Path], Path]] = {
+    "compression": compression,
     "rates": rates,
     "context-switches": switches,
     "replicas": replicas,

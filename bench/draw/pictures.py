@@ -12,7 +12,7 @@ def draw(record: dict[str, Any], stem: Path) -> list[Path]:
         return [ratios.draw(record, _named(stem, ""))]
     runs, heading = record["runs"], record["title"]
     if of_paper := papers.PICTURES.get(record.get("scenario", "")):
-        return [of_paper(runs, heading, _named(stem, ""))]
+        return [of_paper(record, _named(stem, ""))]
     found: list[Path] = []
     if len(runs) == 1:
         found.append(run.draw(runs[0], heading, _named(stem, "")))

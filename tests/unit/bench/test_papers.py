@@ -21,6 +21,7 @@ NAMES = {
     "replicas": ("r name=fraud,replicas=1", "r name=fraud,replicas=16", "r name=other,replicas=2"),
     "jobs": ("jobs jobs=1", "jobs jobs=32"),
     "relay": ("relay payload=50,buffer=1Ki", "relay payload=200,buffer=1Mi,batch_rows=4096"),
+    "compression": ("compression data=text/none", "compression data=text/auto"),
     "garbage": ("g batch_rows=1/pool", "g batch_rows=8192,step=record/no-pool", "g batch_rows=8192/pool"),
 }
 FIGURES = {

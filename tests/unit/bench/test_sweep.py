@@ -31,12 +31,12 @@ def test_a_field_that_follows_the_axis_makes_no_lines() -> None:
 
 def test_variants_of_a_cell_are_drawn_as_a_group() -> None:
     runs = [run(f"c data=x,link=1gbit/{name}", rate) for name in "ab" for rate in (1.0, 3.0)]
-    found = values_of([*runs, run("c data=y/a", 2.0), run("c data=y/b", 0.0)], "rows_per_s")
+    found = values_of([*runs, run("c data=y/a", 2.0), run("c data=y/b", 0.0)], "rows_per_s", {"c data=y": "n"})
     assert found == {
         "x\n1gbit": {"a": [1.0, 3.0], "b": [1.0, 3.0]},
-        "y": {"a": [2.0]},
+        "y\nn": {"a": [2.0]},
     }
-    assert values_of([run("alone x=1", 1.0)], "rows_per_s") == {}
+    assert values_of([run("alone x=1", 1.0)], "rows_per_s", {}) == {}
 
 
 @pytest.mark.parametrize(("name", "drawn"), [("c k=1/a", ["p.png"]), ("c k=1", []), ("c workers=1", ["p.png"])])

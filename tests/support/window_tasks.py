@@ -19,6 +19,7 @@ from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.distinct import DistinctStep
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.ranked import RankedStep
+from penstock.steps.windows.by_clock import ClockStep
 from penstock.steps.windows.by_shape import window
 from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import WindowShape
@@ -54,7 +55,7 @@ OUTPUT = pa.schema(
     + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
 )
 
-Step = WindowStep | SlidingStep | SessionStep | CountStep | DistinctStep | RankedStep
+Step = WindowStep | SlidingStep | SessionStep | ClockStep | CountStep | DistinctStep | RankedStep
 Shape = WindowShape | SessionShape | Callable[[KeyColumns], Step]
 NAME = "windows"
 ROW = st.tuples(

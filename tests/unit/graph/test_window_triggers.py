@@ -16,10 +16,10 @@ from tests.unit.graph.test_bad_graphs import SINK, TIME, graph_file, message
 HERE = Path(__file__).name
 
 
-def declared(trigger: Any, shape: Any = "1m", lateness: str = "10s") -> Window:
+def declared(trigger: Any, shape: Any = "1m", lateness: str = "10s", time: Any = "event") -> Window:
     job = ps.Job()
     rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
-    rows.key_by("k").window("w", shape, allowed_lateness=lateness, trigger=trigger, n=ps.count())
+    rows.key_by("k").window("w", shape, allowed_lateness=lateness, trigger=trigger, time=time, n=ps.count())
     window = job.draft.steps[-1].parameters
     assert isinstance(window, Window)
     return window
@@ -45,6 +45,11 @@ def test_triggers_are_joined(trigger: Any, expected: Trigger | None) -> None:
         (lambda: ps.early("0s"), "early: 0s; it must be longer"),
         (lambda: ps.early("soon"), "early: 'soon' is no duration"),
         (lambda: ps.early("1s", time="wall"), "time='wall' is not one of event, clock"),  # type: ignore[arg-type]
+        (lambda: declared(None, time="wall"), "time='wall' is not one of event, clock"),
+        (lambda: declared(None, time="clock"), "allowed lateness: no row is late by the clock"),
+        (lambda: declared(None, ps.session("1m"), time="clock"), "allowed lateness: no row is late by the clock"),
+        (lambda: declared(ps.early("1s"), "1m", "0s", "clock"), "trigger: a window by the clock emits once"),
+        (lambda: declared(None, ps.count_window(3), "0s", "clock"), "windows of rows have no time"),
         (lambda: declared("10s"), "trigger='10s': write ps.early('10s'), ps.on_late(), or a tuple of both"),
         (lambda: declared((ps.early("1s"), ps.early("2s"))), "trigger: ps.early is there twice"),
         (lambda: declared(ps.early("1m")), "trigger: early 1m is not less than size 1m: no early pane would come"),
@@ -106,3 +111,24 @@ def test_steps_that_depend_on_when_rows_came_are_named_in_the_plan(tmp_path: Pat
     )
     job = load_job(graph_file(tmp_path, *steps, source=TIME), None)
     assert [stage.varying for stage in job.plan.stages if stage.varying is not ABSENT] == [("often",)]
+
+
+def test_windows_by_the_clock_need_no_event_time_and_give_none(tmp_path: Path) -> None:
+    window = "window: {size: 1m, time: clock, compute: [{name: c, function: count}]}"
+    job = load_job(graph_file(tmp_path, f"{{name: a, keyBy: ['n'], {window}}}", SINK), None)
+    ((stage, node),) = [(stage, node) for stage in job.stages for node in stage.nodes if node.name == "a"]
+    assert [c.name for c in node.outputs["main"]] == ["n", "window_start", "window_end", "c"]
+    assert stage.plan.varying == ("a",)
+    again = f"{{name: b, keyBy: ['n'], {window.replace('time: clock, ', '')}}}"
+    text = message(graph_file(tmp_path, f"{{name: a, keyBy: ['n'], {window}}}", again, SINK))
+    assert "a window needs event time, and its rows have none" in text
+
+
+@pytest.mark.parametrize("kind", ["window: {size: 1m, ", "session: {gap: 1m, "])
+def test_windows_by_the_clock_have_no_late_rows(tmp_path: Path, kind: str) -> None:
+    step = f"{kind}time: clock, LATEcompute: [{{name: c, function: count}}]}}"
+    with_lateness = f"{{name: a, keyBy: ['n'], {step.replace('LATE', 'allowedLateness: 1s, ')}}}"
+    assert "allowed lateness: no row is late by the clock" in message(graph_file(tmp_path, with_lateness, SINK))
+    plain = f"{{name: a, keyBy: ['n'], {step.replace('LATE', '')}}}"
+    reads_late = "{name: late, inputs: [a.late], sink: {discard: {}}}"
+    assert "unknown output 'late'" in message(graph_file(tmp_path, plain, SINK, reads_late))

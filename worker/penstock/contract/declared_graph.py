@@ -39,7 +39,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.join_times import JOIN_TIMES, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
-from penstock.contract.window_sizes import check_trigger, check_windows
+from penstock.contract.window_sizes import check_times, check_windows
 
 
 class Strategy(StrEnum):
@@ -94,8 +94,15 @@ def declared_window(**values: object) -> Window:
     """Build windows as a file declares them. Raises ConfigError for a slide or trigger that does not fit."""
     window = Window(**values)  # type: ignore[arg-type]
     check_windows(window.size_us, window.slide_us)
-    check_trigger(window)
+    check_times(window)
     return window
+
+
+def declared_session(**values: object) -> Session:
+    """Build sessions as a file declares them. Raises ConfigError for a lateness by the clock."""
+    session = Session(**values)  # type: ignore[arg-type]
+    check_times(session)
+    return session
 
 
 SOURCE = _connected(Role.SOURCE, "reads a replayable input", Source, _source)
@@ -198,10 +205,12 @@ class DeclaredStep(Fields):
     aggregate: Annotated[
         Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
     ] = None
-    window: Annotated[
-        Window | None, Field("window", "tumbling or sliding windows of event time", make=declared_window)
+    window: Annotated[Window | None, Field("window", "tumbling or sliding windows of time", make=declared_window)] = (
+        None
+    )
+    session: Annotated[
+        Session | None, Field("session", "windows of rows with no gap of time between them", make=declared_session)
     ] = None
-    session: Annotated[Session | None, Field("session", "windows of rows with no gap of time between them")] = None
     count_window: Annotated[
         CountWindow | None, Field("countWindow", "windows of a number of rows of a key, whatever their time")
     ] = None

@@ -195,6 +195,9 @@ class Aggregate(Message, tag="Aggregate"):
     compute: Computes
 
 
+WhichTime = Annotated[TimeKind, Field("time", "which time counts: that of the rows, or that of the clock")]
+
+
 class Trigger(Message, tag="Trigger"):
     """When a window emits before its last row: its panes. Each has the totals so far; the last one comes as ever.
 
@@ -212,7 +215,7 @@ class Trigger(Message, tag="Trigger"):
 
 
 class Window(Message, tag="Window"):
-    """Windows of event time; one row per key and window, at its end + lateness. Without a slide they are tumbling."""
+    """Windows of a time; one row per key and window, at its end + lateness. Without a slide they are tumbling."""
 
     size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
     compute: Computes
@@ -229,6 +232,9 @@ class Window(Message, tag="Window"):
     trigger: Annotated[
         Trigger | None, Field("trigger", "when a window emits before its last row; adds the columns pane and final")
     ] = None
+    time: Annotated[TimeKind, Field("time", "which time counts: that of the rows, or that of the clock")] = (
+        TimeKind.EVENT
+    )
 
     @property
     def step_us(self) -> int:
@@ -247,6 +253,9 @@ class Session(Message, tag="Session"):
     gap_us: Annotated[DurationUs, Field("gap", "the time without a row that ends a session", minimum="1us")]
     compute: Computes
     allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a session waits for late rows")] = 0
+    time: Annotated[TimeKind, Field("time", "which time counts: that of the rows, or that of the clock")] = (
+        TimeKind.EVENT
+    )
 
     @property
     def held_us(self) -> int:
@@ -444,6 +453,8 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
     match parameters:
         case Sink():
             return ()
+        case Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK):
+            return (MAIN,)
         case Window() | Session() | Distinct():
             return (MAIN, LATE)
         case Join():

@@ -3,7 +3,7 @@
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.units import span_text
-from penstock.contract.graph import TimeKind, Trigger, Window
+from penstock.contract.graph import Session, TimeKind, Trigger, Window
 
 
 def check_windows(size_us: int, slide_us: int | None) -> None:
@@ -27,11 +27,17 @@ def check_windows(size_us: int, slide_us: int | None) -> None:
         raise ConfigError(f"size {size} has {count:,} slides of {slide}; at most {most:,} are allowed")
 
 
-def check_trigger(window: Window) -> None:
-    """Raise ConfigError for a trigger by which no pane would come, and for one of sliding windows."""
-    trigger = window.trigger
-    if trigger is None:
-        return
+def check_times(window: Window | Session) -> None:
+    """Raise ConfigError for what windows by the clock have not, and for a trigger by which no pane would come."""
+    if window.time is TimeKind.CLOCK and window.allowed_lateness_us:
+        raise ConfigError("allowed lateness: no row is late by the clock")
+    if isinstance(window, Window) and window.trigger is not None:
+        _check_trigger(window, window.trigger)
+
+
+def _check_trigger(window: Window, trigger: Trigger) -> None:
+    if window.time is TimeKind.CLOCK:
+        raise ConfigError("trigger: a window by the clock emits once: make it shorter")
     if trigger == Trigger(time=trigger.time):
         raise ConfigError("trigger: it says nothing: write early, onLate (ps.early, ps.on_late) or both")
     if window.step_us != window.size_us:

@@ -24,6 +24,7 @@ from penstock.contract.graph import (
     Sink,
     Source,
     Split,
+    TimeKind,
     Top,
     Window,
 )
@@ -48,6 +49,7 @@ from penstock.steps.seq_node import SeqNode, SeqNodeStep
 from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_step import TypedProcessStep
+from penstock.steps.windows.by_clock import CLOCK, ClockStep
 from penstock.steps.windows.by_shape import AnyWindowStep, window
 from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import LateRows, WindowShape, instants
@@ -182,13 +184,8 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return _join(node, node.parameters, states)
         case Aggregate(compute):
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
-        case Window(size, compute, offset, lateness) as declared:
-            assert node.time is not None, f"step {node.name!r} was checked to have event time"
-            shape = WindowShape(size, offset, lateness, node.time, declared.step_us)
-            return _opened(window(node.name, shape, keys, compute, schemas, trigger=declared.trigger), states)
-        case Session(gap, compute, lateness):
-            assert node.time is not None, f"step {node.name!r} was checked to have event time"
-            return _opened(window(node.name, SessionShape(gap, lateness, node.time), keys, compute, schemas), states)
+        case Window() | Session():
+            return _window(node, node.parameters, keys, schemas, states)
         case CountWindow(size, compute):
             aggregates = keyed.Aggregates(node.name, compute, input_schema)
             return _opened(CountStep(node.name, size, aggregates, keys, schemas[1], timed=node.timed), states)
@@ -238,7 +235,32 @@ def _choosing_step(
             return RankedStep(node.name, Ranking(by, most, leaving=True), keys, schemas)
 
 
-def _opened(step: AnyWindowStep | CountStep, states: States) -> Step:
+def _window(
+    node: CompiledStep,
+    declared: Window | Session,
+    keys: keyed.KeyColumns,
+    schemas: tuple[pa.Schema, pa.Schema],
+    states: States,
+) -> Step:
+    """Build a step of windows of event time, or of the clock."""
+    by_clock = declared.time is TimeKind.CLOCK
+    time = CLOCK.name if by_clock else node.time
+    assert time is not None, f"step {node.name!r} was checked to have event time"
+    shape: WindowShape | SessionShape
+    trigger = None
+    match declared:
+        case Session(gap, _, lateness):
+            shape = SessionShape(gap, lateness, time)
+        case Window(size, _, offset, lateness):
+            shape = WindowShape(size, offset, lateness, time, declared.step_us)
+            trigger = declared.trigger
+    if not by_clock:
+        return _opened(window(node.name, shape, keys, declared.compute, schemas, trigger=trigger), states)
+    timed_rows = schemas[0].append(CLOCK), schemas[1]
+    return _opened(ClockStep(window(node.name, shape, keys, declared.compute, timed_rows), timed=node.timed), states)
+
+
+def _opened(step: AnyWindowStep | ClockStep | CountStep, states: States) -> Step:
     step.open(states.open)
     return step
 

@@ -74,7 +74,7 @@ from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, microseconds, signed_microseconds
 from penstock.graph.window_steps import ShapeLike, window_parameters
-from penstock.graph.window_triggers import TriggerLike
+from penstock.graph.window_triggers import TimeLike, TriggerLike
 
 if TYPE_CHECKING:
     from penstock.inprocess.prepare import Inputs
@@ -475,9 +475,10 @@ class KeyedStream(Stream):
         offset: Duration | None = None,
         allowed_lateness: Duration = "0s",
         trigger: TriggerLike | None = None,
+        time: TimeLike = "event",
         **compute: Aggregation,
     ) -> Stream:
-        """Emit one row for each key and window of event time.
+        """Emit one row for each key and window of event time, or of the clock (``time="clock"``).
 
         ``shape`` is ``ps.tumbling("1m")``, ``ps.sliding("10m", "1m")``, ``ps.session("30m")``, or
         ``ps.count_window(100)``: each 100 rows of a key, without the columns of time. A text is the length of
@@ -491,7 +492,7 @@ class KeyedStream(Stream):
         for the last pane) follow ``window_end``. Raises ConfigError.
         """
         times = offset, allowed_lateness
-        return self._step(name, window_parameters(name, shape, times, computed_of(name, compute), trigger))
+        return self._step(name, window_parameters(name, shape, times, computed_of(name, compute), (trigger, time)))
 
     def distinct(self, name: str, *, within: Duration | None = None, allowed_lateness: Duration = "0s") -> Stream:
         """Emit the rows of each key that are no duplicates, unchanged and at once.

@@ -17,6 +17,7 @@ from penstock.contract.graph import (
     Sink,
     Source,
     Split,
+    TimeKind,
     Top,
     Trigger,
     Window,
@@ -49,10 +50,11 @@ def describe(parameters: Parameters) -> str:
         case Window(size_us, compute, allowed_lateness_us=late) as window:
             slide = "" if window.step_us == size_us else f" every {duration_text(window.step_us)}"
             lateness = f" + {duration_text(late)}" if late else ""
-            return f"{duration_text(size_us)}{slide}{lateness}{_trigger_text(window.trigger)}: {_compute_text(compute)}"
-        case Session(gap_us, compute, late):
+            emits = f"{_clock_text(window.time)}{_trigger_text(window.trigger)}"
+            return f"{duration_text(size_us)}{slide}{lateness}{emits}: {_compute_text(compute)}"
+        case Session(gap_us, compute, late, time):
             lateness = f" + {duration_text(late)}" if late else ""
-            return f"sessions with gap {duration_text(gap_us)}{lateness}: {_compute_text(compute)}"
+            return f"sessions with gap {duration_text(gap_us)}{lateness}{_clock_text(time)}: {_compute_text(compute)}"
         case CountWindow(rows, compute):
             return f"every {rows:,} rows: {_compute_text(compute)}"
         case Distinct(within_us):
@@ -72,6 +74,10 @@ def describe(parameters: Parameters) -> str:
 def _options(options: dict[str, str | int | float | bool | None]) -> str:
     set_options = {n: v for n, v in options.items() if v}  # None, False and 0 mean "not set"
     return "".join(f" {v}" if n == "path" else f" {n}={v}" for n, v in set_options.items())
+
+
+def _clock_text(time: TimeKind) -> str:
+    return " by the clock" if time is TimeKind.CLOCK else ""
 
 
 def _trigger_text(trigger: Trigger | None) -> str:

@@ -49,6 +49,7 @@ from penstock.contract.graph import (
     Source,
     Split,
     Step,
+    TimeKind,
     Top,
     Window,
 )
@@ -197,6 +198,9 @@ class _Tracer:
                 return {MAIN: self._split(column, into, flow)}
             case Aggregate(compute) | CountWindow(compute=compute):
                 return {MAIN: self._computed(compute, flow, ())}
+            case Window(time=TimeKind.CLOCK, compute=compute) | Session(time=TimeKind.CLOCK, compute=compute):
+                bounds = Column("window_start", TIME_TYPE), Column("window_end", TIME_TYPE)
+                return {MAIN: Flow(self._computed(compute, flow, bounds).columns)}
             case Window(compute=compute, trigger=trigger):
                 return self._window(compute, flow, () if trigger is None else PANE_COLUMNS)
             case Session(compute=compute):

@@ -31,6 +31,7 @@ from penstock.contract.graph import (
     Sink,
     Source,
     Step,
+    TimeKind,
     Top,
     Trigger,
     Window,
@@ -201,7 +202,7 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
 def _varies(step: Step) -> bool:
     """Return whether the results of a step depend on the clock, or on when rows came."""
     match step.parameters:
-        case Window(trigger=Trigger()) | CountWindow():
+        case Window(trigger=Trigger()) | Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK) | CountWindow():
             return True
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             return any(field.type == "ClockTimer" for field in fields)

@@ -19,6 +19,7 @@ from penstock.contract.graph import (
     Sink,
     Source,
     Step,
+    TimeKind,
     Top,
     Window,
 )
@@ -49,9 +50,10 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
         case Window(size_us, compute, offset_us) as window:
             slide = () if window.step_us == size_us else (window.step_us,)
             panes = () if window.trigger is None else (StateColumn("pane", "int64", "panes"),)
-            return _keyed(step, flows, (*_computed(step, compute, flows), *panes), (size_us, offset_us, *slide))
-        case Session(gap_us, compute):
-            return _keyed(step, flows, _computed(step, compute, flows), (gap_us,))
+            columns = (*_computed(step, compute, flows), *panes, *_clock(window.time))
+            return _keyed(step, flows, columns, (size_us, offset_us, *slide))
+        case Session(gap_us, compute, time=time):
+            return _keyed(step, flows, (*_computed(step, compute, flows), *_clock(time)), (gap_us,))
         case CountWindow(rows, compute):
             filled = StateColumn("filled", "int64", f"rows up to {rows:,}")
             return _keyed(step, flows, (*_computed(step, compute, flows), filled))
@@ -84,6 +86,11 @@ def _keyed(step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tu
 def _computed(step: Step, compute: tuple[Compute, ...], flows: Flows) -> tuple[StateColumn, ...]:
     outputs, inputs = flows[step.name, MAIN].columns or (), input_flow(step, flows).columns or ()
     return tuple(StateColumn(c.name, _type(outputs, c.name), _text(c, inputs)) for c in compute)
+
+
+def _clock(time: TimeKind) -> tuple[StateColumn, ...]:
+    """Tell windows by the clock from those of event time: neither takes over the state of the other."""
+    return (StateColumn("time", "timestamp[us]", "the clock"),) if time is TimeKind.CLOCK else ()
 
 
 def _joined(step: Step, flows: Flows) -> tuple[StateColumn, ...]:

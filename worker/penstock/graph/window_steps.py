@@ -2,10 +2,10 @@
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
-from penstock.contract.graph import Compute, CountWindow, Session, Window
-from penstock.contract.window_sizes import check_trigger
+from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window
+from penstock.contract.window_sizes import check_times
 from penstock.graph.window_shapes import CountForm, Duration, SessionForm, WindowForm, microseconds, tumbling
-from penstock.graph.window_triggers import TriggerLike, trigger_of
+from penstock.graph.window_triggers import TriggerLike, time_of, trigger_of
 
 ShapeLike = WindowForm | SessionForm | CountForm | Duration
 
@@ -15,14 +15,18 @@ def window_parameters(
     shape: ShapeLike,
     times: tuple[Duration | None, Duration],
     computed: tuple[Compute, ...],
-    trigger: TriggerLike | None,
+    when: tuple[TriggerLike | None, str],
 ) -> Window | Session | CountWindow:
-    """Describe windows; ``times`` are their offset and the allowed lateness. Raises ConfigError."""
+    """Describe windows; ``times`` are their offset and the allowed lateness, ``when`` trigger and kind of time.
+
+    Raises ConfigError.
+    """
     offset, allowed_lateness = times
+    trigger, kind = when[0], time_of(when[1])
     about = f"{caller_place()}: step {step!r}"
     if isinstance(shape, CountForm):
-        if offset is not None or allowed_lateness != "0s" or trigger is not None:
-            raise ConfigError(f"{about}: windows of rows have no time: no offset, allowed_lateness or trigger")
+        if offset is not None or allowed_lateness != "0s" or trigger is not None or kind is TimeKind.CLOCK:
+            raise ConfigError(f"{about}: windows of rows have no time: no offset, allowed_lateness, trigger or time")
         return CountWindow(shape.rows, computed)
     if not isinstance(shape, Duration) and offset is not None:
         problem = (
@@ -32,15 +36,17 @@ def window_parameters(
         )
         raise ConfigError(f"{about}: {problem}")
     lateness = microseconds("allowed_lateness", allowed_lateness)
-    when = trigger_of(step, trigger)
+    joined = trigger_of(step, trigger)
+    window: Window | Session
     if isinstance(shape, SessionForm):
-        if when is not None:
+        if joined is not None:
             raise ConfigError(f"{about}: trigger: a session emits once: two of them may still become one")
-        return Session(shape.gap_us, computed, lateness)
-    form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
-    window = Window(form.size_us, computed, form.offset_us, lateness, form.slide_us, when)
+        window = Session(shape.gap_us, computed, lateness, kind)
+    else:
+        form = shape if isinstance(shape, WindowForm) else tumbling(shape, offset=offset or "0s")
+        window = Window(form.size_us, computed, form.offset_us, lateness, form.slide_us, joined, kind)
     try:
-        check_trigger(window)
+        check_times(window)
     except ConfigError as error:
         raise ConfigError(f"{about}: {error}") from None
     return window

@@ -30,6 +30,7 @@ from penstock.keyed_state.tiered import TieredTable
 from penstock.model.declared.function_types import CallShape, function_types
 from penstock.steps.base import StateSchema
 from penstock.steps.keyed import KeyColumns
+from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
 
 TITLE = "timers of one task, by the number that is pending"
@@ -74,9 +75,9 @@ class Task:
         """Open the step."""
         types = function_types(set_timer, CallShape.PROCESS, {})
         assert types is not None, "its hints are records"
-        call, schemas = Call("timers:set_timer", Per.RECORD), {"": INPUT, MAIN: INPUT}
         keys = KeyColumns(INPUT, ["key"], GROUPS)
-        self.step = TypedProcessStep("timers", keys, call, (set_timer, types), schemas, handlers={"idle": fire})
+        own = InputFunction(keys, Call("timers:set_timer", Per.RECORD), set_timer, types, INPUT)
+        self.step = TypedProcessStep("timers", [own], types, {MAIN: INPUT}, handlers={"idle": fire})
         self.step.open(self._open)
         self.step.bind({MAIN: self._note})
         self.fired: list[Any] = []

@@ -17,6 +17,7 @@ from penstock.keyed_state.hot import HotTable
 from penstock.model.declared.function_types import CallShape, FunctionTypes, function_types
 from penstock.steps.compiled import choice
 from penstock.steps.keyed import KeyColumns
+from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
 from tests.property import typed_programs
 
@@ -47,7 +48,8 @@ class Run:
     def __init__(self, program: Any, types: FunctionTypes, mode: CompileChoice) -> None:
         call = Call("program", Per.RECORD, None, (), OnError.DEAD_LETTER, mode)
         keys = KeyColumns(INPUT, ["key"], 4)
-        self.step = TypedProcessStep("program", keys, call, (program, types), {"": INPUT, MAIN: MADE})
+        own = InputFunction(keys, call, program, types, INPUT)
+        self.step = TypedProcessStep("program", [own], types, {MAIN: MADE})
         self.step.where = lambda row: Where(f"row {row}")
         self.tables: list[HotTable] = []
         self.step.open(self._open)

@@ -43,6 +43,7 @@ NAMES = {
     "UserCodeError",
     "__version__",
     "at_end",
+    "connect",
     "count",
     "count_window",
     "csv",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
     from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres
+    from penstock.graph.connected import connect
     from penstock.graph.parameters import Parameters
     from penstock.graph.window_shapes import count_window, session, sliding, tumbling
     from penstock.graph.window_triggers import at_end, early, on_late
@@ -83,6 +84,7 @@ _HOMES = {
     "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
     "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
     "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet", "postgres"),
+    "penstock.graph.connected": ("connect",),
     "penstock.graph.parameters": ("Parameters",),
     "penstock.inprocess.run": ("Result", "run"),
     "penstock.model.declared.hints": (
@@ -170,6 +172,7 @@ __all__ = [
     "UserCodeError",
     "__version__",
     "at_end",
+    "connect",
     "count",
     "count_window",
     "csv",

@@ -33,7 +33,7 @@ class Nothing:
     def type_problem(self, column: Column) -> None:
         return None
 
-    def record_problem(self, step: Step, columns: object) -> None:
+    def record_problem(self, step: Step, columns: object, side: str) -> None:
         return None
 
     def call_columns(self, step: Step, columns: object) -> None:

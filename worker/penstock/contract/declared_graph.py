@@ -12,12 +12,14 @@ from typing import Annotated
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
-from penstock.contract.call_types import Reference
+from penstock.contract.call_types import CompileChoice, Reference
 from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
     STATEFUL,
     Aggregate,
+    BatchRows,
     Call,
+    Connect,
     Connector,
     CountWindow,
     Distinct,
@@ -26,6 +28,7 @@ from penstock.contract.graph import (
     Join,
     LatestRow,
     Map,
+    OnError,
     Option,
     Parameters,
     Process,
@@ -34,6 +37,7 @@ from penstock.contract.graph import (
     Source,
     Split,
     StepName,
+    TimerHandlers,
     Top,
     Window,
 )
@@ -113,20 +117,56 @@ FILTER = _calling(Filter, "filter", "keeps rows for which the function says true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredJoin(Fields):
-    """A join as a file declares it: the entry's ``inputs`` and ``keyBy`` are those of the left side."""
+class RightSide(Fields):
+    """The right side of a step with two inputs: the entry's ``inputs`` and ``keyBy`` are those of the left side."""
 
     right: Annotated[tuple[str, ...], Field("right", "outputs that are the right side, as step or step.output")]
     right_key_by: Annotated[
         tuple[str, ...],
         Field("rightKeyBy", "key columns of the right side, in the order of keyBy; those of keyBy when left out"),
     ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJoin(RightSide):
+    """A join as a file declares it."""
+
     parameters: Join
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredConnect(RightSide):
+    """Two inputs with one state as a file declares them."""
+
+    left_function: Annotated[Reference, Field("leftFunction", "the function of the rows of inputs; it has types")]
+    right_function: Annotated[Reference, Field("rightFunction", "the function of the rows of right; it has types")]
+    batch_rows: Annotated[BatchRows | None, Field("batchRows", "rows in one call, at most")] = None
+    on_error: Annotated[
+        OnError,
+        Field(
+            "onError",
+            "what happens when a function raises for a row: the job fails, or the row goes to the output dead-letter "
+            "or dead-letter-right",
+        ),
+    ] = OnError.FAIL
+    compiled: Annotated[
+        CompileChoice, Field("compiled", "whether the functions are compiled; auto: those that can be")
+    ] = CompileChoice.AUTO
+    on_timer: TimerHandlers = ()
+
+    @property
+    def parameters(self) -> Connect:
+        """Return the step."""
+        left, right = (
+            Call(function, batch_rows=self.batch_rows, on_error=self.on_error, compiled=self.compiled)
+            for function in (self.left_function, self.right_function)
+        )
+        return Connect(left, right, self.on_timer)
 
 
 def _join() -> FieldRow:
     """Return the field row of a join. It has the fields of both classes."""
-    own, times = rows_of(DeclaredJoin), ("within_us", "lower_us", "upper_us", "offset_us", "as_of")
+    own, times = rows_of(RightSide), ("within_us", "lower_us", "upper_us", "offset_us", "as_of")
     calls = tuple(replace(row, required=False) for row in rows_of(Call) if row.target not in ("on_error", "compiled"))
 
     def make(**values: object) -> DeclaredJoin:
@@ -152,7 +192,7 @@ class DeclaredStep(Fields):
 
     ONE_OF = (
         "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "countWindow", "join",
-        "distinct", "latest", "top", "process", "sink",
+        "distinct", "latest", "top", "process", "connect", "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -168,7 +208,8 @@ class DeclaredStep(Fields):
         Rule(
             "has(self.keyBy) && size(self.keyBy) > 0"
             " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.countWindow)"
-            " && !has(self.join) && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)",
+            " && !has(self.join) && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)"
+            " && !has(self.connect)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -221,6 +262,9 @@ class DeclaredStep(Fields):
     ] = None
     top: Annotated[Top | None, Field("top", "the best rows of each key: rows that enter and leave them")] = None
     process: Annotated[Process | None, PROCESS] = None
+    connect: Annotated[
+        DeclaredConnect | None, Field("connect", "two inputs with one state: a function for the rows of each of them")
+    ] = None
     sink: Annotated[Sink | None, SINK] = None
 
     def __post_init__(self) -> None:
@@ -232,10 +276,15 @@ class DeclaredStep(Fields):
             raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
 
     @property
+    def two_sided(self) -> DeclaredJoin | DeclaredConnect | None:
+        """Return the step if it has two inputs."""
+        return self.join or self.connect
+
+    @property
     def parameters(self) -> Parameters:
         """Return the one kind of step that is given."""
-        if self.join is not None:
-            return self.join.parameters
+        if self.two_sided is not None:
+            return self.two_sided.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
         ranked = (self.distinct, self.latest, self.top)
         windows = (self.window, self.session, self.count_window)

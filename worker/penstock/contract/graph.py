@@ -34,6 +34,7 @@ MAIN = "main"
 LATE = "late"
 LATE_RIGHT = "late-right"  # late rows of the right input of a join: its columns are its own
 DEAD_LETTER = "dead-letter"
+DEAD_LETTER_RIGHT = "dead-letter-right"  # dead letters of the right input: their columns are its own
 OP = "op"  # the column that says whether a row is to be written or deleted
 ONLY, LEFT, RIGHT = "", "left", "right"  # sides: the input of a step that has one, and of a step that has two
 PYTHON_CONNECTOR = "python"  # a source or sink object of the user's own
@@ -136,6 +137,11 @@ class Call(Message, tag="Call"):
         Field("compiled", "whether a function with types is compiled; auto: if it can be, else Python runs it"),
     ] = CompileChoice.AUTO
     types: CallTypes | None = None
+
+
+TimerHandlers = Annotated[
+    tuple[TimerHandler, ...], Field("onTimer", "what is called when a timer of the state fires", key="timer")
+]
 
 
 class Map(Message, tag="Map"):
@@ -341,9 +347,18 @@ class Process(Message, tag="Process"):
 
     call: Call
     state: Annotated[DeclaredColumns, Field("state", "state columns; each key has one value in each column")] = ()
-    on_timer: Annotated[
-        tuple[TimerHandler, ...], Field("onTimer", "what is called when a timer of the state fires", key="timer")
-    ] = ()
+    on_timer: TimerHandlers = ()
+
+
+class Connect(Message, tag="Connect"):
+    """Two keyed inputs with one state: ``left`` is called for rows of the first one, ``right`` for those of the second.
+
+    Both functions have types, with the same state and the same main output.
+    """
+
+    left: Call
+    right: Call
+    on_timer: TimerHandlers = ()
 
 
 class Sink(Message, tag="Sink"):
@@ -354,11 +369,11 @@ class Sink(Message, tag="Sink"):
 
 Parameters = (
     Source | Map | FlatMap | Filter | Split
-    | Aggregate | Window | Session | CountWindow | Join | Distinct | LatestRow | Top | Process
+    | Aggregate | Window | Session | CountWindow | Join | Distinct | LatestRow | Top | Process | Connect
     | Sink
 )  # fmt: skip
 Holding = Window | Session | Join
-STATEFUL = (Aggregate, Window, Session, CountWindow, Join, Distinct, LatestRow, Top, Process)
+STATEFUL = (Aggregate, Window, Session, CountWindow, Join, Distinct, LatestRow, Top, Process, Connect)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -374,6 +389,7 @@ KINDS: dict[type, str] = {
     LatestRow: "latest",
     Top: "top",
     Process: "process",
+    Connect: "connect",
     Sink: "sink",
 }
 
@@ -460,10 +476,17 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
         case Join():
             return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            sides = () if call.types is None else tuple(side.output for side in call.types.sides)
-            return (MAIN, *sides, DEAD_LETTER) if call.on_error is OnError.DEAD_LETTER else (MAIN, *sides)
+            return (MAIN, *_named_outputs(call), *((DEAD_LETTER,) if call.on_error is OnError.DEAD_LETTER else ()))
+        case Connect(left, right):
+            named = dict.fromkeys((*_named_outputs(left), *_named_outputs(right)))
+            letters = (DEAD_LETTER, DEAD_LETTER_RIGHT) if left.on_error is OnError.DEAD_LETTER else ()
+            return (MAIN, *named, *letters)
         case Source() | Split() | Aggregate() | CountWindow() | LatestRow() | Top():
             return (MAIN,)
+
+
+def _named_outputs(call: Call) -> tuple[str, ...]:
+    return () if call.types is None else tuple(side.output for side in call.types.sides)
 
 
 def encode_graph(graph: LogicalGraph) -> bytes:

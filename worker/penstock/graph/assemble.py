@@ -1,16 +1,21 @@
 """Builds the chain of steps of a stage. Imports Arrow and numba, so only engines import it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.contract.graph import (
+    DEAD_LETTER,
+    DEAD_LETTER_RIGHT,
     LEFT,
     MAIN,
     RIGHT,
+    STATEFUL,
     Aggregate,
+    Call,
+    Connect,
     CountWindow,
     Distinct,
     Filter,
@@ -29,7 +34,7 @@ from penstock.contract.graph import (
     Window,
 )
 from penstock.graph.arrow import arrow_schema
-from penstock.graph.compiled import ENTRY, CompiledStage, CompiledStep
+from penstock.graph.compiled import ENTRY, CompiledSide, CompiledStage, CompiledStep
 from penstock.graph.timer_handlers import in_order
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.steps import keyed, stateless
@@ -48,6 +53,7 @@ from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
 from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
+from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
 from penstock.steps.windows.by_clock import CLOCK, ClockStep
 from penstock.steps.windows.by_shape import AnyWindowStep, window
@@ -134,7 +140,7 @@ def _emits(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[
 
 def _step(node: CompiledStep, states: States | None) -> Step:
     input_schema = node.input_schema()
-    if node.types is not None and not isinstance(node.parameters, Process):
+    if node.types is not None and not isinstance(node.parameters, Process | Connect):
         return _typed_step(node, node.types)
     match node.parameters:
         case Split(column):
@@ -147,7 +153,7 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
-        case Aggregate() | Window() | Session() | CountWindow() | Join() | Distinct() | LatestRow() | Top() | Process():
+        case _ if isinstance(node.parameters, STATEFUL):
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, input_schema, states)
         case _:
@@ -163,14 +169,15 @@ def _typed_step(node: CompiledStep, types: FunctionTypes) -> Step:
         case Filter(call):
             return TypedFilterStep(node.name, call, function, types, input_schema)
         case FlatMap(call):
-            return TypedFlatMapStep(node.name, call, function, types, _typed_schemas(node, types))
+            schemas = {"": input_schema, **_typed_schemas(node, types)}
+            return TypedFlatMapStep(node.name, call, function, types, schemas)
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps state")
 
 
 def _typed_schemas(node: CompiledStep, types: FunctionTypes) -> Schemas:
-    """Return the schemas of the input (``""``) and of the outputs of a function that emits."""
-    return {"": node.input_schema(), **{output: node.output_schema(output) for output in outputs_of(types)}}
+    """Return the schemas of the outputs of functions that emit."""
+    return {output: node.output_schema(output) for output in outputs_of(types)}
 
 
 def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> Step:
@@ -194,19 +201,13 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             step.open(states.open)
             return step
         case Process(call) if node.types is not None:
-            schemas_by_output = _typed_schemas(node, node.types)
-            typed = TypedProcessStep(
-                node.name,
-                keys,
-                call,
-                (_function(node), node.types),
-                schemas_by_output,
-                handlers=in_order(node.types, node.handlers),
-                timed=node.timed,
-                time=node.time,
-            )
-            typed.open(states.open)
-            return typed
+            own = InputFunction(keys, call, _function(node), node.types, input_schema, node.time)
+            return _typed_process(node, (own,), node.types, states)
+        case Connect(left, right):
+            assert node.types is not None, f"step {node.name!r} was checked to have types"
+            calls = ((LEFT, left, DEAD_LETTER), (RIGHT, right, DEAD_LETTER_RIGHT))
+            both = tuple(_input_function(node.side(side), call, letters, states) for side, call, letters in calls)
+            return _typed_process(node, both, node.types, states)
         case Process(call, columns):
             state_and_output = (arrow_schema(columns), node.output_schema(MAIN))
             process = ProcessStep(node.name, keys, call, _function(node), state_and_output)
@@ -214,6 +215,24 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return process
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
+
+
+def _typed_process(
+    node: CompiledStep, inputs: Sequence[InputFunction], types: FunctionTypes, states: States
+) -> TypedProcessStep:
+    handlers = in_order(types, node.handlers)
+    step = TypedProcessStep(node.name, inputs, types, _typed_schemas(node, types), handlers=handlers, timed=node.timed)
+    step.open(states.open)
+    return step
+
+
+def _input_function(side: CompiledSide, call: Call, letters: str, states: States) -> InputFunction:
+    """Return the function for the rows of one of two inputs. ``letters`` is the output of its dead letters."""
+    assert side.function is not None, "a step with two inputs has a function for each"
+    assert side.types is not None, "both functions were checked to have types"
+    schema = side.schema()
+    keys = keyed.KeyColumns(schema, side.keys, states.max_key_groups)
+    return InputFunction(keys, call, side.function, side.types, schema, side.time, letters)
 
 
 def _choosing_step(

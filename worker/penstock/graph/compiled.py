@@ -30,7 +30,8 @@ class Link:
 class CompiledSide:
     """One input of a step that has several: its columns, event time and keys.
 
-    ``edges`` are the indexes of the edges that bring its rows.
+    ``edges`` are the indexes of the edges that bring its rows. ``function`` is called for them, and ``types`` are its
+    types, if the step has a function for each input.
     """
 
     name: str
@@ -38,6 +39,8 @@ class CompiledSide:
     time: str | None = None
     keys: tuple[str, ...] = ()
     edges: tuple[int, ...] = ()
+    function: "Callable[..., object] | None" = None
+    types: FunctionTypes | None = None
 
     def schema(self) -> "pa.Schema":
         """Return the Arrow schema of its rows, without hidden columns."""

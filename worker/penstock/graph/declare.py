@@ -3,12 +3,13 @@
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
-from penstock.contract.declared_graph import DeclaredGraph, DeclaredJoin, DeclaredStep, Strategy
+from penstock.contract.declared_graph import DeclaredGraph, DeclaredStep, RightSide, Strategy
 from penstock.contract.graph import (
     LEFT,
     MAIN,
     RIGHT,
     Call,
+    Connect,
     Filter,
     FlatMap,
     Input,
@@ -23,7 +24,7 @@ from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.entrypoint import resolve
 from penstock.graph.timer_handlers import check_handlers, timer_role
-from penstock.graph.typed_calls import typed_parameters
+from penstock.graph.typed_calls import connected_types, typed_parameters
 
 STEPS_PATH = "spec.job.graph.steps"
 _PARTITIONING = {
@@ -67,8 +68,8 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
     references = entry.inputs or ((previous.name,) if previous is not None else ())
     if not references:
         raise ConfigError(f"{place}: step {entry.name!r} reads nothing: the first step must be a source")
-    if entry.join is not None:
-        return _joined(entry, entry.join, references, (names, place))
+    if entry.two_sided is not None:
+        return _of_two_sides(entry, entry.two_sided, references, (names, place))
     partitioning = Partitioning.KEY if entry.key_by else None
     if entry.partition is not None:
         partitioning = _PARTITIONING[entry.partition]
@@ -83,17 +84,17 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
     )
 
 
-def _joined(
-    entry: DeclaredStep, join: DeclaredJoin, left: tuple[str, ...], known: tuple[list[str], str]
+def _of_two_sides(
+    entry: DeclaredStep, right: RightSide, left: tuple[str, ...], known: tuple[list[str], str]
 ) -> tuple[Input, ...]:
-    """Return the inputs of a join. ``known`` has the names of all steps, and the place of the entry."""
-    right_keys = join.right_key_by or entry.key_by
+    """Return the inputs of a step with two. ``known`` has the names of all steps, and the place of the entry."""
+    right_keys = right.right_key_by or entry.key_by
     if len(right_keys) != len(entry.key_by):
         raise ConfigError(
             f"{known[1]}: step {entry.name!r}: keyBy has {len(entry.key_by)} columns and rightKeyBy "
             f"{len(right_keys)}: each key column of the left side needs one of the right side"
         )
-    sides = ((LEFT, left, entry.key_by), (RIGHT, join.right, right_keys))
+    sides = ((LEFT, left, entry.key_by), (RIGHT, right.right, right_keys))
     return tuple(
         replace(_reference(r, entry.name, *known), partitioning=Partitioning.KEY, keys=keys, side=side)
         for side, references, keys in sides
@@ -119,6 +120,8 @@ def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> Non
                 draft.types[entry.name] = types
             if isinstance(entry.parameters, Process):
                 _import_handlers(draft, entry.name, entry.parameters, place)
+        case Connect() as connect:
+            _import_both(draft, entry.name, connect, place)
         case Join(call=Call() as call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)
     if entry.partition_function is not None:
@@ -127,7 +130,16 @@ def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> Non
             draft.functions[entry.name, partition_role(index)] = partitioner
 
 
-def _import_handlers(draft: GraphDraft, step: str, process: Process, place: str) -> None:
+def _import_both(draft: GraphDraft, step: str, connect: Connect, place: str) -> None:
+    """Import the functions of both inputs of a step."""
+    functions = {side: resolve(getattr(connect, side).function, place) for side in (LEFT, RIGHT)}
+    typed, types, both = connected_types(connect, functions, f"{place}: step {step!r}", {})
+    draft.steps[-1] = replace(draft.steps[-1], parameters=typed)
+    draft.connect(step, functions, types, both)
+    _import_handlers(draft, step, connect, place)
+
+
+def _import_handlers(draft: GraphDraft, step: str, process: Process | Connect, place: str) -> None:
     """Import the functions that are called when timers of a step fire."""
     handlers = {handler.timer: resolve(handler.function, place) for handler in process.on_timer}
     check_handlers(draft.types.get(step), handlers, f"{place}: step {step!r}", {})

@@ -4,6 +4,7 @@ from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Compute,
+    Connect,
     CountWindow,
     Distinct,
     Filter,
@@ -45,6 +46,8 @@ def describe(parameters: Parameters) -> str:
             return f"{column} at spaces into {into}"
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             return f"{call.function.replace('<locals>.', '')} per {call.per}"
+        case Connect(left, right):
+            return " and ".join(call.function.replace("<locals>.", "") for call in (left, right)) + " per record"
         case Aggregate(compute):
             return _compute_text(compute)
         case Window(size_us, compute, allowed_lateness_us=late) as window:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.contract.graph import LogicalGraph, Step
+from penstock.contract.graph import LEFT, RIGHT, LogicalGraph, Step
 from penstock.model.declared.function_types import FunctionTypes
 
-CALL = "call"  # role of a step's own function
+CALL = "call"  # role of a step's own function; of a step with two inputs, that of the left one
+CALL_RIGHT = "call right"  # role of the function of the right input
 CONNECTOR = "connector"  # role of a user's own source or sink object
 
 
@@ -15,17 +16,31 @@ class GraphDraft:
     """What the Python API and ``job.graph`` both produce, before any check.
 
     ``functions`` has functions and connector objects by (step, role), ``types`` the types of a step's function if it
-    has any. ``places`` says for each step in which file and line it was written.
+    has any. Of a step with a function for each of two inputs, ``types`` has what both write, and ``side_types`` the
+    types of each function by (step, side). ``places`` says for each step in which file and line it was written.
     """
 
     steps: list[Step] = field(default_factory=list)
     functions: dict[tuple[str, str], object] = field(default_factory=dict)
     types: dict[str, FunctionTypes] = field(default_factory=dict)
+    side_types: dict[tuple[str, str], FunctionTypes] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
     def graph(self, job: str) -> LogicalGraph:
         """Return the steps as the logical graph of ``job``."""
         return LogicalGraph(job, tuple(self.steps))
+
+    def connect(
+        self,
+        step: str,
+        functions: Mapping[str, Callable[..., object]],
+        types: Mapping[str, FunctionTypes],
+        both: FunctionTypes,
+    ) -> None:
+        """Note the functions of a step with two inputs, and their types, by side. ``both`` is what they write."""
+        self.functions |= {(step, CALL): functions[LEFT], (step, CALL_RIGHT): functions[RIGHT]}
+        self.types[step] = both
+        self.side_types |= {(step, side): each for side, each in types.items()}
 
     def place(self, step: str) -> str:
         """Return the file and line where a step was written. Error messages begin with it."""

@@ -23,15 +23,18 @@ from penstock.contract.columns import (
 )
 from penstock.contract.graph import (
     DEAD_LETTER,
+    DEAD_LETTER_RIGHT,
     LATE,
     LATE_RIGHT,
     LEFT,
     MAIN,
+    ONLY,
     OP,
     RIGHT,
     Aggregate,
     Call,
     Compute,
+    Connect,
     CountWindow,
     Distinct,
     Filter,
@@ -96,8 +99,8 @@ class ColumnFinder(Protocol):
         """Return what is wrong with the type of a column, or None if nothing is."""
         ...
 
-    def record_problem(self, step: Step, columns: Columns) -> str | None:
-        """Return why rows with ``columns`` do not fit the types of the step's function, or None if they do."""
+    def record_problem(self, step: Step, columns: Columns, side: str) -> str | None:
+        """Return why rows with ``columns`` do not fit the types of the function of a side, or None if they do."""
         ...
 
     def call_columns(self, step: Step, columns: Columns) -> Columns | None:
@@ -114,7 +117,13 @@ def trace(graph: LogicalGraph, column_finder: ColumnFinder, problems: Problems) 
     for step in graph.steps:
         tracer = _Tracer(step, column_finder, problems)
         flow = tracer.source() if isinstance(step.parameters, Source) else tracer.merged(flows)
-        emits = tracer.joined(flows) if isinstance(step.parameters, Join) else tracer.outputs(flow)
+        match step.parameters:
+            case Join():
+                emits = tracer.joined(flows)
+            case Connect(left, right):
+                emits = tracer.connected(flows, {LEFT: left, RIGHT: right})
+            case _:
+                emits = tracer.outputs(flow)
         for output, emitted in emits.items():
             flows[step.name, output] = emitted
     return flows
@@ -211,13 +220,14 @@ class _Tracer:
                 return {MAIN: flow, LATE: flow}
             case LatestRow(by) | Top(by=by):
                 return {MAIN: self._ranked(by, flow)}
-            case Join():
-                raise AssertionError("a join has two flows")
+            case Join() | Connect():
+                raise AssertionError("it has two flows")
 
-    def _called(self, call: Call, before: Flow, after: Flow) -> dict[str, Flow]:
+    def _called(self, call: Call, before: Flow, after: Flow, side: str = ONLY) -> dict[str, Flow]:
         flows = {MAIN: after}
         if call.types is not None:
-            problem = None if before.columns is None else self.column_finder.record_problem(self.step, before.columns)
+            known = before.columns is not None
+            problem = self.column_finder.record_problem(self.step, before.columns or (), side) if known else None
             if problem is not None:
                 self._report(problem)
             flows |= {side.output: self._side_flow(side.record.columns, before) for side in call.types.sides}
@@ -286,6 +296,23 @@ class _Tracer:
         for name in (c.name for c in rest if find(left.columns, c.name) is not None):
             self._report(f"both sides have a column {name!r}: rename one of them in a map step before the join")
         return {MAIN: self._joined_flow(parameters, left, (*left.columns, *rest)), **lates}
+
+    def connected(self, flows: Flows, calls: dict[str, Call]) -> dict[str, Flow]:
+        """Return the flows of a step with two inputs and one state. ``calls`` has the function of each."""
+        sides = {side: input_flow(self.step, flows, side) for side in calls}
+        left, right = sides.values()
+        if left.columns is not None and right.columns is not None:
+            for key, other in zip(self.step.keys_of(LEFT), self.step.keys_of(RIGHT), strict=True):
+                self._check_same_type(key, other, left.columns, right.columns)
+        found: dict[str, Flow] = {}
+        for side, flow in sides.items():
+            same_time = Flow(flow.columns, flow.time if left.time == right.time else None)
+            emitted = self._called(calls[side], same_time, self._call_flow(calls[side], same_time), side)
+            letters = emitted.pop(DEAD_LETTER, None)
+            if letters is not None:
+                found[DEAD_LETTER if side == LEFT else DEAD_LETTER_RIGHT] = letters
+            found |= emitted
+        return found
 
     def _joined_flow(self, join: Join, left: Flow, columns: Columns) -> Flow:
         """Return the flow of a join's result. Its event time is a column of its own, or there is none."""

@@ -11,6 +11,8 @@ from penstock.contract.connectors import Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
     PYTHON_CONNECTOR,
+    RIGHT,
+    Connect,
     Connector,
     LogicalGraph,
     Process,
@@ -31,7 +33,7 @@ from penstock.graph.compiled import (
     Link,
 )
 from penstock.graph.declare import declare
-from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, partition_role
+from penstock.graph.draft import CALL, CALL_RIGHT, CONNECTOR, GraphDraft, partition_role
 from penstock.graph.flow import Flows, input_flow, trace
 from penstock.graph.job_file import JobFile, read_job_file
 from penstock.graph.parameters import Parameters
@@ -186,8 +188,8 @@ class _DraftColumnFinder:
                 usable = False
         return columns_of(schema) if usable else None
 
-    def record_problem(self, step: Step, columns: Columns) -> str | None:
-        types = self.draft.types.get(step.name)
+    def record_problem(self, step: Step, columns: Columns, side: str) -> str | None:
+        types = self.draft.side_types.get((step.name, side)) or self.draft.types.get(step.name)
         if self.inspector is None or types is None:
             return None
         from penstock.graph.inspect_arrow import record_problem  # noqa: PLC0415  imports Arrow
@@ -242,14 +244,23 @@ class _Wiring:
         )
 
     def _handlers(self, step: Step) -> "dict[str, Callable[..., object]]":
-        named = step.parameters.on_timer if isinstance(step.parameters, Process) else ()
+        named = step.parameters.on_timer if isinstance(step.parameters, Process | Connect) else ()
         found = {handler.timer: self.draft.functions.get((step.name, timer_role(handler.timer))) for handler in named}
         return {timer: function for timer, function in found.items() if callable(function)}
 
     def _side(self, step: Step, side: str) -> CompiledSide:
         flow = input_flow(step, self.flows, side)
         edges = (e for e in self.layout.edges if e.receiver is step and e.input.side == side)
-        return CompiledSide(side, flow.columns or (), flow.time, step.keys_of(side), tuple(e.plan.index for e in edges))
+        function = self.draft.functions.get((step.name, CALL_RIGHT if side == RIGHT else CALL))
+        return CompiledSide(
+            side,
+            flow.columns or (),
+            flow.time,
+            step.keys_of(side),
+            tuple(e.plan.index for e in edges),
+            function if callable(function) else None,
+            self.draft.side_types.get((step.name, side)),
+        )
 
     def edge(self, edge: Edge) -> CompiledEdge:
         flow = self.flows[edge.input.step, edge.input.output]
@@ -278,15 +289,20 @@ def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems:
         types = draft.types.get(step.name)
         state, timers = None if types is None else types.state, event_timers(types)
         lives = state is not None and state.ttl_us is not None and state.time is TimeKind.EVENT
-        if state is not None and lives and input_flow(step, flows).time is None:
+        timeless = any(input_flow(step, flows, side).time is None for side in step.sides)
+        if state is not None and lives and timeless:
             problems.at(
                 step,
                 f"the ttl of {state.name} ({state.place}) goes by event time, and the rows have none: name the column "
                 'at the source (event_time, eventTime), keep it in all steps up to here, or write time="clock"',
             )
-        if timers and not is_timed(graph, step):
+        if timers and not all(_side_is_timed(graph, step, side) for side in step.sides):
             problems.at(
                 step,
                 f"{', '.join(timers)}: a ps.Timer needs event time, and no source has it: give one event_time, "
                 "eventTime (a ps.ClockTimer needs none)",
             )
+
+
+def _side_is_timed(graph: LogicalGraph, step: Step, side: str) -> bool:
+    return any(is_timed(graph, graph.step(i.step)) for i in step.inputs if i.side == side)

@@ -18,6 +18,7 @@ from penstock.contract.graph import (
     MAIN,
     Aggregate,
     Call,
+    Connect,
     CountWindow,
     Distinct,
     Filter,
@@ -253,6 +254,8 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
+        case Connect():
+            return _keyed(step, flows)
         case _:
             return []
 

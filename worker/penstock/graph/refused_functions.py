@@ -1,20 +1,38 @@
 """Says which functions with types are machine code, and why the others are not."""
 
+from collections.abc import Callable, Iterator
+
 from penstock.contract.call_types import CompileChoice
-from penstock.contract.graph import Filter, FlatMap, Map, Process
-from penstock.graph.compiled import CompiledJob
+from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Filter, FlatMap, Map, Process
+from penstock.graph.compiled import CompiledJob, CompiledStep
 from penstock.graph.typed_calls import SHAPES
+from penstock.model.declared.function_types import CallShape, FunctionTypes
 from penstock.steps.compiled.choice import refusal
 
+_Typed = tuple[Call, CallShape, Callable[..., object] | None, FunctionTypes | None]
 
-def refused_functions(job: CompiledJob) -> dict[str, str | None]:
-    """Return for each step whose function has types why it is not compiled; None if it is."""
-    found: dict[str, str | None] = {}
+
+def refused_functions(job: CompiledJob) -> dict[tuple[str, str], str | None]:
+    """Return for each function with types why it is not compiled; None if it is.
+
+    The keys are the step and the side of its input, "" for a step that has one input.
+    """
+    found: dict[tuple[str, str], str | None] = {}
     for node in (node for stage in job.stages for node in stage.nodes if node.types is not None):
-        parameters = node.parameters
-        assert isinstance(parameters, Map | Filter | FlatMap | Process), "only these have functions with types"
-        assert node.function is not None, "a step with types has a function"
-        assert node.types is not None, "chosen by it"
-        never = parameters.call.compiled is CompileChoice.NEVER
-        found[node.name] = "compiled=never" if never else refusal(node.function, SHAPES[type(parameters)], node.types)
+        for side, (call, shape, function, types) in _functions(node):
+            assert function is not None, "a step with types has a function"
+            assert types is not None, "chosen by it"
+            never = call.compiled is CompileChoice.NEVER
+            found[node.name, side] = "compiled=never" if never else refusal(function, shape, types)
     return found
+
+
+def _functions(node: CompiledStep) -> Iterator[tuple[str, _Typed]]:
+    match node.parameters:
+        case Map(call) | Filter(call) | FlatMap(call) | Process(call):
+            yield "", (call, SHAPES[type(node.parameters)], node.function, node.types)
+        case Connect(left, right):
+            for side, call in ((LEFT, left), (RIGHT, right)):
+                yield side, (call, CallShape.PROCESS, node.side(side).function, node.side(side).types)
+        case _:
+            raise AssertionError("only these have functions with types")

@@ -9,6 +9,7 @@ from penstock.contract.graph import (
     AsOf,
     Call,
     Compute,
+    Connect,
     CountWindow,
     Distinct,
     Join,
@@ -69,7 +70,9 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
         case Top(most, by):
             return _keyed(step, flows, _ranked(step, flows, f"top {most}({by})"))
-        case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
+        case Process(Call(types=CallTypes(state=StateFields(fields=fields)))) | Connect(
+            Call(types=CallTypes(state=StateFields(fields=fields)))
+        ):
             columns = tuple(StateColumn(f.name, f.type, number=n, renamed=f.renamed) for n, f in enumerate(fields, 1))
             return _keyed(step, flows, columns)
         case Process(state=state):

@@ -18,9 +18,15 @@ from penstock.contract.call_types import (
 )
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns
-from penstock.contract.graph import Call, Filter, FlatMap, Map, Parameters, Per, Process
+from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Filter, FlatMap, Map, Parameters, Per, Process
 from penstock.model.declared.field_kinds import field_text
-from penstock.model.declared.function_types import CallShape, FunctionTypes, function_place, function_types
+from penstock.model.declared.function_types import (
+    CallShape,
+    FunctionTypes,
+    function_place,
+    function_types,
+    types_of_both,
+)
 from penstock.model.declared.record_types import RecordType
 from penstock.model.declared.state_types import StateType
 from penstock.model.declared.value_kinds import kind_text
@@ -56,6 +62,30 @@ def typed_parameters(
         raise ConfigError(f"{place}: {error}") from None
     main = () if types.main is None else _columns(types.main)
     return replace(parameters, call=replace(call, per=Per.RECORD, columns=main, types=_data(types))), types
+
+
+def connected_types(
+    connect: Connect, functions: Mapping[str, Callable[..., Any]], place: str, scope: Mapping[str, Any]
+) -> tuple[Connect, Mapping[str, FunctionTypes], FunctionTypes]:
+    """Return a step of two inputs with the types of its functions, these types by side, and what both write.
+
+    Raises ConfigError for a function without types, and for two that do not fit each other.
+    """
+    calls, types = {}, {}
+    for side, function in functions.items():
+        typed, found = typed_parameters(Process(getattr(connect, side)), function, place, scope)
+        if found is None:
+            raise ConfigError(
+                f"{place}: {side}: {function_place(function)} has no types: of a step with two inputs both functions "
+                f"are {CallShape.PROCESS}, where A and B are a @ps.record and S is a @ps.state"
+            )
+        assert isinstance(typed, Process), "made above"
+        calls[side], types[side] = typed.call, found
+    try:
+        both = types_of_both(functions[LEFT], types[LEFT], functions[RIGHT], types[RIGHT])
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
+    return replace(connect, left=calls[LEFT], right=calls[RIGHT]), types, both
 
 
 def _check_choice(call: Call, function: Callable[..., Any]) -> None:

@@ -10,7 +10,20 @@ from penstock.base.values import replace
 from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.contract.call_types import CompileChoice
 from penstock.contract.connectors import Role
-from penstock.contract.graph import PYTHON_CONNECTOR, Connector, Filter, FlatMap, Map, Process, Sink, Source, Step
+from penstock.contract.graph import (
+    LEFT,
+    PYTHON_CONNECTOR,
+    RIGHT,
+    Connect,
+    Connector,
+    Filter,
+    FlatMap,
+    Map,
+    Process,
+    Sink,
+    Source,
+    Step,
+)
 from penstock.contract.job_reader import read_stream_job
 from penstock.contract.schema import Plain
 from penstock.graph import JobFile
@@ -82,11 +95,16 @@ def _draft(job: JobLike, params: Mapping[str, object]) -> GraphDraft:
         draft = run_function(job, given, label(job))
     else:
         raise ConfigError(f"{job!r} is no ps.Job, and no function that builds one")
-    return GraphDraft(list(draft.steps), dict(draft.functions), dict(draft.types), dict(draft.places))
+    return GraphDraft(
+        list(draft.steps), dict(draft.functions), dict(draft.types), dict(draft.side_types), dict(draft.places)
+    )
 
 
 def _choosing(step: Step, compiled: CompileChoice) -> Step:
-    """Return a step whose function with types, if it has one, is compiled as ``compiled`` says."""
+    """Return a step whose functions with types, if it has any, are compiled as ``compiled`` says."""
+    if isinstance(step.parameters, Connect):
+        calls = {side: replace(getattr(step.parameters, side), compiled=compiled) for side in (LEFT, RIGHT)}
+        return replace(step, parameters=replace(step.parameters, **calls))
     if not isinstance(step.parameters, Map | Filter | FlatMap | Process):
         return step
     call = replace(step.parameters.call, compiled=compiled)

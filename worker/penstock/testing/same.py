@@ -75,7 +75,7 @@ def _compare(job: JobLike, params: Mapping[str, object] | None, inputs: Mapping[
     as_it_is = prepare(job, params, kept, collect=True)
     refused = refused_functions(as_it_is.job)
     if all(refused.values()):
-        why = "; ".join(f"{name}: {reason}" for name, reason in refused.items()) or "none has types"
+        why = "; ".join(f"{name}: {reason}" for (name, _), reason in refused.items()) or "none has types"
         raise ConfigError(f"same: no function of the job is compiled, so there is nothing to compare: {why}")
     compiled = _outcome(as_it_is, workers)
     interpreted = _outcome(prepare(job, params, kept, collect=True, compiled=CompileChoice.NEVER), workers)

@@ -242,7 +242,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
         "exactly one of source, map, flatMap, filter, split, aggregate, window, session, countWindow, join, distinct, "
-        "latest, top, process, sink",
+        "latest, top, process, connect, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
@@ -262,6 +262,14 @@ BAD: dict[str, tuple[Plain, str]] = {
         "a step that keeps state needs keyBy",
     ),
     "duplicates without keys": (_step(distinct={}), "a step that keeps state needs keyBy"),
+    "two inputs without keys": (
+        _step(keyBy=[], connect={"right": ["other"], "leftFunction": "m:f", "rightFunction": "m:g"}),
+        "a step that keeps state needs keyBy",
+    ),
+    "two inputs and one function": (
+        _step(keyBy=["k"], connect={"right": ["other"], "leftFunction": "m:f"}),
+        "rightFunction",
+    ),
     "no best row": (_step(keyBy=["k"], top={"count": 0, "by": "c"}), "should be greater than or equal to 1"),
     "a sum of nothing": (
         _step(keyBy=["k"], aggregate={"compute": [{"name": "s", "function": "sum"}]}),

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import short_path
+from penstock.base.values import replace
 from penstock.model.declared.hints import OutHint, Time
 from penstock.model.declared.record_types import RecordType, record_type
 from penstock.model.declared.state_types import StateType, state_type
@@ -92,6 +93,29 @@ def check_handler(function: Callable[..., Any], types: FunctionTypes, scope: Map
     reader.check_time(0)
     reader.check_state(2, types)
     reader.check_out(3, types)
+
+
+def types_of_both(
+    left: Callable[..., Any], left_types: FunctionTypes, right: Callable[..., Any], right_types: FunctionTypes
+) -> FunctionTypes:
+    """Return the state and the outputs of two functions with one state. The record is that of the left one.
+
+    Raises ConfigError, with the places of both, if they have two states, or two records for one output.
+    """
+    assert left_types.state is not None, "both have states"
+    assert right_types.state is not None, "both have states"
+    both = f"{function_place(left)} and {function_place(right)}"
+    if left_types.state.python is not right_types.state.python:
+        states = f"{left_types.state.name} and {right_types.state.name}"
+        raise ConfigError(f"{both} have the states {states}; both inputs share one state")
+    outputs = dict(left_types.sides)
+    pairs = [("main", left_types.main, right_types.main)]
+    pairs += [(name, outputs.get(name, record), record) for name, record in right_types.sides]
+    for output, one, other in pairs:
+        if one is not None and other is not None and one.python is not other.python:
+            raise ConfigError(f"{both} emit {one.name} and {other.name} to {output!r}; an output has one record")
+    sides = tuple((outputs | dict(right_types.sides)).items())
+    return replace(left_types, sides=sides, ctx=False)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:

@@ -30,7 +30,7 @@ def main() -> int:
                 print(error, file=sys.stderr)
         if not running:
             return 1
-        print("Ctrl-C ends them and removes their data.", flush=True)
+        print("# Paste the lines above into another shell. Ctrl-C ends the servers and removes their data.", flush=True)
         ended.wait()
     return 0
 
@@ -39,14 +39,14 @@ def _kafka(folder: Path, stack: ExitStack) -> str:
     broker = KafkaBroker(folder / "kafka")
     stack.callback(broker.stop)
     broker.start()
-    return f"Kafka:      {broker.address}"
+    return f"export KAFKA={broker.address}"
 
 
 def _postgres(_: Path, stack: ExitStack) -> str:
     server = PostgresServer(PASSWORD)
     stack.callback(server.remove)
     server.start()
-    return f"PostgreSQL: {server.uri}   (PGPASSWORD={PASSWORD})"
+    return f"export PGURI={server.uri} PGPASSWORD={PASSWORD}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The functions make windows by hand: the first row of a mote and bucket sets a timer for the end of the bucket, and
 another one behind it. So the result is that of windows, which plain Python computes. A timer of the clock is set once
-for each key. A state with a ttl forgets motes.
+for each key. A state with a ttl forgets motes. Every row adds a time to the many of its mote.
 """
 
 import random
@@ -86,6 +86,30 @@ def fresh(r: Placed, s: Known, out: ps.Out[Fresh]):
         out.emit(Fresh(r.mote, r.at))
 
 
+@ps.record
+class Echo:
+    mote: int
+    at: ps.Time
+    number: int
+
+
+@ps.state
+class Echoes:
+    times: ps.Timers
+    fired: int
+
+
+def ask(r: Placed, s: Echoes, out: ps.Out[Echo]):
+    s.times.add(r.at + {BEHIND_US})
+    s.times.add(r.at + 2 * {BEHIND_US})
+    s.times.discard(r.at + 2 * {BEHIND_US})
+
+
+def echo(t: ps.Time, key, s: Echoes, out: ps.Out[Echo]):
+    s.fired += 1
+    out.emit(Echo(key.mote, t, s.fired))
+
+
 @ps.state
 class Once:
     tick: ps.ClockTimer
@@ -159,6 +183,11 @@ spec:
           keyBy: [mote]
           process: {function: "timed_readings:fresh"}
         - {name: fresh_out, sink: {parquet: {path: "${folder}/fresh"}}}
+        - name: echoes
+          inputs: [placed]
+          keyBy: [mote]
+          process: {function: "timed_readings:ask", onTimer: [{timer: times, function: "timed_readings:echo"}]}
+        - {name: echoed, sink: {parquet: {path: "${folder}/echoed"}}}
         - {name: ticked, inputs: [ticks], sink: {parquet: {path: "${folder}/ticked"}}}
 """
 
@@ -212,6 +241,14 @@ def fresh(rows: list[dict[str, Any]]) -> Counter[Any]:
     return found
 
 
+def echoes(rows: list[dict[str, Any]]) -> Counter[Any]:
+    """Return the distinct times of each mote, numbered in their order."""
+    times: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        times[row["mote"]].add(row["at"] + BEHIND_US)
+    return Counter((mote, at, n) for mote, own in times.items() for n, at in enumerate(sorted(own), 1))
+
+
 def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> None:
     rows = write_input(tmp_path / "in")
     run_through_kills(tmp_path, "timed_readings", MODULE, JOB)
@@ -222,6 +259,7 @@ def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> 
     assert written(tmp_path / "out", "mote", "bucket", "at", "count", "total") == closed
     assert written(tmp_path / "tidied", "mote", "bucket", "at", "kinds") == tidied
     assert written(tmp_path / "fresh", "mote", "at") == fresh(rows)
+    assert written(tmp_path / "echoed", "mote", "at", "number") == echoes(rows)
     assert written(tmp_path / "ticked", "mote", "bucket") == Counter({row[:2]: 1 for row in tidied})
     letters = written(tmp_path / "bad", "mote", "bucket", "error")
     assert Counter({(m, b, e.rsplit("ValueError: ", 1)[-1]): n for (m, b, e), n in letters.items()}) == bad

@@ -287,7 +287,8 @@ def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems:
     """Refuse states that need an event time which their rows have not."""
     for step in graph.steps:
         types = draft.types.get(step.name)
-        state, timers = None if types is None else types.state, event_timers(types)
+        handlers = step.parameters.on_timer if isinstance(step.parameters, Process | Connect) else ()
+        state, timers = None if types is None else types.state, event_timers(types, [h.timer for h in handlers])
         lives = state is not None and state.ttl_us is not None and state.time is TimeKind.EVENT
         timeless = any(input_flow(step, flows, side).time is None for side in step.sides)
         if state is not None and lives and timeless:

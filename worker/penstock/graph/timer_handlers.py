@@ -1,11 +1,11 @@
 """Checks the functions that are called when timers fire, against the state of their step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.model.declared.field_kinds import TimerField
+from penstock.model.declared.field_kinds import TimerField, TimersField
 from penstock.model.declared.function_types import FunctionTypes, check_handler
 from penstock.model.declared.state_types import StateType
 
@@ -41,7 +41,7 @@ def check_handlers(types: FunctionTypes | None, handlers: Handlers, place: str, 
         except ConfigError as error:
             raise ConfigError(f"{place}: on_timer: {name!r}: {error}") from None
     for name in timers:
-        if name not in handlers:
+        if name not in handlers and isinstance(state.field(name).kind, TimerField):
             raise ConfigError(
                 f"{place}: nothing is called when {state.name}.{name} ({state.place}) fires: write "
                 f"on_timer={{{name!r}: f}}, in a job file onTimer: [{{timer: {name}, function: ...}}]"
@@ -49,15 +49,16 @@ def check_handlers(types: FunctionTypes | None, handlers: Handlers, place: str, 
 
 
 def fired_timers(state: StateType) -> tuple[str, ...]:
-    """List the fields of a state at whose time a function is called."""
-    return tuple(f.name for f in state.fields if isinstance(f.kind, TimerField))
+    """List the fields of a state at whose times a function is called. Without a function ``ps.Timers`` is a set."""
+    return tuple(f.name for f in state.fields if isinstance(f.kind, TimerField | TimersField))
 
 
-def event_timers(types: FunctionTypes | None) -> tuple[str, ...]:
-    """List the timers of event time among the fields of a step's state."""
+def event_timers(types: FunctionTypes | None, called: Collection[str]) -> tuple[str, ...]:
+    """List the timers of event time among the fields of a step's state. ``called`` are the names in ``on_timer``."""
     if types is None or types.state is None:
         return ()
-    return tuple(f.name for f in types.state.fields if isinstance(f.kind, TimerField) and not f.kind.clock)
+    clocks = {f.name for f in types.state.fields if isinstance(f.kind, TimerField) and f.kind.clock}
+    return tuple(name for name in fired_timers(types.state) if name in called and name not in clocks)
 
 
 def in_order(types: FunctionTypes, handlers: Handlers) -> Handlers:

@@ -77,6 +77,11 @@ class ChildLinks:
         child_links.list_children(self.trees, parents, rows)
         return ends, rows
 
+    def first(self, parent: int, most: int) -> Int32s:
+        """Return the first child rows in memory of a parent row in order, at most so many."""
+        rows = np.empty(most, np.int32)
+        return rows[: child_links.list_first(self.trees, parent, rows)]
+
     def note_on_disk(self, rows: Int32s) -> None:
         """Note that linked child rows move to disk."""
         parents = self._links["parent"][rows]
@@ -139,6 +144,12 @@ class ChildTable:
         self._make_room()
         self._bring_all(parents)
         return self.links.listed(parents)
+
+    def first(self, parent: int, most: int) -> Int32s:
+        """Return the first rows of a parent row in order, at most so many. All of its rows are brought into memory."""
+        self._make_room()
+        self._bring_all(np.array([parent], np.int32))
+        return self.links.first(parent, most)
 
     def subkeys_of(self, rows: Int32s) -> pa.Array:
         """Return the subkeys of rows."""

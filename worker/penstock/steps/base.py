@@ -254,6 +254,10 @@ class ChildState(Protocol):
         """
         ...
 
+    def first(self, parent: int, most: int) -> "Int32s":
+        """Return the first rows of a parent row in the order of their subkeys, at most so many."""
+        ...
+
     def subkeys_of(self, rows: "Int32s") -> pa.Array:
         """Return the subkeys of rows."""
         ...

@@ -68,6 +68,20 @@ def test_columns_say_what_older_rows_get() -> None:
     }
 
 
+@ps.state
+class Many:
+    n: int
+    times: ps.Timers
+
+
+def test_a_set_of_times_gets_a_timer_when_a_function_is_called_for_it() -> None:
+    plain, called = schema_of(Many), schema_of(Many, "times.next")
+    assert [c.name for c in plain.values] == ["n", "times.length"]
+    assert [(c.name, c.added) for c in called.values[2:]] == [("times.next", NO_TIMER + 1)], (
+        "times that are stored already ask which one is next"
+    )
+
+
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_timers_of_a_renamed_field_fire_and_those_of_an_added_one_do_not(tmp_path: Path, on_disk: bool) -> None:
     blobs = DirectoryBlobStore(tmp_path / "blobs")

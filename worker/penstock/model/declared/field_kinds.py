@@ -21,7 +21,8 @@ Names of columns:
                                ``f.first`` and ``f.length`` (int64) in the step's table
     Map[K, V]                  subkey: K; ``value...``; ``f.length`` (int64) in the step's table
     Set[K]                     subkey: K; ``f.length`` (int64) in the step's table
-    Timers                     subkey: the time; ``f.length`` (int64) in the step's table
+    Timers                     subkey: the time; ``f.length`` (int64) in the step's table, and if a
+                               function is called at these times, the timer ``f.next`` (int64)
 
 A new key has zeros in all columns. If a field begins as something else, the table also has
 ``__begun`` (uint8): a row in which it is 0 takes the first values of its fields before the function
@@ -44,7 +45,7 @@ from penstock.model.declared.value_kinds import (
 from penstock.model.table_columns import BYTES, Value
 
 BEGUN = "__begun"
-SET, HEAD, LENGTH, FIRST = ".set", ".head", ".length", ".first"
+SET, HEAD, LENGTH, FIRST, NEXT = ".set", ".head", ".length", ".first", ".next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,11 @@ def columns_of(name: str, kind: FieldKind) -> tuple[Value, ...]:
             return (Value(name + LENGTH, "int64"),)
         case AggregateField():
             return ()
+
+
+def timer_column(name: str, kind: FieldKind) -> str:
+    """Return the column with the time at which a function is called for a field."""
+    return name + NEXT if isinstance(kind, TimersField) else name
 
 
 def _value_columns(name: str, kind: ValueKind, nullable: bool) -> Iterator[Value]:

@@ -288,6 +288,18 @@ def list_children(trees: Any, parents: Any, rows: Any) -> None:
             row = _next(np.int64(row - 1), links)
 
 
+@kernel(INT, TREES, INT, OUT_I32)
+def list_first(trees: Any, parent: int, rows: Any) -> Any:
+    """Write the first child rows of a parent row, in order, as many as there is room for; return how many they are."""
+    heads, links = trees
+    found, row = 0, heads[parent].first
+    while row != 0 and found < rows.size:
+        rows[found] = row - 1
+        found += 1
+        row = _next(np.int64(row - 1), links)
+    return found
+
+
 @kernel(VOID, TREES, OUT_I32)
 def only_linked(trees: Any, rows: Any) -> None:
     """Replace each row that is in no tree, because it is deleted, by NO_ROW."""

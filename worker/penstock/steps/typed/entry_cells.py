@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from penstock.model.declared.field_kinds import FIRST, LENGTH, ListField, MapField, SetField, TimersField
+from penstock.model.declared.field_kinds import FIRST, LENGTH, NEXT, ListField, MapField, SetField, TimersField
 from penstock.model.declared.state_types import KeptField
 from penstock.model.declared.value_kinds import Item
+from penstock.model.table_columns import NO_TIMER
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.entry_tables import GONE, READ_AHEAD, BoundEntries, entry_form, key_kind
 from penstock.steps.typed.value_cells import Cursor
@@ -305,7 +306,73 @@ class ListCell(EntriesCell):
 
 
 class TimersCell(SetCell):
-    """Times of the key, rising. This is the container only: the step fires them."""
+    """Times of the key, rising. If a function is called for them, a timer column has the time of the next call.
+
+    That time may be earlier than the first of the times, because one was discarded. Then nothing is called.
+    """
+
+    def __init__(self, label: str, field: KeptField, cursor: Cursor) -> None:
+        """Show ``field``. ``label`` names it in errors."""
+        super().__init__(label, field, cursor)
+        self.fires = False  # whether a function is called: the table has the column
+        self.set_at_end: list[tuple[int, int]] | None = None  # rows and times, at the end of the input
+        self._next: Any = _NOTHING
+
+    def bind(self, table: BoundTable) -> None:
+        """Take the columns and the child table."""
+        super().bind(table)
+        if self.fires:
+            self._next = table.fixed(self._name + NEXT)
+
+    def add(self, key: Any) -> None:
+        """Add a time."""
+        if key in self:
+            return
+        super().add(key)
+        if not self.fires:
+            return
+        row, time = self._cursor.row, self._kept_key(key)
+        self._entries.note(row, time)
+        before = self._next[row]
+        if before == NO_TIMER or time < before:
+            self._cursor.log.write(self._next, row, time)
+        if self.set_at_end is not None:
+            self.set_at_end.append((row, time))
+
+    def clear(self) -> None:
+        """Remove all times."""
+        super().clear()
+        if self.fires:
+            self._cursor.log.write(self._next, self._cursor.row, NO_TIMER)
+
+    def fire(self, row: int, time: int) -> bool:
+        """Remove the first time of a row if it is not after ``time``, and return whether it was. This is not logged."""
+        first = self._entries.first(row)
+        due = first is not None and first <= time
+        if due:
+            self._drop(row, first)
+        self._wait(row)
+        return due
+
+    def forget_set(self, row: int) -> int:
+        """Remove the times that a row has got at the end of the input; return how many they are. This is not logged."""
+        times = {
+            time for at, time in self.set_at_end or () if at == row and self._entries.at(row, time)[time] is not GONE
+        }
+        self.set_at_end = []
+        for time in times:
+            self._drop(row, time)
+        if times:
+            self._wait(row)
+        return len(times)
+
+    def _drop(self, row: int, time: int) -> None:
+        self._entries.at(row, time)[time] = GONE
+        self._lengths[row] -= 1
+
+    def _wait(self, row: int) -> None:
+        first = self._entries.first(row)
+        self._next[row] = NO_TIMER if first is None else first
 
     def __repr__(self) -> str:
         """Spell the times."""

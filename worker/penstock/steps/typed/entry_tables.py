@@ -8,6 +8,7 @@ it too. The entries that have changed are stored together at the end of the batc
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,8 @@ class BoundEntries:
         self._now: dict[int, dict[Any, Any]] = {}
         self._stored: dict[int, dict[Any, Any]] = {}
         self._whole: set[int] = set()
+        self._orders: dict[int, list[Any]] = {}  # by row: a heap of known subkeys; some are gone
+        self._ahead: dict[int, tuple[int, Any]] = {}  # by row: so many of the first entries were read, up to a subkey
 
     def at(self, row: int, key: Any, ahead: int = 1) -> dict[Any, Any]:
         """Return the entries of a row, in which ``key`` has a value now, which may be ``GONE``.
@@ -180,6 +183,38 @@ class BoundEntries:
         if row not in self._whole:
             self._read_whole(np.array([row], np.int32))
         return sorted((key for key, value in found.items() if value is not GONE), key=self._form.kept)
+
+    def first(self, row: int) -> Any:
+        """Return the first subkey of a row, None if it has none. Subkeys are numbers, and new ones were noted."""
+        found = self._of(row)
+        order = self._orders.get(row)
+        if order is None:
+            order = self._orders[row] = [key for key, value in found.items() if value is not GONE]
+            heapify(order)
+        while True:
+            while order and found[order[0]] is GONE:
+                heappop(order)
+            if row in self._whole or (order and row in self._ahead and order[0] <= self._ahead[row][1]):
+                return order[0] if order else None
+            self._read_ahead(row, order)
+
+    def note(self, row: int, key: Any) -> None:
+        """Note that a subkey was put."""
+        if row in self._orders:
+            heappush(self._orders[row], key)
+
+    def _read_ahead(self, row: int, order: list[Any]) -> None:
+        """Read some more of the first entries of a row."""
+        most = 2 * self._ahead[row][0] if row in self._ahead else FEW
+        rows = self._state.first(row, most)
+        keys = [self._form.shown(key) for key in self._state.subkeys_of(rows).to_pylist()]
+        self._take([row] * len(keys), keys, self._form.read(self._state, rows))
+        for key in keys:
+            heappush(order, key)
+        if len(keys) < most:
+            self._whole.add(row)
+        else:
+            self._ahead[row] = most, keys[-1]
 
     def _of(self, row: int) -> dict[Any, Any]:
         if not self._now:  # nothing of this field was written yet

@@ -30,6 +30,9 @@ def evolving_schema(
     """Return the schema of a step's state, of which the fields ``timers`` fire. Each field must have a cell."""
     renamed = tuple((f.name, f.renamed) for f in state.fields if f.renamed is not None)
     children, columns = children_of(state), _columns(state)
+    own = {column.name for column in columns}
+    # Times that were stored while no function was called for them: the first microsecond asks which one is next.
+    columns += tuple(Value(timer.name, "int64", added=NO_TIMER + 1) for timer in timers if timer.name not in own)
     if state.ttl_us is not None:
         columns = (*columns, Value(EXPIRES, "int64", added=NO_TIMER))
         timers = (*timers, TimerColumn(EXPIRES, state.time))

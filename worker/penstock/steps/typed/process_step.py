@@ -19,7 +19,7 @@ from penstock.contract.graph import DEAD_LETTER, LEFT, RIGHT, OnError, TimeKind
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s
 from penstock.model.declared.function_types import FunctionTypes, takes_context
-from penstock.steps.base import NO_BOUND, NOTHING_DUE, Emit, PlainStep, TimerColumn, reached, with_hidden
+from penstock.steps.base import NO_BOUND, NOTHING_DUE, Emit, PlainStep, reached, with_hidden
 from penstock.steps.dead_letters import unplaced
 from penstock.steps.keyed import OpenState
 from penstock.steps.typed.bound_table import BoundTable
@@ -66,8 +66,7 @@ class TypedProcessStep(PlainStep):
             each.where = self._place
         self._active = self._inputs[0]  # whose rows are being processed
         self._contents = StateContents(state, states.rows)
-        timers = tuple(TimerColumn(name, states.kinds[name]) for name in handlers)
-        self._schema = evolving_schema(name, keys.fields, state, timers)
+        self._schema = evolving_schema(name, keys.fields, state, states.timers)
         self._timed, self._firing, self._dropped, self._failed = timed, False, 0, 0
         self._timers = self._timer_calls(types, schemas, handlers)
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from penstock.contract.graph import TimeKind
 from penstock.model.arrays import Int32s, Int64s, flat
-from penstock.model.declared.field_kinds import TimerField
+from penstock.model.declared.field_kinds import TimerField, TimersField, timer_column
 from penstock.model.declared.state_types import StateType
-from penstock.steps.base import NO_BOUND, KeyedState
+from penstock.steps.base import NO_BOUND, KeyedState, TimerColumn
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.processing_time import ProcessingTime
 from penstock.steps.typed.bound_table import BoundTable
@@ -34,6 +34,8 @@ class SharedStates:
         self._ttl_time = state.time
         self.lifetime = None if state.ttl_us is None else Lifetime(state.ttl_us, self.rows)
         self.kinds = {name: _time_of(state, name) for name in timers}
+        self.timers = tuple(TimerColumn(timer_column(n, state.field(n).kind), kind) for n, kind in self.kinds.items())
+        self.rows.call_for(self.kinds)
         if self.lifetime is not None:
             self.kinds[EXPIRES] = state.time
 
@@ -66,5 +68,5 @@ class SharedStates:
 
 def _time_of(state: StateType, timer: str) -> TimeKind:
     kind = state.field(timer).kind
-    assert isinstance(kind, TimerField), "handlers were checked"
-    return TimeKind.CLOCK if kind.clock else TimeKind.EVENT
+    assert isinstance(kind, TimerField | TimersField), "handlers were checked"
+    return TimeKind.CLOCK if isinstance(kind, TimerField) and kind.clock else TimeKind.EVENT

@@ -17,6 +17,7 @@ import numpy as np
 from penstock.model.declared.field_kinds import BEGUN
 from penstock.model.declared.state_types import StateType
 from penstock.steps.typed.bound_table import BoundTable
+from penstock.steps.typed.entry_cells import TimersCell
 from penstock.steps.typed.field_cells import TimerCell, field_cell
 from penstock.steps.typed.undo_log import UndoLog
 from penstock.steps.typed.value_cells import Cursor
@@ -46,6 +47,13 @@ class StateRows:
             self._begun = table.fixed(BEGUN)
         for cell in self.cells.values():
             cell.bind(table)
+
+    def call_for(self, names: Iterable[str]) -> None:
+        """Note that functions are called at the times of these fields: tables have their timer columns."""
+        for name in names:
+            cell = self.cells[name]
+            if isinstance(cell, TimersCell):
+                cell.fires = True
 
     def at(self, row: int) -> None:
         """Move to a row, and give a new key its first values."""
@@ -79,7 +87,7 @@ class StateRows:
     def forget(self) -> None:
         """Give the fields of the row their first values, but leave the timers as they are."""
         for cell in self.cells.values():
-            if not isinstance(cell, TimerCell):
+            if not isinstance(cell, TimerCell | TimersCell):
                 cell.reset()
         self._note_cleared(self._cursor.row)
 

@@ -23,6 +23,7 @@ from penstock.base.limits import FIRED_TIMERS_MAX
 from penstock.base.user_code import named
 from penstock.contract.graph import TimeKind
 from penstock.model.arrays import Int32s, Int64s
+from penstock.model.declared.field_kinds import NEXT
 from penstock.model.declared.record_types import RecordType
 from penstock.model.declared.value_kinds import Item
 from penstock.model.table_columns import NO_TIMER
@@ -30,6 +31,7 @@ from penstock.steps.base import NO_BOUND, NOTHING_DUE, KeyedState
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows
+from penstock.steps.typed.entry_cells import TimersCell
 from penstock.steps.typed.lifetime import EXPIRES, Lifetime
 from penstock.steps.typed.record_calls import check_returns_nothing
 from penstock.steps.typed.record_reader import item_reader
@@ -116,6 +118,8 @@ class TimerCalls:
         self._time = time
         self._handlers = handlers
         self._context = context
+        self._many = tuple(_times(context.rows, name) for name in handlers)
+        self._columns = tuple(n if m is None else n + NEXT for n, m in zip(handlers, self._many, strict=True))
         self._never: Int64s = np.full(context.keys.codec.max_key_groups, NO_BOUND, np.int64)
 
     def fire(self, state: KeyedState, bound: int) -> FiredSlice:
@@ -135,14 +139,16 @@ class TimerCalls:
         at_end = bound == NOTHING_DUE
         if self._context.lifetime is not None:
             self._context.lifetime.bind(table)
-        calls = _SliceCalls(self._handlers, self._context, [table.fixed(name) for name in self.names])
+        columns = [table.fixed(name) for name in self._columns]
+        calls = _SliceCalls(self._handlers, self._context, columns, self._many, at_end=at_end)
         keys = self._context.keys.of(state, rows)
         for time, row, field in order:
             if at_end and self.names[field] == EXPIRES:
                 continue  # no time passes behind the end: the key stays, and is queued again when it is loaded
             if calls.holds(time, row, field):
-                calls.call(self.names[field], (time, row, field), keys[row])
-                calls.note_set((time, row), order, at_end=at_end)
+                if calls.clear(time, row, field):
+                    calls.call(self.names[field], (time, row, field), keys[row])
+                calls.note_set((time, row), order)
                 if calls.called == 2 * FIRED_TIMERS_MAX:  # functions set timers within the slice again and again
                     full = True
                     break
@@ -158,15 +164,34 @@ class TimerCalls:
         return FiredSlice(emitted, calls.errors, failed_keys, full, calls.dropped)
 
 
-class _SliceCalls:
-    """The calls for one slice. ``columns`` are those of the timers."""
+def _times(rows: StateRows, name: str) -> TimersCell | None:
+    cell = rows.cells.get(name)
+    return cell if isinstance(cell, TimersCell) else None
 
-    def __init__(self, handlers: Handlers, context: TimerContext, columns: list[Any]) -> None:
+
+class _SliceCalls:
+    """The calls for one slice. ``columns`` are those of the timers; ``many`` has the cells of those with many times."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        context: TimerContext,
+        columns: list[Any],
+        many: Sequence[TimersCell | None],
+        *,
+        at_end: bool,
+    ) -> None:
         self._names = tuple(handlers)
         self._handlers = tuple(handlers.values())
         self._context = context
         self._columns = columns
+        self._many = many
         self._before: list[int] = []
+        self._at_end = at_end
+        # Also those of the other kind of time: their functions may set these.
+        self._cells = [cell for cell in context.rows.cells.values() if isinstance(cell, TimersCell) and cell.fires]
+        for cell in self._cells:
+            cell.set_at_end = [] if at_end else None
         self.called = self.dropped = 0
         self.failed: list[int] = []
         self.errors: list[str] = []
@@ -175,12 +200,23 @@ class _SliceCalls:
         """Return whether a timer still has the time of its entry: a function may have cleared it or set it anew."""
         return bool(self._columns[field][row] == time)
 
+    def clear(self, time: int, row: int, field: int) -> bool:
+        """Clear a timer; of many times of a row, remove the first one. Return whether its function is called."""
+        many = self._many[field]
+        called = True
+        if many is None:
+            self._columns[field][row] = NO_TIMER
+        else:
+            called = many.fire(row, time)
+        self._before = [column[row] for column in self._columns]
+        if many is not None:
+            self._before[field] = NO_TIMER  # the next time is as if it were set now
+        return called
+
     def call(self, name: str, timer: tuple[int, int, int], key: Key) -> None:
-        """Clear a timer, and call its function for the row."""
+        """Call the function of a timer that was cleared."""
         time, row, field = timer
         context = self._context
-        self._columns[field][row] = NO_TIMER
-        self._before = [column[row] for column in self._columns]
         self.called += 1
         context.rows.log.begin()
         context.rows.at(row)
@@ -199,14 +235,16 @@ class _SliceCalls:
             self.failed.append(row)
             self.errors.append(f"{text}: {named(error)}")
 
-    def note_set(self, fired: tuple[int, int], order: TimerOrder, *, at_end: bool) -> None:
+    def note_set(self, fired: tuple[int, int], order: TimerOrder) -> None:
         """Put the timers into the order that the function has set. At the end of the input they are dropped."""
         time, row = fired
+        if self._at_end:
+            self.dropped += sum(cell.forget_set(row) for cell in self._cells)
         for field, column in enumerate(self._columns):
             now = column[row]
             if now == self._before[field] or now == NO_TIMER:
                 continue
-            if at_end and self._names[field] != EXPIRES:
+            if self._at_end and self._many[field] is None and self._names[field] != EXPIRES:
                 column[row] = NO_TIMER
                 self.dropped += 1
                 continue

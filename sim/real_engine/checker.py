@@ -7,7 +7,6 @@ G  terms, attempts, versions and epochs never go back
 """
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,14 +26,17 @@ from penstock.protocol.state_entries import groups_of_files
 from penstock.storage.blobs import DirectoryBlobStore
 from sim.files.virtual_disk import VirtualDisk
 from sim.kernel.kernel import SimKernel, Violation
-from sim.real_engine.checked_job import OUTPUTS, check_output
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
 
 
 class RealChecker:
     """Watches the stores (:class:`sim.cluster.services.Watcher`) and the reports of engines."""
 
-    def __init__(self, kernel: SimKernel, blobs: DirectoryBlobStore, disk: VirtualDisk, output: Path) -> None:
+    def __init__(
+        self, kernel: SimKernel, job: CheckedJob, blobs: DirectoryBlobStore, disk: VirtualDisk, output: Path
+    ) -> None:
         self._kernel = kernel
+        self._job = job
         self.blobs = blobs
         self._disk = disk
         self._output = output
@@ -140,10 +142,10 @@ class RealChecker:
 
     def finish(self) -> None:
         """Compare the whole output."""
-        check_output({name: self._rows(name) for name in OUTPUTS})
+        self._job.check_output({name: self._rows(name) for name in self._job.outputs})
 
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _rows(self, name: str) -> list[Row]:
+        found: list[Row] = []
         for file, content in sorted(self._visible(name).items()):
             try:
                 found += pq.read_table(pa.BufferReader(content)).to_pylist()

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError
 from sim.kernel.cases import RunCase, RunResult
-from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults
+from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults, Verdict
 from sim.kernel.kernel import Streams, Violation
 from sim.real_engine.install import install
 from sim.real_engine.mutants import MUTANTS
 from sim.real_engine.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from penstock.graph.compiled import CompiledJob
+    from sim.real_engine.prepared_job import PreparedJob
 
 MEMORY = Path("/dev/shm")  # the input and scratch files: small, and gone after the run
 
@@ -57,37 +57,38 @@ class EngineResult(RunResult):
 
 
 class Prepared:
-    """What a prepared process has: a folder with the input, and the compiled job."""
+    """What a prepared process has: a folder, and the jobs that it has run, by name."""
 
     folder: Path
-    compiled: "CompiledJob"
+    jobs: "dict[str, PreparedJob]"
+
+    @classmethod
+    def job(cls, name: str) -> "PreparedJob":
+        """Return a job of the table."""
+        from sim.real_engine.prepared_job import prepared  # noqa: PLC0415 - after the twins
+
+        if name not in cls.jobs:
+            cls.jobs[name] = prepared(name, cls.folder)
+        return cls.jobs[name]
 
 
 def prepare(mutant: str | None = None) -> None:
     """Prepare this process for good."""
     install(MUTANTS[mutant].patches if mutant else ())
     logging.disable()
-    from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415 - after the twins
-    from penstock.graph import load_job  # noqa: PLC0415
-    from sim.real_engine.checked_job import JOB_FILE, write_input  # noqa: PLC0415
-    from sim.real_engine.world import OUTPUT  # noqa: PLC0415
-
     folder = Path(tempfile.mkdtemp(prefix="simulated-engines-", dir=MEMORY if MEMORY.is_dir() else None))
-    (folder / "input").mkdir()
-    write_input(folder / "input")
-    (folder / "job.yaml").write_text(JOB_FILE.format(input=folder / "input", output=OUTPUT))
     Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
-    Prepared.folder = folder
-    Prepared.compiled = load_job(folder / "job.yaml", ConnectorInspector())
+    Prepared.folder, Prepared.jobs = folder, {}
 
 
 def run_case(case: EngineCase, *, keep_trace: bool = False) -> EngineResult:
     """Run once, in a prepared process."""
     from sim.real_engine.world import EngineWorld  # noqa: PLC0415 - after the twins
 
-    began = time.perf_counter()
+    scenario = SCENARIOS[case.scenario]
+    job, began = Prepared.job(scenario.job), time.perf_counter()
     faults = None if case.crash is None else Faults(Streams(case.seed).faults, single=case.crash)
-    world = EngineWorld(SCENARIOS[case.scenario], case.seed, Prepared.folder, Prepared.compiled, faults)
+    world = EngineWorld(scenario, case.seed, job, faults)
     world.kernel.lines = [] if keep_trace else None
     result = EngineResult(case=case)
     try:
@@ -119,8 +120,12 @@ def run_all(
         pool.shutdown(cancel_futures=True)
 
 
-def every_crash(scenario: str, seed: int, effects: int) -> list[EngineCase]:
-    """List three cases for each effect of a run without faults."""
-    return [
-        EngineCase(scenario, seed, CrashAt(index, verdict)) for index in range(effects) for verdict in AT_EVERY_EFFECT
+def every_crash(scenario: str, seed: int, stride: int = 1) -> list[EngineCase]:
+    """List three cases for each effect of a run without faults; with a ``stride`` one of so many, evenly."""
+    (quiet,) = run_all([EngineCase(scenario, seed, CrashAt(-1, Verdict.DONE))], processes=1)
+    cases = [
+        EngineCase(scenario, seed, CrashAt(index, verdict))
+        for index in range(quiet.effects)
+        for verdict in AT_EVERY_EFFECT
     ]
+    return cases[::stride]

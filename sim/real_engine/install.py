@@ -1,8 +1,8 @@
 """Prepares a process for runs of the real engine, before anything of the engine is imported.
 
 The twins take the places of the names in ``penstock.base.threads``. Flight's twins take two places of
-the transport. Two limits become small, so that small runs reach them: output parts get full, and
-state files are merged. Nothing else differs from what ships.
+the transport. Some limits become small, so that small runs reach them: output parts get full, state
+files are merged, and steps fire in several slices. Nothing else differs from what ships.
 """
 
 import sys
@@ -14,8 +14,14 @@ from sim.mutants.patching import install as install_patch
 from sim.real_engine.thread_twins import TWINS
 
 SIMULATED = ("connectors", "engine", "keyed_state", "steps", "transport")
-PART_BYTES = 1_500
-STATE_FILES_MAX = 3
+SMALL_LIMITS = {
+    "SINK_PART_BYTES": 1_500,
+    "STATE_FILES_PER_TASK_MAX": 3,
+    "FIRED_ROWS_MAX": 8,
+    "FIRED_SLIDING_ROWS_MAX": 2,
+    "FIRED_TIMERS_MAX": 4,
+    "JOIN_WINDOWS_MAX": 32,
+}
 
 
 def install(patches: Sequence[Patch] = ()) -> None:
@@ -24,7 +30,9 @@ def install(patches: Sequence[Patch] = ()) -> None:
     assert not loaded, f"imported with real threads already: {loaded[:3]}"
     for name, twin in TWINS.items():
         setattr(threads, name, twin)
-    limits.SINK_PART_BYTES, limits.STATE_FILES_PER_TASK_MAX = PART_BYTES, STATE_FILES_MAX
+    for name, value in SMALL_LIMITS.items():
+        assert value < getattr(limits, name)
+        setattr(limits, name, value)
     for patch in patches:
         install_patch(patch)
     _replace_flight()

@@ -1,7 +1,8 @@
 """One-line faults of the engine that runs under seeds must notice.
 
-Most passed every test of a revision before the real engine ran under a seed: unit, golden, property
-and integration tests together. A few seeds of the scenario ``chaos`` notice each of them.
+Most of the first ones passed every test of a revision before the real engine ran under a seed: unit, golden,
+property and integration tests together. A few seeds of its scenario notice each of them. The code of steps is
+used by the job of one scenario only.
 """
 
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from sim.mutants.patching import Patch
 
 @dataclass(frozen=True, slots=True)
 class EngineMutant:
-    """The engine with one fault."""
+    """The engine with one fault. ``scenario`` has the job that notices it."""
 
     name: str
     fault: str
     patches: tuple[Patch, ...]
+    scenario: str = "chaos"
 
 
 def _line(module: str, line: str, mutated: str) -> tuple[Patch, ...]:
@@ -80,6 +82,90 @@ _TABLE = (
         _line(
             "engine.source_reader", "if split not in self._ended and may_read(split):", "if split not in self._ended:"
         ),
+    ),
+    EngineMutant(
+        "timer-fires-in-the-past",
+        "a timer that is set to a time already reached fires at that time, and its rows are late",
+        _line(
+            "steps.typed.process_step",
+            "for kind, reached_us in ((TimeKind.EVENT, self._reached), (TimeKind.CLOCK, self._never)):",
+            "for kind, reached_us in ((TimeKind.EVENT, self._never), (TimeKind.CLOCK, self._never)):",
+        ),
+        "chaos-timers",
+    ),
+    EngineMutant(
+        "time-said-before-timers",
+        "a task says a time up to which not all of its timers have fired",
+        _line(
+            "steps.typed.process_step",
+            "return reached(bound - (fired.full and first == bound), first)  # one of the last microsecond may be left",
+            "return bound",
+        ),
+        "chaos-timers",
+    ),
+    EngineMutant(
+        "cleared-timer-fires",
+        "a timer fires that a function has cleared in the same slice",
+        _line("steps.typed.timer_calls", "return bool(self._columns[field][row] == time)", "return True"),
+        "chaos-timers",
+    ),
+    EngineMutant(
+        "loaded-timer-not-queued",
+        "a timer that was loaded fires only if its key gets another row",
+        _line("keyed_state.hot", "self.arm(rows, _NOT_REACHED, time)", "pass"),
+        "chaos-timers",
+    ),
+    EngineMutant(
+        "time-said-before-sessions",
+        "a task says a time up to which not all of its sessions have ended",
+        _line(
+            "steps.windows.sessions",
+            "return reached(time_us, self._state.next_timer(), self._shape.lateness_us)",
+            "return time_us",
+        ),
+        "chaos-windowed",
+    ),
+    EngineMutant(
+        "time-said-before-sliding-windows",
+        "a task says a time up to which not all of its sliding windows have emitted",
+        _line("steps.windows.sliding", "return reached(time_us, end, self._shape.lateness_us)", "return time_us"),
+        "chaos-windowed",
+    ),
+    EngineMutant(
+        "pairs-begin-again",
+        "the next slice of a join begins with its first pair",
+        _line(
+            "steps.joins.event_join",
+            "emitted[unit] = happen.count[before].sum() + happen.skipped[part.stop] + part.part",
+            "emitted[unit] = 0",
+        ),
+        "chaos-joined",
+    ),
+    EngineMutant(
+        "time-said-before-pairs",
+        "a task says a time up to which not all of its pairs were emitted",
+        _line(
+            "steps.joins.event_join",
+            "return time_us if first == until else first + self._partners.lateness_us",
+            "return time_us",
+        ),
+        "chaos-joined",
+    ),
+    EngineMutant(
+        "partner-dropped-too-soon",
+        "a row is dropped that a late row of the other side still needs",
+        _line(
+            "steps.joins.event_join",
+            "unneeded = (units.buckets + 1) * self._partners.bucket_us + self._times.kept[units.sides]",
+            "unneeded = units.buckets * self._partners.bucket_us",
+        ),
+        "chaos-joined",
+    ),
+    EngineMutant(
+        "time-of-the-faster-input",
+        "the time of a join is that of the input which is ahead",
+        _line("protocol.task.input_progress", "if low is None or mark < low:", "if low is None or mark > low:"),
+        "chaos-joined",
     ),
 )
 MUTANTS = {mutant.name: mutant for mutant in _TABLE}

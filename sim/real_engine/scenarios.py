@@ -3,11 +3,15 @@
 from penstock.base.values import replace
 from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND
-from sim.kernel.nemesis import KillEngine, Profile, RescaleWish, Timed
+from sim.kernel.nemesis import KillEngine, Moment, Profile, RescaleWish, Timed
 from sim.scenario import Scenario
 from sim.scenario_table import USUAL
 
-QUIET = Scenario("quiet", safety_us=SECOND)
+QUIET = Scenario("quiet", job="count", safety_us=SECOND)
+
+# Few effects, so that one run each for a fault at every effect takes minutes.
+CHECKPOINT = replace(QUIET, name="checkpoint", job="count-little", safety_us=SECOND // 4)
+RESCALE_UP = replace(CHECKPOINT, name="rescale-up", events=(Timed(SECOND // 4, RescaleWish(3)),))
 
 # Groups leave, come back and are merged; a worker dies between.
 AROUND = replace(
@@ -24,6 +28,7 @@ AROUND = replace(
 
 CHAOS = Scenario(
     "chaos",
+    job="count",
     profile=Profile(
         faults=(0, 4),
         moments=(0, 2),
@@ -38,4 +43,13 @@ CHAOS = Scenario(
     skewed_clocks=True,
 )
 
-SCENARIOS = {scenario.name: scenario for scenario in (QUIET, AROUND, CHAOS)}
+# Other jobs, each with the faults of ``chaos``, and in each run two engines that die right behind a commit.
+AT_COMMITS = tuple(Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in (3, 6))
+CHAOS_TIMERS, CHAOS_JOINED, CHAOS_WINDOWED = (
+    replace(CHAOS, name=f"chaos-{job}", job=job, moments=AT_COMMITS) for job in ("timers", "joined", "windowed")
+)
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (QUIET, CHECKPOINT, RESCALE_UP, AROUND, CHAOS, CHAOS_TIMERS, CHAOS_JOINED, CHAOS_WINDOWED)
+}

@@ -12,7 +12,6 @@ from random import Random
 
 from penstock.contract.control_messages import EngineReport
 from penstock.contract.ids import JobUid, Ordinal
-from penstock.graph.compiled import CompiledJob
 from penstock.storage.blobs import DirectoryBlobStore
 from sim.cluster.fault_injector import FaultInjector
 from sim.control_plane import ClusterParts, ControlPlane
@@ -21,16 +20,16 @@ from sim.files.virtual_disk import VirtualDisk
 from sim.kernel.faults import Faults, Verdict
 from sim.kernel.kernel import SECOND, Violation
 from sim.kernel.nemesis import draw_faults, draw_moments
-from sim.real_engine import checked_job, thread_twins
+from sim.real_engine import thread_twins
 from sim.real_engine.checker import RealChecker
 from sim.real_engine.engine_node import STORAGE, RealEngineNode
 from sim.real_engine.file_faults import FileFaults
 from sim.real_engine.flight_twins import FlightNetwork, SimFlightServer
+from sim.real_engine.prepared_job import OUTPUT, PreparedJob
 from sim.real_engine.stored_files import RealFiles
 from sim.real_engine.threaded_kernel import ThreadedKernel
 from sim.scenario import Scenario
 
-OUTPUT = Path("/output")
 STALENESS = 0.3
 POWER_FAILURES = (0, 0, 1)
 JOB_UID = JobUid("7b0c7a52-6a2e-4d39-9f0e-000000000001")
@@ -43,13 +42,11 @@ class PowerFails:
 
 
 class EngineWorld(ControlPlane):
-    """See the module. ``folder`` has the input, and gets storage, output and scratch files of the run."""
+    """See the module."""
 
-    def __init__(
-        self, scenario: Scenario, seed: int, folder: Path, compiled: CompiledJob, faults: Faults | None = None
-    ) -> None:
-        self._folder = folder
-        self.compiled = compiled
+    def __init__(self, scenario: Scenario, seed: int, job: PreparedJob, faults: Faults | None = None) -> None:
+        self._scratch = job.folder / "scratch"
+        self.compiled = job.compiled
         self._empty_scratch()
         self.disk = VirtualDisk()
         kernel = ThreadedKernel(seed, self.died)
@@ -65,13 +62,13 @@ class EngineWorld(ControlPlane):
         self._engines: dict[str, RealEngineNode] = {}
         kernel.scheduler.at_rest = self._check_rest
         thread_twins.begin(kernel.scheduler, kernel, self._names, self._end_process)
-        checked_job.begin_run()
+        job.checked.begin_run()
         self.files = RealFiles(kernel, streams.faults, self._of("keepers"))
         parts = ClusterParts(kernel, network, self.files, faults or Faults(streams.faults, scenario.rates))
         super().__init__(scenario, parts, JOB_UID, host_of)
         self.scheduler = kernel.scheduler
         self.service.applied_when_unknown = self.faults.single is not None
-        self.judge = RealChecker(kernel, self._of("judge"), self.disk, OUTPUT)
+        self.judge = RealChecker(kernel, job.checked, self._of("judge"), self.disk, OUTPUT)
         self.service.watcher = self.judge
         kernel.add("power", self)
         self._plan_faults(scenario, faults)
@@ -93,8 +90,8 @@ class EngineWorld(ControlPlane):
                 self.kernel.at(streams.faults.randrange(scenario.safety_us), "power", PowerFails())
 
     def _empty_scratch(self) -> None:
-        shutil.rmtree(self._folder / "scratch", ignore_errors=True)
-        (self._folder / "scratch").mkdir()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir()
 
     # --- A run
 
@@ -170,7 +167,7 @@ class EngineWorld(ControlPlane):
 
     def scratch(self, name: str) -> Path:
         """Return an empty folder of a process."""
-        made = self._folder / "scratch" / name
+        made = self._scratch / name
         made.mkdir()
         return made
 

@@ -21,6 +21,7 @@ EVERY_EFFECT = (
 )
 
 REAL_ENGINE = ("chaos", "around")
+REAL_EVERY_EFFECT = ("checkpoint", "rescale-up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,18 @@ STAGES = (
             expected_s=60,
         )
         for name in REAL_ENGINE
+    ),
+    *(
+        Stage(
+            f"real-engine-every-effect-{name}",
+            "scenarios of the engine that ships with a fault at every effect, three ways",
+            goal=1,
+            each=1,
+            command=f"-m sim.real_engine --scenario {name} --every-crash --processes {{processes}}",
+            done_by_piece=1,
+            expected_s=500,
+        )
+        for name in REAL_EVERY_EFFECT
     ),
     Stage(
         "real-processes",

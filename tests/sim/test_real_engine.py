@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sim.real_engine.engine_runs import EngineCase, run_all
+from sim.real_engine.engine_runs import EngineCase, every_crash, run_all
 from sim.real_engine.mutants import MUTANTS, EngineMutant
 from sim.running import add_up
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 40  # seeds
 SEEDS = (range(20), range(20, 40), range(40, 60))
+STRIDE = 25  # no multiple of 3: so each way to fail is met
 BROKEN_ONCE = (126, 193)  # two workers made the output folder at once: one took it for a file
 
 # States that every twenty seeds must have met.
@@ -38,6 +39,14 @@ def test_no_seed_breaks_a_promise(seeds: range) -> None:
     assert len({result.trace for result in results}) == len(seeds)
 
 
+@pytest.mark.parametrize("scenario", ["chaos-timers", "chaos-joined", "chaos-windowed"])
+def test_no_seed_of_another_job_breaks_a_promise(scenario: str) -> None:
+    results = list(run_all([EngineCase(scenario, seed) for seed in range(15)], processes=1))
+    assert [str(result) for result in results if result.rule or result.stuck] == []
+    met = add_up(result.sometimes for result in results)
+    assert [state for state in SOMETIMES if not met.get(state)] == []
+
+
 @pytest.mark.parametrize("seed", BROKEN_ONCE)
 def test_a_seed_that_once_broke_a_promise_keeps_it(seed: int) -> None:
     (result,) = run_all([EngineCase("chaos", seed)], processes=1)
@@ -49,6 +58,17 @@ def test_a_seed_that_once_broke_a_promise_keeps_it(seed: int) -> None:
 def test_a_directed_scenario_ends(scenario: str) -> None:
     results = list(run_all([EngineCase(scenario, seed) for seed in range(3)], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
+
+
+@pytest.mark.parametrize("scenario", ["checkpoint", "rescale-up"])
+def test_a_fault_at_an_effect_breaks_no_promise(scenario: str) -> None:
+    """One run each at every 25th of (effect, way to fail). ``make night`` has all of them."""
+    cases = every_crash(scenario, seed=0, stride=STRIDE)
+    assert len(cases) > 50
+    results = list(run_all(cases, processes=1))
+    assert [str(result) for result in results if result.rule or result.stuck] == []
+    ways = {kind.partition(":")[2] for result in results for kind in result.injected}
+    assert ways == {"before", "after", "unknown"}
 
 
 def test_a_seed_gives_the_same_trace_in_every_process() -> None:
@@ -70,7 +90,7 @@ def traces(hash_seed: str, seeds: str) -> list[str]:
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
 def test_a_seed_notices_the_fault(mutant: EngineMutant) -> None:
-    cases = [EngineCase("chaos", seed, mutant=mutant.name) for seed in range(NOTICED_WITHIN)]
+    cases = [EngineCase(mutant.scenario, seed, mutant=mutant.name) for seed in range(NOTICED_WITHIN)]
     results = run_all(cases, processes=1, mutant=mutant.name)
     try:
         assert any(result.rule for result in results), mutant.fault

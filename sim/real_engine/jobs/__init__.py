@@ -1,0 +1,1 @@
+"""The jobs of the runs of real engines, each with its input and with what its output has to be."""

@@ -1,0 +1,188 @@
+"""A job that counts, with three flows. Each has a shape that one kind of fault needs::
+
+    rows ─> count per word ─> counts           state that only grows; its files are merged
+    rows ─> windows per word ─> count per window ─> totals
+                                               rows that a watermark makes, in front of an edge; state
+                                               that is deleted; keys that come once
+    queue ─> queue-out                         a source that forgets what was committed
+
+Each output row has the running number of its key. So rows that are lost, repeated or out of order
+per key show at once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import penstock as ps
+from penstock.base.errors import StateError
+from penstock.base.threads import monotonic
+from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.manifest import SplitState
+from penstock.ports import Read
+from sim.kernel.kernel import Violation
+from sim.real_engine.jobs.checked_job import Row
+
+BATCH_ROWS = 8
+START = datetime(2026, 1, 1)  # noqa: DTZ001 - the column has no time zone
+STEP, WINDOW = timedelta(seconds=4), timedelta(minutes=5)
+SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
+COLUMNS = {"word": "string", "id": "int64", "at": "timestamp[us]"}
+QUEUES = 2
+QUEUE_PAUSE_S = 0.01
+QUEUE_READ_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """``rows`` of each of ``files``, read at ``rate`` rows a second in all; ``queued`` rows in each queue."""
+
+    files: int
+    rows: int
+    rate: int
+    queued: int
+
+
+# --- The queue
+
+
+class Queue:
+    """A source outside of the job. It forgets rows when it is told that they are committed."""
+
+    bounded = True
+    schema = pa.schema([("id", pa.int64())])
+    forgotten: dict[str, int] = {}  # noqa: RUF012 - a queue outlives each process of the job: see begin_run
+
+    def __init__(self, queued: int) -> None:
+        self._queued = queued
+
+    def splits(self) -> list[SplitState]:
+        """List the queues."""
+        return [SplitState(SplitId(f"q{number}"), "{}", 0) for number in range(QUEUES)]
+
+    def open(self, state: SplitState) -> "QueueReader":
+        """Read on from a position. Raises StateError when its rows are forgotten."""
+        return QueueReader(state, self._queued)
+
+
+class QueueReader:
+    """Reads one queue, a few rows at a time."""
+
+    def __init__(self, state: SplitState, queued: int) -> None:
+        if state.offset < Queue.forgotten.get(state.split, 0):
+            raise StateError(f"queue {state.split}: rows from {state.offset} on are forgotten")
+        self._state = state
+        self._queued = queued
+        self._offset = state.offset
+        self._due = monotonic()
+
+    def read(self, max_rows: int) -> Read | None:
+        """Return the next rows; None when none are due."""
+        left = self._queued - self._offset
+        if left <= 0 or monotonic() < self._due:
+            return None
+        self._due = monotonic() + QUEUE_PAUSE_S
+        count = min(left, max_rows, QUEUE_READ_ROWS)
+        ids = pa.array(range(self._offset, self._offset + count), pa.int64())
+        read = Read(pa.record_batch({"id": ids}), self._offset)
+        self._offset += count
+        return read
+
+    def state(self) -> SplitState:
+        """Return the position behind the rows that were read."""
+        return SplitState(self._state.split, self._state.spec, self._offset, self._offset >= self._queued, None)
+
+    def committed(self, _epoch: Epoch, state: SplitState) -> None:
+        """Forget the rows before a position that is committed."""
+        Queue.forgotten[state.split] = max(Queue.forgotten.get(state.split, 0), state.offset)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def job(parameters: ps.Parameters) -> ps.Job:
+    """Build the job."""
+    made = ps.Job()
+    source, output = ps.parquet(parameters["input"], rate=parameters.integer("rate")), parameters["output"]
+    rows = made.source("rows", source, columns=COLUMNS, event_time="at", batch_rows=BATCH_ROWS)
+    counted = rows.key_by("word").aggregate("counts", n=ps.count())
+    counted.sink("counts-out", ps.parquet(f"{output}/counts"))
+    windows = rows.key_by("word").window("minutes", "5m", n=ps.count())
+    totals = windows.key_by("window_start").aggregate("totals", words=ps.count(), rows=ps.sum("n"))
+    totals.sink("totals-out", ps.parquet(f"{output}/totals"))
+    queue = Queue(parameters.integer("queued"))
+    made.source("queue", queue).sink("queue-out", ps.parquet(f"{output}/queue"))
+    return made
+
+
+class CountingJob:
+    """The job with an input of some size, and its oracle."""
+
+    entrypoint = f"{__name__}:job"
+    outputs = ("counts", "totals", "queue")
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+        self.parameters = asdict(size)
+
+    def write_input(self, folder: Path) -> None:
+        """Write the files of the source ``rows``."""
+        for file in range(self._size.files):
+            table = pa.Table.from_pylist(list(self._rows(file)), SCHEMA)
+            pq.write_table(table, folder / f"part-{file}.parquet", row_group_size=64)
+
+    def begin_run(self) -> None:
+        """Fill the queue anew."""
+        Queue.forgotten.clear()
+
+    def _rows(self, file: int) -> Iterable[dict[str, Any]]:
+        """Return the rows of a file. In its last part, one word is all that comes: other keys end."""
+        rows = self._size.rows
+        for number in range(rows):
+            word = f"w{(number * 7 + file) % 23}" if number < rows * 6 // 10 else "tail"
+            yield {"word": word, "id": file * rows + number, "at": START + number * STEP}
+
+    def _all_rows(self) -> Iterable[dict[str, Any]]:
+        return (row for file in range(self._size.files) for row in self._rows(file))
+
+    # --- What has to come out
+
+    def check_output(self, found: Mapping[str, list[Row]]) -> None:
+        """Compare the three outputs."""
+        self._check_counts(found["counts"])
+        self._check_totals(found["totals"])
+        ids, queued = Counter(r["id"] for r in found["queue"]), self._size.queued
+        if ids != Counter(dict.fromkeys(range(queued), QUEUES)):
+            raise Violation("E", f"queue: {ids.total()} rows, not {QUEUES * queued}")
+
+    def _check_counts(self, rows: list[Row]) -> None:
+        seen: Counter[str] = Counter()
+        for found in rows:
+            seen[found["word"]] += 1
+            if found["n"] != seen[found["word"]]:
+                raise Violation("E", f"counts: {found['word']} is {found['n']}, not {seen[found['word']]}")
+        if seen != (expected := Counter(r["word"] for r in self._all_rows())):
+            raise Violation("E", f"counts: {seen.total()} rows, not {expected.total()}")
+
+    def _check_totals(self, rows: list[Row]) -> None:
+        windows = Counter((r["word"], START + (r["at"] - START) // WINDOW * WINDOW) for r in self._all_rows())
+        words, sums = Counter(at for _, at in windows), Counter[datetime]()
+        for (_, at), count in windows.items():
+            sums[at] += count
+        seen, total = Counter[datetime](), Counter[datetime]()
+        for found in rows:
+            at = found["window_start"]
+            seen[at] += 1
+            total[at] = found["rows"]
+            if found["words"] != seen[at]:
+                raise Violation("E", f"totals: {at} has {found['words']} words, not {seen[at]}")
+        if seen != words:
+            raise Violation("E", f"totals: {seen.total()} windows, not {words.total()}")
+        if total != sums:
+            raise Violation("E", f"totals: {total.total()} rows in windows, not {sums.total()}")

@@ -1,0 +1,15 @@
+"""All jobs of the runs, by name. They are imported when the twins are in place: see :mod:`sim.real_engine.install`."""
+
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.counting import CountingJob, Size
+from sim.real_engine.jobs.joined import JoinedJob
+from sim.real_engine.jobs.timer_job import TimerJob
+from sim.real_engine.jobs.windowed import WindowedJob
+
+JOBS: dict[str, CheckedJob] = {
+    "count": CountingJob(Size(files=3, rows=160, rate=150, queued=150)),
+    "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
+    "joined": JoinedJob(),
+    "timers": TimerJob(),
+    "windowed": WindowedJob(),
+}

@@ -91,12 +91,14 @@ class Echo:
     mote: int
     at: ps.Time
     number: int
+    mean: float
 
 
 @ps.state
 class Echoes:
     times: ps.Timers
-    fired: int
+    fired: ps.Aggregate[ps.count]
+    mean: ps.Aggregate[ps.mean, int]
 
 
 def ask(r: Placed, s: Echoes, out: ps.Out[Echo]):
@@ -106,8 +108,9 @@ def ask(r: Placed, s: Echoes, out: ps.Out[Echo]):
 
 
 def echo(t: ps.Time, key, s: Echoes, out: ps.Out[Echo]):
-    s.fired += 1
-    out.emit(Echo(key.mote, t, s.fired))
+    s.fired.add(t)
+    s.mean.add(t)
+    out.emit(Echo(key.mote, t, s.fired.value, s.mean.value))
 
 
 @ps.state
@@ -242,11 +245,17 @@ def fresh(rows: list[dict[str, Any]]) -> Counter[Any]:
 
 
 def echoes(rows: list[dict[str, Any]]) -> Counter[Any]:
-    """Return the distinct times of each mote, numbered in their order."""
+    """Return the distinct times of each mote, numbered in their order, with the mean of those so far."""
     times: dict[int, set[int]] = defaultdict(set)
     for row in rows:
         times[row["mote"]].add(row["at"] + BEHIND_US)
-    return Counter((mote, at, n) for mote, own in times.items() for n, at in enumerate(sorted(own), 1))
+    found: Counter[Any] = Counter()
+    for mote, own in times.items():
+        total = 0
+        for n, at in enumerate(sorted(own), 1):
+            total += at
+            found[mote, at, n, total / n] += 1
+    return found
 
 
 def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> None:
@@ -259,7 +268,7 @@ def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> 
     assert written(tmp_path / "out", "mote", "bucket", "at", "count", "total") == closed
     assert written(tmp_path / "tidied", "mote", "bucket", "at", "kinds") == tidied
     assert written(tmp_path / "fresh", "mote", "at") == fresh(rows)
-    assert written(tmp_path / "echoed", "mote", "at", "number") == echoes(rows)
+    assert written(tmp_path / "echoed", "mote", "at", "number", "mean") == echoes(rows)
     assert written(tmp_path / "ticked", "mote", "bucket") == Counter({row[:2]: 1 for row in tidied})
     letters = written(tmp_path / "bad", "mote", "bucket", "error")
     assert Counter({(m, b, e.rsplit("ValueError: ", 1)[-1]): n for (m, b, e), n in letters.items()}) == bad

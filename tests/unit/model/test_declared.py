@@ -177,6 +177,8 @@ def test_a_state_lists_the_columns_that_keep_it() -> None:
         ("items.length", "int64", 1),
         ("counts.length", "int64", 1),
         ("ids.length", "int64", 1),
+        ("mean.mean", "float64", 1),
+        ("mean.mean.seen", "int64", 1),
         ("idle", "int64", 1),
         ("beat", "int64", 1),
         ("many.length", "int64", 1),

@@ -10,16 +10,13 @@ from penstock.graph.arrow import arrow_schema, columns_of_schema
 from penstock.graph.entrypoint import error_with_traceback
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.steps.refusals import split_refusals
-from penstock.steps.typed.field_cells import check_cells
 from penstock.steps.typed.record_reader import RecordReader
 
 
 def record_problem(types: FunctionTypes, columns: Columns) -> str | None:
-    """Return why rows with these columns cannot be given to a function with types, or why its state cannot be kept."""
+    """Return why rows with these columns cannot be given to a function with types; None if they can."""
     try:
         RecordReader(types.record, arrow_schema(columns))
-        if types.state is not None:
-            check_cells(types.state)
     except ConfigError as error:
         return str(error)
     return None

@@ -13,7 +13,10 @@ Names of columns:
     Ring[T, n]                 ``f`` (n wide), ``f.head``, ``f.length`` (int32). Item i is at
                                (head + i) modulo n
     Timer, ClockTimer          ``f`` (int64): the time, or NO_TIMER, the least int64
-    Aggregate[...]             accumulators ``f.<name>``, as of the step ``aggregate``
+    Aggregate[mean, T]         ``f.mean``: the sum (float64, int64 or uint64), for a mean of whole
+                               numbers its low 64 bits and ``f.mean.high`` (int64); how many values
+                               ``f.mean.seen`` (int64). Of a count ``f.count`` (int64) only.
+                               Another function has other columns: it begins anew
 
     kind of field              child table, by the key and a subkey
     -------------------------  --------------------------------------------------------------------
@@ -33,19 +36,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.base.limits import ENTRIES_DEFAULT
+from penstock.contract.graph import Function
 from penstock.model.declared.value_kinds import (
     FIXED,
     GROUPED,
     SPANNED,
     Fixed,
+    Floating,
     Item,
     ValueKind,
+    Whole,
     kind_text,
 )
 from penstock.model.table_columns import BYTES, Value
 
 BEGUN = "__begun"
-SET, HEAD, LENGTH, FIRST, NEXT = ".set", ".head", ".length", ".first", ".next"
+SET, HEAD, LENGTH, FIRST, NEXT, HIGH = ".set", ".head", ".length", ".first", ".next", ".high"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +124,7 @@ CHILD_KINDS = (ListField, MapField, SetField, TimersField)
 def columns_of(name: str, kind: FieldKind) -> tuple[Value, ...]:
     """List the columns of the step's table in which a field is kept; see the head of this module.
 
-    The columns of an aggregate are not listed: they are those of ``steps.keyed``. Defaults are not known here:
-    ``absent`` only says that there is one.
+    Defaults are not known here: ``absent`` only says that there is one.
     """
     match kind:
         case ScalarField(value, nullable):
@@ -134,7 +139,38 @@ def columns_of(name: str, kind: FieldKind) -> tuple[Value, ...]:
         case MapField() | SetField() | TimersField():
             return (Value(name + LENGTH, "int64"),)
         case AggregateField():
-            return ()
+            return tuple(_aggregate_columns(name, kind))
+
+
+def accumulator(name: str, kind: AggregateField) -> str:
+    """Return the column with what is kept of the values of an aggregate."""
+    return f"{name}.{kind.function}"
+
+
+def seen_column(name: str, kind: AggregateField) -> str:
+    """Return the column that counts the values of an aggregate."""
+    return accumulator(name, kind) + ("" if kind.function == Function.COUNT else ".seen")
+
+
+def has_high(kind: AggregateField) -> bool:
+    """Return whether an aggregate keeps 128 bits, the high ones in a column of their own."""
+    return kind.function == Function.MEAN and not isinstance(kind.item, Floating)
+
+
+def kept_total(kind: AggregateField) -> Whole | Floating:
+    """Return the type in which an aggregate keeps its values; of 128 bits, the type of the low ones."""
+    if isinstance(kind.item, Floating):
+        return Floating()
+    unsigned = isinstance(kind.item, Whole) and not kind.item.signed and kind.item.bits == 64
+    return Whole(64, signed=not unsigned or has_high(kind))
+
+
+def _aggregate_columns(name: str, kind: AggregateField) -> Iterator[Value]:
+    if kind.function != Function.COUNT:
+        yield Value(accumulator(name, kind), kept_total(kind).dtype)
+        if has_high(kind):
+            yield Value(accumulator(name, kind) + HIGH, "int64")
+    yield Value(seen_column(name, kind), "int64")
 
 
 def timer_column(name: str, kind: FieldKind) -> str:

@@ -176,6 +176,9 @@ if TYPE_CHECKING:
         def add(self, value: Any) -> None:
             """Add a value."""
 
+        def clear(self) -> None:
+            """Forget all values."""
+
     class Timers:
         """Any number of times for each key, bounded by ``ps.field(max=...)``."""
 

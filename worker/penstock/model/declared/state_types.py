@@ -89,7 +89,7 @@ class StateType:
     def columns(self) -> tuple[Value, ...]:
         """List the columns of the step's table in the order of the fields. BEGUN is the last one, if it is needed.
 
-        Child tables, the accumulators of aggregates and what a TTL needs are not listed.
+        Child tables, what a TTL needs and the next ones of many times are not listed.
         """
         own = tuple(column for each in self.fields for column in each.columns)
         return (*own, Value(BEGUN, "uint8")) if self.begins else own

@@ -1,16 +1,15 @@
 """Cells of state fields: how a field is shown to a function, written, and given its first value.
 
-``CELLS`` has what makes the cell of each kind of field. A kind that is not in it cannot be kept yet, and
-a step with such a field is refused when the job is loaded.
+``CELLS`` has what makes the cell of each kind of field.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from penstock.base.errors import ConfigError
 from penstock.model.declared.field_kinds import (
     HEAD,
     LENGTH,
+    AggregateField,
     ListField,
     MapField,
     RingField,
@@ -18,11 +17,11 @@ from penstock.model.declared.field_kinds import (
     SetField,
     TimerField,
     TimersField,
-    field_text,
 )
 from penstock.model.declared.state_types import KeptField, StateType
 from penstock.model.declared.value_kinds import Instant, Item
 from penstock.model.table_columns import NO_TIMER
+from penstock.steps.typed.aggregate_cell import AggregateCell
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.entry_cells import ListCell, MapCell, SetCell, TimersCell
 from penstock.steps.typed.value_cells import Cursor, kept_by, shown_by, value_cell
@@ -226,16 +225,8 @@ CELLS: Mapping[type, CellMaker] = {
     MapField: MapCell,
     SetField: SetCell,
     TimersField: TimersCell,
+    AggregateField: AggregateCell,
 }
-
-
-def check_cells(state: StateType) -> None:
-    """Refuse fields that cannot be kept yet. Raises ConfigError with the place of the state."""
-    for each in state.fields:
-        if type(each.kind) not in CELLS:
-            raise ConfigError(
-                f"{state.place}: state {state.name}: field {each.name!r}: no step can keep {field_text(each.kind)} yet"
-            )
 
 
 def field_cell(state: StateType, field: KeptField, cursor: Cursor) -> FieldCell:

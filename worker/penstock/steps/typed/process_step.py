@@ -25,7 +25,6 @@ from penstock.steps.keyed import OpenState
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.emitted_records import EmittedRecords, Schemas
 from penstock.steps.typed.evolving_schema import evolving_schema
-from penstock.steps.typed.field_cells import check_cells
 from penstock.steps.typed.lifetime import EXPIRES
 from penstock.steps.typed.plain_steps import outputs_of
 from penstock.steps.typed.process_input import InputFunction, ProcessInput
@@ -50,13 +49,11 @@ class TypedProcessStep(PlainStep):
         """Call the function of one input, or those of a left and a right one. Emit rows of ``schemas``, by output.
 
         ``types`` has the state and the outputs of all functions. ``handlers`` are called when timers fire, by the field
-        of the state. ``timed``: rows have the hidden bound column. Raises ConfigError for columns that do not fit, and
-        for a state that cannot be kept.
+        of the state. ``timed``: rows have the hidden bound column. Raises ConfigError for columns that do not fit.
         """
         super().__init__(name)
         state = types.state
         assert state is not None, "a process has a state"
-        check_cells(state)
         self._first = inputs[0]
         self._keys = keys = inputs[0].keys
         self._states = states = SharedStates(state, handlers, keys.codec.max_key_groups)

@@ -6,6 +6,7 @@ one value                 that of a record's field
 Ring, List, Set, Timers   a list, the first or oldest entry first
 Map                       a map, rising by key
 Timer, ClockTimer         timestamp[us], null if it is not set
+Aggregate                 how many values it has taken, and what is kept of them (a sum of 128 bits is a decimal)
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from penstock.model.arrays import Int32s
 from penstock.model.declared.field_kinds import (
+    AggregateField,
     FieldKind,
     ListField,
     MapField,
@@ -23,9 +25,21 @@ from penstock.model.declared.field_kinds import (
     TimerField,
     TimersField,
     field_text,
+    has_high,
+    kept_total,
 )
 from penstock.model.declared.state_types import KeptField, StateType
-from penstock.model.declared.value_kinds import Instant, Item, Listed, Mapped
+from penstock.model.declared.value_kinds import (
+    DECIMAL_DIGITS_MAX,
+    DecimalNumber,
+    Instant,
+    Item,
+    Listed,
+    Mapped,
+    Tuple,
+    Whole,
+)
+from penstock.steps.typed.aggregate_cell import AggregateCell, aggregated
 from penstock.steps.typed.arrow_types import arrow_of
 from penstock.steps.typed.entry_cells import EntriesCell, arrow_form
 from penstock.steps.typed.field_cells import RingCell
@@ -50,18 +64,24 @@ def contents_item(kind: FieldKind) -> Item:
             return Item(Instant(), nullable=True)
         case TimersField():
             return Item(Listed(Item(Instant())))
-        case _:
-            raise AssertionError(f"{field_text(kind)} has no cell: the state was refused")
+        case AggregateField():
+            total = DecimalNumber(DECIMAL_DIGITS_MAX, 0) if has_high(kind) else kept_total(kind)
+            return Item(Tuple((Item(Whole()), Item(total))))
 
 
 def state_objects(state: StateType, contents: pa.RecordBatch) -> list[Any]:
     """Return what :class:`StateContents` shows as objects of the user's class.
 
-    Rings, lists, sets and timers are lists, maps are dicts.
+    Rings, lists, sets and timers are lists, maps are dicts, and an aggregate is its value.
     """
-    columns = [_read(each, contents.column(each.name)) for each in state.fields]
+    columns = [_values(each, contents.column(each.name)) for each in state.fields]
     names = [each.name for each in state.fields]
     return [state.python(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+def _values(field: KeptField, column: pa.Array) -> list[Any]:
+    kind, values = field.kind, _read(field, column)
+    return [aggregated(kind, *each) for each in values] if isinstance(kind, AggregateField) else values
 
 
 def _read(field: KeptField, column: pa.Array) -> list[Any]:
@@ -99,6 +119,8 @@ class StateContents:
             return cell.export()
         if isinstance(cell, RingCell):
             return list(cell)
+        if isinstance(cell, AggregateCell):
+            return arrow_form(cell.export())
         return arrow_form(getattr(self._rows.proxy, field.name))
 
     def load(self, rows: Int32s, contents: pa.RecordBatch) -> None:
@@ -118,7 +140,7 @@ class StateContents:
 
     def _write(self, field: KeptField, value: Any) -> None:
         cell = self._rows.cells[field.name]
-        if isinstance(cell, EntriesCell):
+        if isinstance(cell, EntriesCell | AggregateCell):
             cell.load(value)
         elif isinstance(cell, RingCell):
             cell.clear()

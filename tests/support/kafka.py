@@ -30,14 +30,19 @@ class Record:
 class Kafka:
     """Makes topics, writes and reads: as programs do that know nothing of Penstock."""
 
-    def __init__(self, broker: KafkaBroker) -> None:
-        """Speak to ``broker``, which runs."""
+    def __init__(self, broker: KafkaBroker, settings: Mapping[str, str] | None = None) -> None:
+        """Speak to ``broker``, which runs; ``settings`` are of TLS and SASL."""
         self.broker = broker
-        self.admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+        self._client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": broker.address,
+            "log_level": 0,
+            **(settings or {}),
+        }
+        self.admin = AdminClient(self._client)
 
     def wait_for_coordinator(self) -> None:
         """Wait until groups can be read. A broker that has just started answers NOT_COORDINATOR to some of them."""
-        with closing(Consumer({"bootstrap.servers": self.broker.address, "group.id": new_name("first")})) as consumer:
+        with closing(Consumer({**self._client, "group.id": new_name("first")})) as consumer:
 
             def reads() -> bool:
                 try:
@@ -66,9 +71,7 @@ class Kafka:
 
         A transaction whose name begins with ``abort`` is aborted.
         """
-        producer = Producer(
-            {"bootstrap.servers": self.broker.address, **({"transactional.id": transaction} if transaction else {})}
-        )
+        producer = Producer({**self._client, **({"transactional.id": transaction} if transaction else {})})
         if transaction:
             producer.init_transactions(WITHIN_S)
             producer.begin_transaction()
@@ -90,7 +93,7 @@ class Kafka:
 
     def _read(self, topic: str, isolation: str) -> Iterator[Record]:
         settings = {
-            "bootstrap.servers": self.broker.address,
+            **self._client,
             "group.id": new_name("reader"),
             "isolation.level": isolation,
             "enable.auto.commit": False,

@@ -4,13 +4,13 @@
 folder and ports: it takes about 16 s until its old registration has expired.
 """
 
-import os
 import re
 import signal
 import socket
 import subprocess
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,10 +28,10 @@ MEMORY = ("-Xmx320m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", 
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
-listeners=CLIENT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=CLIENT://127.0.0.1:{port}
-listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=CLIENT
+listeners=CLIENT://127.0.0.1:{port},BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=CLIENT://127.0.0.1:{port},BROKER://127.0.0.1:{broker}
+listener.security.protocol.map=CLIENT:{protocol},BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:{controller}
 log.dirs={folder}/data
@@ -48,6 +48,15 @@ log.cleaner.backoff.ms=200
 log.retention.check.interval.ms=1000
 log.segment.delete.delay.ms=0
 {more}
+"""
+# Clients show a password over TLS, and may do what a rule says. The broker talks to itself without a name.
+SECURED = """\
+ssl.keystore.type=PEM
+ssl.keystore.location={identity}
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:{admin};User:ANONYMOUS
 """
 
 
@@ -68,14 +77,27 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """TLS, SASL/SCRAM and access rules: the broker's key and certificate, and a user who may do everything.
+
+    ``identity`` is a PEM file with the private key (PKCS 8) and the certificate behind it.
+    """
+
+    identity: Path
+    admin: str
+    password: str
+
+
 class KafkaBroker:
     """One broker with its folder. Its ports stay the same when it is started again."""
 
-    def __init__(self, folder: Path, more: str = "") -> None:
+    def __init__(self, folder: Path, more: str = "", secured: Secured | None = None) -> None:
         """Prepare the folder, without a process. ``more`` is added to the broker's properties.
 
         Raises ServerMissing when there is no broker for this machine.
         """
+        self._secured = secured
         self._java = java()
         self._jars = fetched("kafka", VERSION)
         self._folder = folder
@@ -85,11 +107,22 @@ class KafkaBroker:
         self._format()
 
     def _format(self) -> None:
-        self.port, controller = free_port(), free_port()
-        text = PROPERTIES.format(port=self.port, controller=controller, folder=self._folder, more=self._more)
+        self.port, more, users = free_port(), self._more, list[str]()
+        if self._secured is not None:
+            more += "\n" + SECURED.format(identity=self._secured.identity, admin=self._secured.admin)
+            user = f"[name={self._secured.admin},password={self._secured.password}]"
+            users = ["--add-scram", f"SCRAM-SHA-512={user}"]
+        text = PROPERTIES.format(
+            port=self.port,
+            broker=free_port(),
+            controller=free_port(),
+            folder=self._folder,
+            protocol="PLAINTEXT" if self._secured is None else "SASL_SSL",
+            more=more,
+        )
         self._settings.write_text(text)
         command = self._command("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(self._settings))
-        done = subprocess.run([*command, "--ignore-formatted"], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "--ignore-formatted", *users], capture_output=True, text=True, check=False)
         if done.returncode:
             raise ServerMissing(f"kafka: the folder cannot be formatted: {(done.stdout + done.stderr)[-2000:]}")
 
@@ -152,7 +185,7 @@ class KafkaBroker:
     def kill(self) -> None:
         """End the process as a crash does, by its pid; idempotent."""
         if self._process is not None:
-            os.kill(self._process.pid, signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
             self._process = None
 

@@ -4,7 +4,7 @@ The client library is loaded when a connector is opened, because it is an extra.
 connector and those of a file: only names that are known to be harmless are taken from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,9 +35,11 @@ SETTINGS = frozenset(
         "ssl.key.password",
     ]
 )
+NO_ANSWER = ("_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT")
+_DOWN = "no broker answers: check bootstrapServers, security.protocol in clientFile, and that the brokers run"
 REMEDIES = {
-    "_ALL_BROKERS_DOWN": "no broker answers: check bootstrapServers, and that the brokers run",
-    "_TRANSPORT": "no broker answers: check bootstrapServers, and that the brokers run",
+    "_ALL_BROKERS_DOWN": _DOWN,
+    "_TRANSPORT": _DOWN,
     "_RESOLVE": "the name of a broker is not known: check bootstrapServers",
     "_TIMED_OUT": "no broker has answered in time: check bootstrapServers, and that the brokers run",
     "_AUTHENTICATION": "the brokers refuse the user or the password: check sasl.* in clientFile",
@@ -100,20 +102,53 @@ def client_settings(servers: str, file: str | None) -> dict[str, Any]:
     return settings
 
 
+class Complaints:
+    """What a client said beside the answers to calls: why it does not get through to the brokers.
+
+    A call that gets no answer only says so. That a password is wrong is said here.
+    """
+
+    def __init__(self, other: Callable[[Any], None] | None = None) -> None:
+        """Give each error to ``other``, too."""
+        self._other = other
+        self.reason: Any = None
+
+    def __call__(self, error: Any) -> None:
+        """Keep an error; one that names a reason is kept before one that says that there was no answer."""
+        if self.reason is None or error.name() not in NO_ANSWER:
+            self.reason = error
+        if self._other is not None:
+            self._other(error)
+
+
 def make_client(kind: Any, settings: Mapping[str, Any]) -> Any:
-    """Make a client. Raises ConfigError when it refuses a setting."""
+    """Make a client, which keeps its ``complaints``. Raises ConfigError when it refuses a setting."""
+    complaints = Complaints(settings.get("error_cb"))
+    complaining = type(kind.__name__, (kind,), {"__module__": kind.__module__, "complaints": complaints})
     try:
-        return kind(dict(settings))
+        return complaining({**settings, "error_cb": complaints})
     except library().KafkaException as error:
         raise ConfigError(
             f"kafka: the client refuses its settings: {error.args[0].str()}: correct clientFile"
         ) from error
 
 
-def problem(what: str, error: Any) -> PenstockError:
-    """Turn a KafkaError into what a job does about it; ``what`` begins the text."""
+def problem(what: str, error: Any, client: Any) -> PenstockError:
+    """Turn a KafkaError of a call of ``client`` into what a job does about it; ``what`` begins the text."""
+    if error.name() in NO_ANSWER:
+        _hear(client)
+        error = client.complaints.reason or error
     name, said = error.name(), error.str()
     if name in GONE:
         return StateError(f"{what}: {GONE[name]} ({name})")
     remedy = REMEDIES.get(name)
     return StorageError(f"{what}: {remedy} ({said})" if remedy else f"{what}: {said} ({name})")
+
+
+def _hear(client: Any) -> None:
+    """Have a client say its complaints, which come in a call. One that reads could give a record, and is left alone."""
+    if hasattr(client, "assignment") and client.assignment():
+        return
+    heard = client.poll(0)
+    if hasattr(heard, "error") and heard.error() is not None:  # a consumer without anything to read gives errors only
+        client.complaints(heard.error())

@@ -163,7 +163,6 @@ class KafkaReader:
         self._lost_touch = False
         self._look_at = 0.0
         self._silent_since = monotonic()
-        self._why = "no answer"
 
     def read(self, max_rows: int) -> Read | None:
         """Return the next 1..max_rows rows, or None when none have come.
@@ -242,8 +241,7 @@ class KafkaReader:
         self._behind |= {each.partition for each in there}
         self._consumer.incremental_assign(there)
 
-    def _disconnected(self, error: Any) -> None:
-        self._why = error.str()
+    def _disconnected(self, _: Any) -> None:
         self._lost_touch = not self._behind
 
     def _ask_again(self) -> None:
@@ -279,7 +277,7 @@ class KafkaReader:
         if first is None:
             self._heard_nothing()
             return []
-        self._silent_since, self._fresh = monotonic(), False
+        self._silent_since, self._fresh, self._consumer.complaints.reason = monotonic(), False, None
         came = [first, *self._consumer.consume(wanted - 1, 0.0)] if wanted > 1 else [first]
         return [message for message in came if self._takes(message)]
 
@@ -296,9 +294,7 @@ class KafkaReader:
             self._behind.discard(partition)
             self._reach(partition, message.offset())
         elif error.fatal() or not error.retriable():
-            raise problem(f"kafka source: {self._where(partition)}", error)
-        else:
-            self._why = error.str()
+            raise problem(f"kafka source: {self._where(partition)}", error, self._consumer)
         return False
 
     def _reach(self, partition: int, offset: int) -> None:
@@ -315,10 +311,10 @@ class KafkaReader:
         if not self._behind:
             self._silent_since = monotonic()
         elif monotonic() - self._silent_since > SILENCE_MAX_S:
-            raise StorageError(
-                f"kafka source: {self._where(min(self._behind))}: no broker has answered for {SILENCE_MAX_S:.0f} s"
-                f" ({self._why}): check bootstrapServers, and that the brokers run"
-            )
+            about = f"kafka source: {self._where(min(self._behind))}: no broker has answered for {SILENCE_MAX_S:.0f} s"
+            if (reason := self._consumer.complaints.reason) is not None:
+                raise problem(about, reason, self._consumer)
+            raise StorageError(f"{about}: check bootstrapServers, and that the brokers run")
 
     def _where(self, partition: int) -> str:
         if partition < 0:

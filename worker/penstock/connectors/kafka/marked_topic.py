@@ -131,9 +131,12 @@ class MarkedTopic:
             own = {"group.id": self._name, "isolation.level": "read_committed", "enable.auto.commit": False}
             reading = {k: v for k, v in self._settings.items() if k != "message.max.bytes"}
             self._consumer = make_client(kafka.Consumer, {**reading, **own})
-        (found,) = self._consumer.committed([kafka.TopicPartition(self._topic, 0)], ANSWER_MAX_S)
+        try:
+            (found,) = self._consumer.committed([kafka.TopicPartition(self._topic, 0)], ANSWER_MAX_S)
+        except kafka.KafkaException as error:
+            raise problem(self._where, error.args[0], self._consumer) from error
         if found.error is not None:
-            raise problem(self._where, found.error)
+            raise problem(self._where, found.error, self._consumer)
         if found.offset < 0:
             return None
         digest, _, blocks = (found.metadata or "").rpartition("/")
@@ -145,8 +148,9 @@ class MarkedTopic:
         try:
             yield
         except library().KafkaException as error:
+            found = problem(self._where, error.args[0], self._producer)
             self._forget()
-            raise problem(self._where, error.args[0]) from error
+            raise found from error
         except OSError as error:
             self._forget()
             raise StorageError(f"{self._where}: {error}") from error

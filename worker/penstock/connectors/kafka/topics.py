@@ -25,7 +25,7 @@ def topic_id(settings: Mapping[str, Any], topic: str) -> str:
     try:
         found = str(described.result(2 * ANSWER_MAX_S).topic_id)
     except library().KafkaException as error:
-        raise problem(f"kafka: topic {topic}", error.args[0]) from error
+        raise problem(f"kafka: topic {topic}", error.args[0], admin) from error
     return "" if found == NO_TOPIC_ID else found
 
 
@@ -44,9 +44,9 @@ def partitions_of(client: Any, topic: str, timeout_s: float = ANSWER_MAX_S) -> l
     try:
         found = client.list_topics(topic, timeout_s).topics[topic]
     except library().KafkaException as error:
-        raise problem(f"kafka: topic {topic}", error.args[0]) from error
+        raise problem(f"kafka: topic {topic}", error.args[0], client) from error
     if found.error is not None:
-        raise problem(f"kafka: topic {topic}", found.error)
+        raise problem(f"kafka: topic {topic}", found.error, client)
     return sorted(found.partitions)
 
 
@@ -56,7 +56,7 @@ def bounds(consumer: Any, topic: str, partition: int) -> tuple[int, int]:
     try:
         low, high = consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), ANSWER_MAX_S)
     except kafka.KafkaException as error:
-        raise problem(f"kafka: topic {topic}, partition {partition}", error.args[0]) from error
+        raise problem(f"kafka: topic {topic}, partition {partition}", error.args[0], consumer) from error
     return low, high
 
 
@@ -67,7 +67,7 @@ def offsets_at(consumer: Any, topic: str, partitions: list[int], time_ms: int) -
     try:
         found = consumer.offsets_for_times(asked, ANSWER_MAX_S)
     except kafka.KafkaException as error:
-        raise problem(f"kafka: topic {topic}", error.args[0]) from error
+        raise problem(f"kafka: topic {topic}", error.args[0], consumer) from error
     return {
         each.partition: each.offset if each.offset >= 0 else bounds(consumer, topic, each.partition)[1]
         for each in found
@@ -113,5 +113,5 @@ def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
     try:
         found = admin.describe_configs([resource], request_timeout=ANSWER_MAX_S)[resource].result(2 * ANSWER_MAX_S)
     except library().KafkaException as error:
-        raise problem(f"kafka sink: topic {topic}", error.args[0]) from error
+        raise problem(f"kafka sink: topic {topic}", error.args[0], admin) from error
     return int(found["max.message.bytes"].value) if "max.message.bytes" in found else RECORD_BYTES_MAX

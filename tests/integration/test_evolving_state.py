@@ -4,42 +4,18 @@ Each row that is written says which version of the function made it. How far a v
 what each row must have does not.
 """
 
-import random
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from tests.integration.changing_readings import changing_job, write_input, written
 
-from penstock.graph import keep_job_file, read_job_file
-from tests.integration.engine_rig import Rig
-
-FILES, ROWS, KEYS = 4, 5000, 40
-HEAD = """
-import penstock as ps
-
-
-@ps.record
-class Reading:
-    mote: int
-    value: int
-
-
-@ps.record
-class Seen:
-    mote: int
-    version: int
-    number: int
-    values: str
-
-
+STATE = """
 @ps.state
 class Kept:
     number: int = 1000
 """
 FIRST = (
-    HEAD
+    STATE
     + """
     last: ps.Ring[int, 3]
     label: str = "none"
@@ -55,7 +31,7 @@ def look(r: Reading, s: Kept, out: ps.Out[Seen]):
 """
 )
 SECOND = (
-    HEAD
+    STATE
     + """
     since: ps.int16 = 50
     last: ps.Ring[int, 3]
@@ -71,7 +47,7 @@ def look(r: Reading, s: Kept, out: ps.Out[Seen]):
 """
 )
 THIRD = (
-    HEAD
+    STATE
     + """
     odd: ps.Set[int]
     after: float | None = ps.renamed("since", default=9.0)
@@ -87,38 +63,6 @@ def look(r: Reading, s: Kept, out: ps.Out[Seen]):
     out.emit(Seen(r.mote, 3, s.number, f"{list(s.last)} {s.after} {list(s.odd)} {list(s.counts.items())}"))
 """
 )
-JOB = """
-apiVersion: penstock.dev/v1alpha1
-kind: StreamJob
-metadata: {name: evolving}
-spec:
-  replicas: 2
-  checkpoint: {interval: 2s}
-  job:
-    parameters: {folder: ., rate: "0"}
-    graph:
-      steps:
-        - name: readings
-          source:
-            parquet: {path: "${folder}/in", rate: "${rate}"}
-        - name: look
-          keyBy: [mote]
-          process: {function: "evolving_readings:look"}
-        - {name: output, sink: {parquet: {path: "${folder}/out"}}}
-"""
-
-
-def write_input(folder: Path) -> dict[int, list[int]]:
-    """Write files, of which each has motes of its own; return the values of each mote in order."""
-    chosen, found = random.Random(5), defaultdict[int, list[int]](list)
-    folder.mkdir()
-    for file in range(FILES):
-        rows = [(file * KEYS + chosen.randrange(KEYS), chosen.randrange(1000)) for _ in range(ROWS)]
-        for mote, value in rows:
-            found[mote].append(value)
-        columns = dict(zip(("mote", "value"), zip(*rows, strict=True), strict=True))
-        pq.write_table(pa.table(columns), folder / f"{file}.parquet")
-    return dict(found)
 
 
 def expected(values: list[int], versions: list[int]) -> Iterator[tuple[int, int, str]]:
@@ -142,45 +86,16 @@ def expected(values: list[int], versions: list[int]) -> Iterator[tuple[int, int,
         yield version, number, f"{last} {more}"
 
 
-def written(folder: Path) -> dict[int, list[tuple[int, int, str]]]:
-    """Return the rows of each mote by their number. Fails where a version comes after a later one."""
-    found = defaultdict[int, list[tuple[int, int, str]]](list)
-    for row in pq.read_table(folder).to_pylist():
-        found[row["mote"]].append((row["version"], row["number"], row["values"]))
-    return {mote: sorted(rows, key=lambda row: row[1]) for mote, rows in found.items()}
-
-
 def test_fields_that_change_are_exact_through_kills_and_rescales(tmp_path: Path) -> None:
     values = write_input(tmp_path / "in")
-    module = tmp_path / "evolving_readings.py"
-    (tmp_path / "job.yaml").write_text(JOB)
-    (tmp_path / "storage").mkdir()
-
-    def keep(text: str, rate: int) -> None:
-        module.write_text(text)
-        given = f"job.parameters.folder={tmp_path}", f"job.parameters.rate={rate}"
-        keep_job_file(read_job_file(tmp_path / "job.yaml", given), tmp_path / "job.json")
-
-    def change(rig: Rig, text: str, rate: int) -> None:
-        rig.checkpoint(publish=False)
-        for ordinal in list(rig.engines):
-            rig.kill(ordinal)
-        keep(text, rate)
-        rig.spawn(0, 1)
-        rig.begin()
-
-    keep(FIRST, 50)
-    with Rig(tmp_path / "job.json", tmp_path) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        change(rig, SECOND, 50)
-        rig.spawn(2)
-        rig.rescale(3)  # the first epoch of the changed job
-        rig.lose(2)
-        rig.rescale(2)
-        change(rig, THIRD, 0)  # the rest of the input at once
-        rig.finish()
+    with changing_job(tmp_path, FIRST, 50) as job:
+        job.change(SECOND, 50)
+        job.rig.spawn(2)
+        job.rig.rescale(3)  # the first epoch of the changed job
+        job.rig.lose(2)
+        job.rig.rescale(2)
+        job.change(THIRD, 0)  # the rest of the input at once
+        job.rig.finish()
 
     seen = written(tmp_path / "out")
     assert {version for rows in seen.values() for version, _, _ in rows} == {1, 2, 3}

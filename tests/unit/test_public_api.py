@@ -66,6 +66,7 @@ NAMES = {
     "last",
     "max",
     "mean",
+    "migrate",
     "milliseconds",
     "min",
     "minutes",

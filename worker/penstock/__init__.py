@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import max_ as max  # noqa: A004  ps.max is no built-in
     from penstock.graph.aggregations import min_ as min  # noqa: A004
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
-    from penstock.graph.builder import Job, KeyedStream, Stream
+    from penstock.graph.builder import Job, KeyedStream, Stream, migrate
     from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres
     from penstock.graph.connected import connect
     from penstock.graph.parameters import Parameters
@@ -82,7 +82,7 @@ _HOMES = {
     ),
     "penstock.contract.manifest": ("SinkHandle", "SplitState"),
     "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
-    "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
+    "penstock.graph.builder": ("Job", "KeyedStream", "Stream", "migrate"),
     "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet", "postgres"),
     "penstock.graph.connected": ("connect",),
     "penstock.graph.parameters": ("Parameters",),
@@ -195,6 +195,7 @@ __all__ = [
     "last",
     "max",
     "mean",
+    "migrate",
     "milliseconds",
     "min",
     "minutes",

@@ -9,7 +9,7 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.plan import Assignment, PhysicalPlan, StateColumn, StepState
 from penstock.model.declared.value_kinds import Choice, kind_text
 from penstock.protocol.state_evolution import Fate, field_changes, takes_over
-from penstock.protocol.state_matching import incompatible, match
+from penstock.protocol.state_matching import incompatible, match, migrated_steps
 
 
 def state(**fields: str) -> StepState:
@@ -171,3 +171,50 @@ def test_each_field_is_foretold_also_those_of_a_step_that_does_not_fit() -> None
         "last: Ring[int8, 5] is dropped: its values are given up",
     ]
     assert found.evolved == (), "the step is refused"
+
+
+# --- Migration ----------------------------------------------------------------------------------
+
+CONVERTED = replace(state(sums="Map[string, int64]", n="string"), migrates=STORED.columns)
+
+
+def test_a_state_that_the_job_converts_is_taken_over_and_described() -> None:
+    assert incompatible(root(STORED), plan(CONVERTED)) is None
+    assert migrated_steps(root(STORED), plan(CONVERTED)) == ("count",)
+    found = match(root(STORED), plan(CONVERTED))
+    assert found.fields == {}
+    assert found.evolved == (
+        "step 'count': its state [n: int64, label: string, last: Ring[int8, 5]] is migrated to "
+        "[sums: Map[string, int64], n: string]",
+    )
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        state(n="string", sums="Map[string, int64]"),  # migrated before
+        state(sums="Map[string, int8]", more="bool"),  # evolves
+    ],
+)
+def test_a_state_that_the_job_does_not_convert_evolves(stored: StepState) -> None:
+    assert incompatible(root(stored), plan(CONVERTED)) is None
+    assert migrated_steps(root(stored), plan(CONVERTED)) == ()
+    assert match(root(stored), plan(CONVERTED)).migrated == {}
+
+
+def test_the_exact_fields_of_the_earlier_class_are_migrated_although_they_could_evolve() -> None:
+    both = replace(state(n="int64", more="bool"), migrates=(StateColumn("n", "int8", number=1),))
+    assert migrated_steps(root(state(n="int8")), plan(both)) == ("count",)
+    assert migrated_steps(root(state(n="int16")), plan(both)) == ()
+
+
+def test_neither_class_fits_shows_the_stored_the_present_and_the_earlier_one() -> None:
+    stored = state(n="int64", label="int64")
+    why = incompatible(root(stored), plan(CONVERTED)) or ""
+    assert "step 'count': field n was int64 and is string: stored keys [word: string], columns [n: int64, " in why
+    assert "the job has [word: string], [sums: Map[string, int64], n: string], and migrates [n: int64, label: " in why
+
+
+def test_other_keys_are_not_migrated() -> None:
+    wanted = replace(CONVERTED, keys=(Column("lang", "string"),))
+    assert "step 'count': stored keys [word: string]" in (incompatible(root(STORED), plan(wanted)) or "")

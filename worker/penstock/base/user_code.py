@@ -117,3 +117,18 @@ def _frames(error: BaseException) -> list[str]:
         between = f"  ... {left_out} more frames ...\n"
         told = [*format_list(frames[:half]), between, *format_list(frames[-half:])]
     return ["Traceback of your code (most recent call last):", "".join(told).rstrip("\n")]
+
+
+def user_line(error: BaseException) -> str:
+    """Return which line of user code raised which error.
+
+    For example ``jobs.py:7 (in build): ValueError: ...``.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{short_path(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = user_frames(error)
+    if not frames:
+        return named(error)
+    last = frames[-1]
+    inside = "" if last.name == "<module>" else f" (in {last.name})"
+    return f"{short_path(last.filename)}:{last.lineno}{inside}: {named(error)}"

@@ -91,7 +91,9 @@ def fit_lines(job: "StreamJob", plan: "PhysicalPlan", begins: Begins, detail: De
 
 def _field_lines(found: Match) -> Iterator[str]:
     for step in found.kept:
-        if step in found.fields:
+        if step in found.migrated:
+            yield f"step {step!r}: {found.migrated[step]}"
+        elif step in found.fields:
             yield f"step {step!r}:"
             yield from (f"  {change}" for change in found.fields[step])
 

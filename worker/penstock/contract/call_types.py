@@ -59,12 +59,16 @@ class SideRecords(Message, tag="SideRecords"):
 
 
 class CallTypes(Message, tag="CallTypes"):
-    """The types of one function. ``main`` is None for a filter, ``state`` is None without one."""
+    """The types of one function. ``main`` is None for a filter, ``state`` is None without one.
+
+    ``earlier`` is the state that ``migrate`` of the step converts.
+    """
 
     record: RecordFields
     main: RecordFields | None = None
     state: StateFields | None = None
     sides: tuple[SideRecords, ...] = ()
+    earlier: StateFields | Absent = ABSENT
 
 
 class TimerHandler(Message, tag="TimerHandler"):

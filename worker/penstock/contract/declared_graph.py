@@ -13,8 +13,10 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.contract.call_types import CompileChoice, Reference
+from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
+    MIGRATES,
     STATEFUL,
     Aggregate,
     BatchRows,
@@ -89,7 +91,8 @@ def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: s
 
     def make(**values: object) -> object:
         rest = {f.target: values.pop(f.target) for f in own}
-        return kind(Call(**values), **rest)  # type: ignore[arg-type]
+        given = {name: value for name, value in rest.items() if value is not None}
+        return kind(Call(**values), **given)  # type: ignore[arg-type]
 
     return FieldRow(name, Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
 
@@ -153,6 +156,7 @@ class DeclaredConnect(RightSide):
         CompileChoice, Field("compiled", "whether the functions are compiled; auto: those that can be")
     ] = CompileChoice.AUTO
     on_timer: TimerHandlers = ()
+    migrate: Annotated[Reference | None, MIGRATES] = None
 
     @property
     def parameters(self) -> Connect:
@@ -161,7 +165,7 @@ class DeclaredConnect(RightSide):
             Call(function, batch_rows=self.batch_rows, on_error=self.on_error, compiled=self.compiled)
             for function in (self.left_function, self.right_function)
         )
-        return Connect(left, right, self.on_timer)
+        return Connect(left, right, self.on_timer, self.migrate or ABSENT)
 
 
 def _join() -> FieldRow:

@@ -18,7 +18,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
 from penstock.contract.call_types import CallTypes, CompileChoice, Reference, TimerHandler
-from penstock.contract.codec import Message
+from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
 from penstock.contract.plan import Partitioning
@@ -139,6 +139,8 @@ class Call(Message, tag="Call"):
     types: CallTypes | None = None
 
 
+MIGRATES = Field("migrate", "what converts the state of an earlier class, at a restore")
+MigrateFunction = Annotated[Reference | Absent, MIGRATES]
 TimerHandlers = Annotated[
     tuple[TimerHandler, ...], Field("onTimer", "what is called when a timer of the state fires", key="timer")
 ]
@@ -348,6 +350,7 @@ class Process(Message, tag="Process"):
     call: Call
     state: Annotated[DeclaredColumns, Field("state", "state columns; each key has one value in each column")] = ()
     on_timer: TimerHandlers = ()
+    migrate: MigrateFunction = ABSENT
 
 
 class Connect(Message, tag="Connect"):
@@ -359,6 +362,7 @@ class Connect(Message, tag="Connect"):
     left: Call
     right: Call
     on_timer: TimerHandlers = ()
+    migrate: MigrateFunction = ABSENT
 
 
 class Sink(Message, tag="Sink"):

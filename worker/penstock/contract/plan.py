@@ -83,7 +83,8 @@ class StepState(Message, tag="StepState"):
     """What a checkpoint holds of one step. A job that reads it again must have the same.
 
     A source or sink has a ``connector``; a keyed step has ``keys`` and ``columns`` in their order;
-    a window has ``times``: its size and its offset (us).
+    a window has ``times``: its size and its offset (us). ``migrates`` has the columns of the earlier state that the job
+    converts.
     """
 
     step: str
@@ -92,6 +93,7 @@ class StepState(Message, tag="StepState"):
     keys: Columns = ()
     columns: tuple[StateColumn, ...] = ()
     times: tuple[int, ...] = ()
+    migrates: tuple[StateColumn, ...] | Absent = ABSENT
 
 
 class PhysicalPlan(Message, tag="PhysicalPlan"):

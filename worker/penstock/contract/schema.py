@@ -22,6 +22,7 @@ from typing import Annotated, ClassVar, TypeAlias, Union, get_args, get_origin, 
 from penstock.base.errors import ConfigError
 from penstock.base.units import SIGNED_DURATION_PATTERN, quantity_text, span_text
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
@@ -297,7 +298,7 @@ def row_of(hint: object, default: object = MISSING, attribute: str = "") -> Fiel
         more = {"length_min": 0 if default == "" else 1, **more}
     more["attribute"] = attribute
     more["required"] = default is MISSING
-    more["default"] = None if default is MISSING else _written(kind, default)
+    more["default"] = None if default in (MISSING, ABSENT) else _written(kind, default)
     return FieldRow(**more)  # type: ignore[arg-type]
 
 

@@ -312,7 +312,7 @@ class TaskEffects:
 
         def fetch() -> None:
             try:
-                answer = FetchedState(action, state.fetch(action.files, self._host.blobs))
+                answer = FetchedState(action, state.fetch(action.files, self._host.blobs, action.migrated))
             except Exception as error:  # raised on the task's thread, with its ids
                 answer = FetchedState(action, None, error)
             self.inbox.put(answer)

@@ -221,7 +221,10 @@ def _typed_process(
     node: CompiledStep, inputs: Sequence[InputFunction], types: FunctionTypes, states: States
 ) -> TypedProcessStep:
     handlers = in_order(types, node.handlers)
-    step = TypedProcessStep(node.name, inputs, types, _typed_schemas(node, types), handlers=handlers, timed=node.timed)
+    schemas = _typed_schemas(node, types)
+    step = TypedProcessStep(
+        node.name, inputs, types, schemas, handlers=handlers, migration=node.migration, timed=node.timed
+    )
     step.open(states.open)
     return step
 

@@ -70,6 +70,7 @@ from penstock.graph.arguments import (
 )
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
+from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, microseconds, signed_microseconds
@@ -559,6 +560,21 @@ class KeyedStream(Stream):
         return stream
 
 
+def migrate(step: Stream, function: UserFunction) -> None:
+    """Convert the state that ``step`` had under an earlier class: ``function`` is ``f(old: Old) -> New``.
+
+    ``step`` is what ``process`` returned, and ``New`` its state. If the job begins from a checkpoint whose state has
+    exactly the fields of ``Old``, the function is called once for each key with an object of ``Old``, and the key gets
+    what it returns. In these objects rings, lists, sets and timers are lists, maps are dicts, and an aggregate is how
+    many values it has taken and what is kept of them. Other stored state is taken over as if there were no such
+    function. Raises ConfigError.
+    """
+    names = {each.step for each in step.inputs}
+    if len(names) != 1:
+        raise ConfigError(f"{caller_place()}: ps.migrate: several steps are united here; name what process() returned")
+    add_migration(step.job.draft, names.pop(), function, caller_place(), users_frame().f_locals)
+
+
 def _unit(step: str, unit: str) -> TimeUnit:
     """Check a unit of time. Raises ConfigError with the user's place."""
     if unit not in set(TimeUnit):
@@ -570,4 +586,4 @@ def _side(stream: Stream, side: str, keys: tuple[str, ...]) -> tuple[Input, ...]
     return tuple(replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None) for i in stream.inputs)
 
 
-__all__ = ["MAIN", "Job", "KeyedStream", "Stream"]
+__all__ = ["MAIN", "Job", "KeyedStream", "Stream", "migrate"]

@@ -8,6 +8,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.graph import LogicalGraph, Parameters
 from penstock.contract.plan import EdgePlan, PhysicalPlan, StagePlan
 from penstock.contract.streamjob import Spec
+from penstock.graph.migrations import Migration
 from penstock.model.declared.function_types import FunctionTypes
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class CompiledStep:
     sides: tuple[CompiledSide, ...] = ()
     types: FunctionTypes | None = None
     handlers: "Mapping[str, Callable[..., object]]" = field(default_factory=dict)
+    migration: Migration | None = None
     timed: bool = False
 
     def side(self, name: str) -> CompiledSide:

@@ -3,6 +3,7 @@
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.declared_graph import DeclaredGraph, DeclaredStep, RightSide, Strategy
 from penstock.contract.graph import (
     LEFT,
@@ -23,6 +24,7 @@ from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.entrypoint import resolve
+from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types, typed_parameters
 
@@ -144,3 +146,5 @@ def _import_handlers(draft: GraphDraft, step: str, process: Process | Connect, p
     handlers = {handler.timer: resolve(handler.function, place) for handler in process.on_timer}
     check_handlers(draft.types.get(step), handlers, f"{place}: step {step!r}", {})
     draft.functions |= {(step, timer_role(timer)): function for timer, function in handlers.items()}
+    if process.migrate is not ABSENT:
+        add_migration(draft, step, resolve(process.migrate, place), place, {})

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 
 from penstock.contract.graph import LEFT, RIGHT, LogicalGraph, Step
 from penstock.model.declared.function_types import FunctionTypes
+from penstock.model.declared.state_types import StateType
 
 CALL = "call"  # role of a step's own function; of a step with two inputs, that of the left one
 CALL_RIGHT = "call right"  # role of the function of the right input
 CONNECTOR = "connector"  # role of a user's own source or sink object
+MIGRATE = "migrate"  # role of the function that converts the state of an earlier class
 
 
 @dataclass(slots=True)
@@ -17,13 +19,15 @@ class GraphDraft:
 
     ``functions`` has functions and connector objects by (step, role), ``types`` the types of a step's function if it
     has any. Of a step with a function for each of two inputs, ``types`` has what both write, and ``side_types`` the
-    types of each function by (step, side). ``places`` says for each step in which file and line it was written.
+    types of each function by (step, side). ``earlier`` has the state that MIGRATE converts. ``places`` says for each
+    step in which file and line it was written.
     """
 
     steps: list[Step] = field(default_factory=list)
     functions: dict[tuple[str, str], object] = field(default_factory=dict)
     types: dict[str, FunctionTypes] = field(default_factory=dict)
     side_types: dict[tuple[str, str], FunctionTypes] = field(default_factory=dict)
+    earlier: dict[str, StateType] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
     def graph(self, job: str) -> LogicalGraph:

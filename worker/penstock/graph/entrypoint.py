@@ -9,7 +9,7 @@ from types import ModuleType
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.base.user_code import named, short_path, user_frames, user_traceback
+from penstock.base.user_code import user_line, user_traceback
 
 SCRIPT_MODULE = "penstock_job_script"
 SCRIPT_FUNCTION = "job"
@@ -104,18 +104,3 @@ def error_with_traceback(error: BaseException) -> str:
     """Return :func:`user_line` and, on the next lines, the traceback of the user's frames."""
     trace = "" if isinstance(error, SyntaxError) else user_traceback(error)
     return user_line(error) + (f"\n{trace}" if trace else "")
-
-
-def user_line(error: BaseException) -> str:
-    """Return which line of user code raised which error.
-
-    For example ``jobs.py:7 (in build): ValueError: ...``.
-    """
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{short_path(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    frames = user_frames(error)
-    if not frames:
-        return named(error)
-    last = frames[-1]
-    inside = "" if last.name == "<module>" else f" (in {last.name})"
-    return f"{short_path(last.filename)}:{last.lineno}{inside}: {named(error)}"

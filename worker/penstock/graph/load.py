@@ -33,9 +33,10 @@ from penstock.graph.compiled import (
     Link,
 )
 from penstock.graph.declare import declare
-from penstock.graph.draft import CALL, CALL_RIGHT, CONNECTOR, GraphDraft, partition_role
+from penstock.graph.draft import CALL, CALL_RIGHT, CONNECTOR, MIGRATE, GraphDraft, partition_role
 from penstock.graph.flow import Flows, input_flow, trace
 from penstock.graph.job_file import JobFile, read_job_file
+from penstock.graph.migrations import Migration
 from penstock.graph.parameters import Parameters
 from penstock.graph.planner import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
@@ -240,6 +241,7 @@ class _Wiring:
             sides=tuple(self._side(step, side) for side in step.sides) if step.has_sides else (),
             types=self.draft.types.get(step.name),
             handlers=self._handlers(step),
+            migration=self._migration(step.name),
             timed=is_timed(self.graph, step),
         )
 
@@ -247,6 +249,10 @@ class _Wiring:
         named = step.parameters.on_timer if isinstance(step.parameters, Process | Connect) else ()
         found = {handler.timer: self.draft.functions.get((step.name, timer_role(handler.timer))) for handler in named}
         return {timer: function for timer, function in found.items() if callable(function)}
+
+    def _migration(self, step: str) -> Migration | None:
+        function = self.draft.functions.get((step, MIGRATE))
+        return (self.draft.earlier[step], function) if callable(function) else None
 
     def _side(self, step: Step, side: str) -> CompiledSide:
         flow = input_flow(step, self.flows, side)

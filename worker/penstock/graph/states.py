@@ -1,7 +1,9 @@
 """Lists what checkpoints store for each step of a graph. Needs only names and columns, no Arrow."""
 
 from penstock.base.limits import JOIN_BUCKET_US_MIN, JOIN_TABLE_BUCKET_US
+from penstock.base.values import replace
 from penstock.contract.call_types import CallTypes, StateFields
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns, find
 from penstock.contract.graph import (
     MAIN,
@@ -70,15 +72,19 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
         case Top(most, by):
             return _keyed(step, flows, _ranked(step, flows, f"top {most}({by})"))
-        case Process(Call(types=CallTypes(state=StateFields(fields=fields)))) | Connect(
-            Call(types=CallTypes(state=StateFields(fields=fields)))
+        case Process(Call(types=CallTypes(state=StateFields() as state, earlier=earlier))) | Connect(
+            Call(types=CallTypes(state=StateFields() as state, earlier=earlier))
         ):
-            columns = tuple(StateColumn(f.name, f.type, number=n, renamed=f.renamed) for n, f in enumerate(fields, 1))
-            return _keyed(step, flows, columns)
+            kept = _keyed(step, flows, _fields(state))
+            return kept if earlier is ABSENT else replace(kept, migrates=_fields(earlier))
         case Process(state=state):
             return _keyed(step, flows, tuple(StateColumn(c.name, c.type) for c in state))
         case _:
             return None
+
+
+def _fields(state: StateFields) -> tuple[StateColumn, ...]:
+    return tuple(StateColumn(f.name, f.type, number=n, renamed=f.renamed) for n, f in enumerate(state.fields, 1))
 
 
 def _keyed(step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tuple[int, ...] = ()) -> StepState:

@@ -118,7 +118,7 @@ def _data(types: FunctionTypes) -> CallTypes:
     return CallTypes(
         _record(types.record),
         None if types.main is None else _record(types.main),
-        None if types.state is None else _state(types.state),
+        None if types.state is None else state_fields(types.state),
         tuple(SideRecords(output, _record(record)) for output, record in types.sides),
     )
 
@@ -132,6 +132,7 @@ def _columns(record: RecordType) -> Columns:
     return tuple(Column(name, arrow) for name, arrow in record.columns)
 
 
-def _state(state: StateType) -> StateFields:
+def state_fields(state: StateType) -> StateFields:
+    """Return what a graph says of a class of states."""
     fields = (TypedField(f.name, field_text(f.kind), f.renamed or ABSENT) for f in state.fields)
     return StateFields(state.name, tuple(fields))

@@ -95,9 +95,8 @@ def _draft(job: JobLike, params: Mapping[str, object]) -> GraphDraft:
         draft = run_function(job, given, label(job))
     else:
         raise ConfigError(f"{job!r} is no ps.Job, and no function that builds one")
-    return GraphDraft(
-        list(draft.steps), dict(draft.functions), dict(draft.types), dict(draft.side_types), dict(draft.places)
-    )
+    functions, types, sides = dict(draft.functions), dict(draft.types), dict(draft.side_types)
+    return GraphDraft(list(draft.steps), functions, types, sides, dict(draft.earlier), dict(draft.places))
 
 
 def _choosing(step: Step, compiled: CompileChoice) -> Step:

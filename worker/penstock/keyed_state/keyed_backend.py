@@ -6,7 +6,7 @@ thread, on values that were copied before.
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -19,6 +19,8 @@ from penstock.contract.keygroups import Share, groups_of, subtract, to_share
 from penstock.contract.manifest import StateFile, step_of
 from penstock.contract.settings import StateBackend, StateSettings
 from penstock.keyed_state.child_table import ChildTable
+from penstock.keyed_state.copies import CutRows
+from penstock.keyed_state.migration import MigratedFiles
 from penstock.keyed_state.state_files import Fetched, StateSnapshot, flags
 from penstock.keyed_state.tiered import TieredTable
 from penstock.model.arrays import Int32s
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.ports import BlobStore
 
 
+UNLIMITED = 1 << 60  # bytes
 CACHE_PART = 8  # with the backend ``rocksdb`` an eighth of the budget caches rows in memory
 
 
@@ -47,7 +50,7 @@ class KeyedStateBackend:
         Local files are made below ``scratch``; None means the system's temporary folder.
         """
         self.max_key_groups = max_key_groups
-        self._backend = settings.backend
+        self._settings = settings
         self._budget = 0
         self.closed = False
         self._scratch = scratch
@@ -57,6 +60,7 @@ class KeyedStateBackend:
         self._files = FileList()
         self._renamed: dict[str, str] = {}  # the states of child tables by their earlier names
         self._outdated: set[BlobName] = set()  # listed files whose rows had another schema
+        self._migrated: MigratedFiles | None = None  # until a checkpoint has them
         self._cuts: dict[Epoch, tuple[StateSnapshot, dict[str, int]]] = {}
         self.limit(settings.memory_bytes)
 
@@ -65,7 +69,7 @@ class KeyedStateBackend:
 
         Any thread may call it.
         """
-        part = CACHE_PART if self._backend is StateBackend.ROCKSDB else 1
+        part = CACHE_PART if self._settings.backend is StateBackend.ROCKSDB else 1
         self._budget = memory_bytes // part
         self._share_out()
 
@@ -107,7 +111,8 @@ class KeyedStateBackend:
         ended = {name: table.cut() for name, table in self._tables.items()}
         changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
         seen = (self._share, self.max_key_groups, self._files.committed)
-        cut = StateSnapshot(epoch, *seen, changes, self._scratch, merges, frozenset(self._outdated))
+        migrated = () if self._migrated is None else tuple(self._migrated.files)
+        cut = StateSnapshot(epoch, *seen, changes, self._scratch, merges, frozenset(self._outdated), migrated)
         self._cuts[epoch] = (cut, {name: generation for name, (generation, _) in ended.items()})
         self.copy_on()
         return cut
@@ -130,20 +135,22 @@ class KeyedStateBackend:
             self._files.propose(epoch, cut.listing)
             self._files.confirm(epoch)
             self._outdated.intersection_update(f.blob.name for f in self._files.committed)
+            self._forget_migrated()
             for name, generation in generations.items():
                 self._tables[name].settle(generation)
 
-    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore") -> Fetched:
+    def fetch(self, files: Sequence[StateFile], blobs: "BlobStore", migrated: Sequence[str] = ()) -> Fetched:
         """Copy state files to this machine and open them, for :meth:`take`. Blocking; any thread.
 
-        Files of a field that a state has no longer are left out. Raises StateError when a file is altered or
-        missing, or belongs to no step here.
+        Files of a field that a state has no longer are left out. Those of the steps ``migrated`` hold an earlier
+        state. Raises StateError when a file is altered or missing, or belongs to no step here.
         """
-        files = [replace(f, state=self._renamed.get(f.state, f.state)) for f in files]
+        files = [f if f.step in migrated else replace(f, state=self._renamed.get(f.state, f.state)) for f in files]
         for name in dict.fromkeys(f.state for f in files):
             if name not in self._tables and not self._is_dropped(name):
                 raise StateError(f"stored state has no step: {unknown('state', name, self._tables)}")
-        return Fetched([f for f in files if f.state in self._tables], blobs, self._scratch)
+        used = [f for f in files if f.step in migrated or f.state in self._tables]
+        return Fetched(used, blobs, self._scratch, frozenset(migrated))
 
     def _is_dropped(self, state: str) -> bool:
         """Return whether the state belongs to a field that the type of its step no longer has."""
@@ -155,18 +162,55 @@ class KeyedStateBackend:
 
         Raises StateError when a file is damaged or has another schema.
         """
+        kept = tuple(f for f in fetched.files if f.step not in fetched.migrated)
         try:
-            stored = {f.state for f in fetched.files}
+            stored = {f.state for f in kept}
             for name in (n for n in self._tables if n in stored):  # parents before children
                 self._outdated |= fetched.load(self._tables[name], name, self.max_key_groups)
+            if len(kept) < len(fetched.files):
+                self._migrate(fetched)
         finally:
             fetched.close()
-        self._files.gain(fetched.files)
+        self._files.gain(kept)
         self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(fetched.files))})
 
-    def load(self, files: Sequence[StateFile], blobs: "BlobStore") -> None:
+    def _migrate(self, fetched: Fetched) -> None:
+        """Convert the state of some steps, and load it. The next cut stores it, and lists no earlier file of it."""
+        self._migrated = made = MigratedFiles(self._scratch, self.max_key_groups)
+        for name in fetched.migrated & self._tables.keys():
+            made.convert(fetched, self._tables[name].schema, self._opened)
+        for table in self._tables.values():  # parents before children
+            if step_of(table.schema.name) in fetched.migrated:
+                made.load(table)
+
+    def _opened(self, schema: StateSchema) -> "KeyedStateBackend":
+        """Make empty tables whose rows are all in memory."""
+        made = KeyedStateBackend(self._settings, (), self.max_key_groups, self._scratch)
+        made.limit(UNLIMITED)
+        made.open(schema)
+        return made
+
+    def _forget_migrated(self) -> None:
+        if self._migrated is not None:
+            self._migrated.close()
+            self._migrated = None
+
+    def load(self, files: Sequence[StateFile], blobs: "BlobStore", migrated: Sequence[str] = ()) -> None:
         """Fetch state files and load them at once."""
-        self.take(self.fetch(files, blobs))
+        self.take(self.fetch(files, blobs, migrated))
+
+    @property
+    def tables(self) -> list[TieredTable]:
+        """List the tables of all states, parents before children."""
+        return list(self._tables.values())
+
+    def copied(self) -> Iterator[tuple[StateSchema, CutRows]]:
+        """Copy all changed rows at once, table after table."""
+        for table in self._tables.values():
+            _, rows = table.cut()
+            while not table.copy_on():
+                pass
+            yield table.schema, rows
 
     def drop_groups(self, share: Share) -> None:
         """Forget key groups that belong to another task now."""
@@ -198,6 +242,7 @@ class KeyedStateBackend:
             table.close()
         self._tables.clear()
         self._cuts.clear()
+        self._forget_migrated()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

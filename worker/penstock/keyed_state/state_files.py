@@ -40,7 +40,7 @@ from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
 from penstock.base.threads import Event, monotonic
 from penstock.contract.ids import BlobName, Epoch
-from penstock.contract.keygroups import Share, groups_of, to_share
+from penstock.contract.keygroups import Share, groups_of, intersect, to_share
 from penstock.contract.manifest import StateFile
 from penstock.keyed_state.copies import CutRows, RowsCopy, by_group
 from penstock.keyed_state.hot import HotTable
@@ -245,13 +245,23 @@ def _narrowed(block: pa.RecordBatch, share: Share) -> pa.RecordBatch:
     return block.filter(pa.array(mask))
 
 
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A state file on local disk, of rows that were committed in another form."""
+
+    path: Path
+    state: str
+    groups: Share
+    rows: int
+
+
 @dataclass(slots=True)
 class StateSnapshot:
     """The state of a task at a barrier: copied changes, and the state files they add to.
 
     With ``merges`` many small files are merged to one. Files that are ``outdated`` have another schema: they are
-    always merged. The changes are written at half speed until
-    ``expedite`` is set. :meth:`write` uses up the copies and sets ``listing``, the state files that
+    always merged. Those that are ``migrated`` are stored, and come before the changes. The changes are written at half
+    speed until ``expedite`` is set. :meth:`write` uses up the copies and sets ``listing``, the state files that
     the epoch's manifest lists.
     """
 
@@ -263,6 +273,7 @@ class StateSnapshot:
     scratch: Path | None = None
     merges: bool = True
     outdated: frozenset[BlobName] = frozenset()
+    migrated: tuple[LocalFile, ...] = ()
     expedite: Event = field(default_factory=Event)
     listing: Files | None = field(default=None)
 
@@ -275,15 +286,18 @@ class StateSnapshot:
         """
         listing: list[StateFile] = []
         order = next_order(self.base)
+        newest = order + 1 if self.migrated else order
         with tempfile.TemporaryDirectory(prefix="penstock-cut-", dir=self.scratch) as folder:
             files = SnapshotFiles(self, Path(folder), naming, blobs)
             for schema, rows in self.changes:
                 changed = rows.groups()
                 own = tuple(f for f in self.base if f.state == schema.name and not rows.whole)
                 listing += files.merged(schema, own)
+                if not rows.whole:
+                    listing += files.migrated(schema.name, order)
                 if changed:
                     groups = to_share({*groups_of(self.share), *changed})
-                    listing.append(files.store(schema, rows.parts(), order, groups, expedite=self.expedite))
+                    listing.append(files.store(schema, rows.parts(), newest, groups, expedite=self.expedite))
         self.listing = in_order(listing)
         return self.listing
 
@@ -314,6 +328,14 @@ class SnapshotFiles:
         path.unlink()
         return StateFile(blob, schema.name, groups, order, self.cut.epoch, rows)
 
+    def migrated(self, state: str, order: int) -> Iterator[StateFile]:
+        """Put the migrated files of one state into the blob store."""
+        for file in self.cut.migrated:
+            groups = intersect(file.groups, self.cut.share)
+            if file.state == state and groups:
+                blob = self.blobs.put_file(self.naming(SUFFIX), str(file.path))
+                yield StateFile(blob, state, groups, order, self.cut.epoch, file.rows)
+
     def merged(self, schema: StateSchema, files: Files) -> Files:
         """Return the files of one state. The outdated ones are merged to one; when there are many, the newest are."""
         chosen = through_last(files, self.cut.outdated)
@@ -332,7 +354,7 @@ class SnapshotFiles:
                 return left
             again = _chained(first, parts)
             order = max(f.order for f in chosen)
-            return (*left, self.store(schema, again, order, groups, expedite=_no_rest()))
+            return (*left, self.store(schema, again, order, groups, expedite=no_rest()))
 
     def _parts(
         self,
@@ -389,12 +411,20 @@ class Fetched:
     Any thread may make it; one thread loads it. The caller must ``close`` it, loaded or not.
     """
 
-    def __init__(self, files: Sequence[StateFile], blobs: "BlobStore", scratch: Path | None) -> None:
+    def __init__(
+        self,
+        files: Sequence[StateFile],
+        blobs: "BlobStore",
+        scratch: Path | None,
+        migrated: frozenset[str] = frozenset(),
+    ) -> None:
         """Fetch ``files`` to a folder in ``scratch`` (None: the system's temporary folder).
 
-        Raises StateError naming file and epoch when one is altered or missing.
+        Those of the steps ``migrated`` hold an earlier state. Raises StateError naming file and epoch when one is
+        altered or missing.
         """
         self.files = in_order(files)
+        self.migrated = migrated
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-load-", dir=scratch)
         self._open: list[OpenFile] = []
         try:
@@ -405,15 +435,16 @@ class Fetched:
             self.close()
             raise
 
-    def load(self, table: Loadable, state: str, max_key_groups: int) -> set[BlobName]:
-        """Load the files of one state in order, each for its listed groups. Raises StateError.
+    def load(self, table: Loadable, state: str, max_key_groups: int, share: Share | None = None) -> set[BlobName]:
+        """Load the files of one state in order, each for its listed groups, or those in ``share``. Raises StateError.
 
         Returns the names of those that are outdated: their rows had another schema.
         """
         outdated = set()
         with table.loading():
             for file, opened in zip(self.files, self._open, strict=True):
-                if file.state == state and not opened.reader.load(file.groups, table, max_key_groups):
+                groups = file.groups if share is None else intersect(file.groups, share)
+                if file.state == state and not opened.reader.load(groups, table, max_key_groups):
                     outdated.add(file.blob.name)
         return outdated
 
@@ -433,7 +464,7 @@ def slabs(files: Files, groups: Share) -> list[Share]:
     return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
 
 
-def _no_rest() -> Event:
+def no_rest() -> Event:
     """Return an event that is set: a merge never rests, or it may not end before the next failure."""
     expedited = Event()
     expedited.set()

@@ -3,6 +3,7 @@
 ::
 
     stored state ── a step of that name and kind, equal keys, columns, times ──> taken over
+                 ── the same, with the fields that ``ps.migrate`` converts ────> migrated
                  ── the same, with types, of which fields have changed ────────> as ``state_evolution`` says
                  ── a step of that name, anything else ────────────────────────> refused
                  ── no such step ── named by restore.dropState ────────────────> given up
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.latest import ANY_STATE
 from penstock.contract.manifest import ROOT_FORMAT, RootManifest, TaskManifest
 from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, StepState
@@ -32,7 +34,8 @@ class Match:
 
     ``kept``, ``new`` and ``gone`` are names of steps by what happens to their state. ``changed``
     names the steps whose stored state has another shape, and ``misfits`` describes the difference
-    of each of them. ``fields`` has what becomes of each field of states with types, by step.
+    of each of them. ``fields`` has what becomes of each field of states with types, by step; for those that are
+    ``migrated`` the job has a function.
     """
 
     kept: tuple[str, ...]
@@ -41,13 +44,15 @@ class Match:
     changed: tuple[str, ...]
     misfits: tuple[str, ...]
     fields: Mapping[str, tuple[FieldChange, ...]] = field(default_factory=dict)
+    migrated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def evolved(self) -> tuple[str, ...]:
         """Describe the fields that have changed of each step that is kept, step by step."""
         kept = ((name, self.fields.get(name, ())) for name in self.kept)
         changed = ((name, [str(c) for c in changes if c.fate is not Fate.KEPT]) for name, changes in kept)
-        return tuple(f"step {name!r}: field {'; field '.join(texts)}" for name, texts in changed if texts)
+        evolved = (f"step {name!r}: field {'; field '.join(texts)}" for name, texts in changed if texts)
+        return (*evolved, *(f"step {name!r}: {text}" for name, text in self.migrated.items()))
 
 
 def match(root: RootManifest, plan: PhysicalPlan) -> Match:
@@ -62,7 +67,16 @@ def match(root: RootManifest, plan: PhysicalPlan) -> Match:
         gone=tuple(n for n in stored if n not in wanted),
         changed=changed,
         misfits=tuple(_difference(stored[n], wanted[n]) for n in changed),
-        fields={n: field_changes(stored[n], wanted[n]) for n in both if _are_typed(stored[n], wanted[n])},
+        fields={
+            n: field_changes(stored[n], wanted[n])
+            for n in both
+            if _are_typed(stored[n], wanted[n]) and not is_migrated(stored[n], wanted[n])
+        },
+        migrated={
+            n: f"its state [{_spelled(stored[n].columns)}] is migrated to [{_spelled(wanted[n].columns)}]"
+            for n in both
+            if n not in changed and is_migrated(stored[n], wanted[n])
+        },
     )
 
 
@@ -180,11 +194,26 @@ def fits(stored: StepState, wanted: StepState) -> bool:
     )
 
 
+def is_migrated(stored: StepState, wanted: StepState) -> bool:
+    """Return whether the fields that are stored are exactly those which a function of the job converts."""
+    if wanted.migrates is ABSENT or not is_typed(stored):
+        return False
+    return {(c.name, c.type) for c in stored.columns} == {(c.name, c.type) for c in wanted.migrates}
+
+
+def migrated_steps(root: RootManifest, plan: PhysicalPlan) -> tuple[str, ...]:
+    """Name the steps whose stored state must be converted before it can be used."""
+    stored = {s.step: s for s in known(root, plan).states}
+    return tuple(s.step for s in plan.states if s.step in stored and is_migrated(stored[s.step], s))
+
+
 def _are_typed(stored: StepState, wanted: StepState) -> bool:
     return is_typed(stored) and is_typed(wanted)
 
 
 def _columns_fit(stored: StepState, wanted: StepState) -> bool:
+    if is_migrated(stored, wanted):
+        return True
     if _are_typed(stored, wanted):
         return all(change.fate is not Fate.REFUSED for change in field_changes(stored, wanted))
     return _equal(_kept(stored.columns), _kept(wanted.columns))
@@ -228,12 +257,13 @@ def _difference(stored: StepState, wanted: StepState) -> str:
         had, has = _shape(stored, functions=functions), _shape(wanted, functions=functions)
         for title in ("keys ", "columns "):
             has = has.replace(title, "", 1)
-    return f"step {stored.step!r}: {_refused(stored, wanted)}stored {had}; the job has {has}"
+    migrates = "" if wanted.migrates is ABSENT else f", and migrates [{_spelled(wanted.migrates)}]"
+    return f"step {stored.step!r}: {_refused(stored, wanted)}stored {had}; the job has {has}{migrates}"
 
 
 def _refused(stored: StepState, wanted: StepState) -> str:
     """Name the fields of a state with types that do not fit."""
-    if not _are_typed(stored, wanted):
+    if not _are_typed(stored, wanted) or is_migrated(stored, wanted):
         return ""
     refused = [str(c) for c in field_changes(stored, wanted) if c.fate is Fate.REFUSED]
     return f"field {', field '.join(refused)}: " if refused else ""
@@ -243,9 +273,13 @@ def _shape(state: StepState, *, functions: bool = False) -> str:
     if state.connector:
         return state.connector
     keys = ", ".join(f"{c.name}: {c.type}" for c in state.keys)
-    columns = ", ".join(_spell(c, functions=functions) for c in state.columns)
+    columns = _spelled(state.columns, functions=functions)
     times = f", windows of {_times(state.times)}" if state.times else ""
     return f"keys [{keys}], columns [{columns}]{times}"
+
+
+def _spelled(columns: tuple[StateColumn, ...], *, functions: bool = False) -> str:
+    return ", ".join(_spell(c, functions=functions) for c in columns)
 
 
 def _spell(column: StateColumn, *, functions: bool) -> str:

@@ -28,7 +28,7 @@ from penstock.graph.compiled import CompiledJob
 from penstock.keeper.savepoint_copies import open_savepoint
 from penstock.keyed_state.state_files import slabs
 from penstock.protocol.savepoints import inside
-from penstock.protocol.state_matching import fits, known
+from penstock.protocol.state_matching import fits, known, migrated_steps
 from penstock.savepoint_tables.savepoint_state import OpenedState, keyed_steps, opened, stage_of
 from penstock.steps.base import KeepingStep
 from penstock.storage.blobs import DirectoryBlobStore
@@ -120,7 +120,7 @@ def _export(job: CompiledJob, stored: StoredState, step: str, target: Path) -> E
         with folder_in_the_making(target / step) as made:
             own = tuple(file for file in files if file.state == step)
             for share in slabs(own, to_share(range(job.plan.max_key_groups))):
-                rows += _write(job, stored.store, (step, files, share), made / f"part-{count:05d}.parquet")
+                rows += _write(job, stored, (step, files, share), made / f"part-{count:05d}.parquet")
                 count += 1
     except OSError as error:
         raise StorageError(f"{target / step}: {error.strerror or error}") from error
@@ -141,14 +141,12 @@ def folder_in_the_making(final: Path) -> Iterator[Path]:
         raise
 
 
-def _write(
-    job: CompiledJob, store: DirectoryBlobStore, part: tuple[str, Sequence[StateFile], Share], path: Path
-) -> int:
+def _write(job: CompiledJob, stored: StoredState, part: tuple[str, Sequence[StateFile], Share], path: Path) -> int:
     """Write the rows of some key groups to one file; return their number."""
     step, files, share = part
     with opened(job, step, share, path.parent) as state:
         here = [replace(f, groups=groups) for f in files if (groups := intersect(f.groups, share))]
-        state.backend.load(here, store)
+        state.backend.load(here, stored.store, migrated_steps(stored.root, job.plan))
         writer: pq.ParquetWriter | None = None
         rows = 0
         for batch in _batches(state):

@@ -88,7 +88,7 @@ class StateSchema:
 
     A state that ``evolves`` takes over rows that lack columns: these become ``Value.added``. Stored columns that it has
     not, and child tables, are left out. ``renamed`` has the earlier name of fields by name: the columns of a field are
-    ``f`` and ``f.<part>``. ``was`` is an earlier name of the state itself.
+    ``f`` and ``f.<part>``. ``was`` is an earlier name of the state itself. ``migration`` converts an earlier class.
     """
 
     name: str
@@ -101,6 +101,7 @@ class StateSchema:
     evolves: bool = False
     renamed: tuple[tuple[str, str], ...] = ()
     was: str | None = None
+    migration: "Migration | None" = None
 
     def of_child(self, child: ChildSchema) -> "StateSchema":
         """Return the schema of a child table as a state of its own, which its files have."""
@@ -130,6 +131,19 @@ class DueTimers:
     fields: "Int32s"
     times: "Int64s"
     hashes: "UInt64s"
+
+
+class Migration(Protocol):
+    """Converts the state of keys to that of another class."""
+
+    @property
+    def old(self) -> StateSchema:
+        """Return the schema that stored rows have."""
+        ...
+
+    def convert(self, old: "KeyedState", rows: "Int32s", new: "KeyedState") -> None:
+        """Give the keys of ``rows`` their state in ``new``. Raises StateError."""
+        ...
 
 
 class FixedColumns(Protocol):

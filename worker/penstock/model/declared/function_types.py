@@ -5,6 +5,7 @@
     flat_map   f(r: A, out: ps.Out[B])
     process    f(r: A, s: S, out: ps.Out[B, {"rare": C}])
     on_timer   f(t: ps.Time, key, s: S, out: ps.Out[B, {"rare": C}])
+    migrate    f(old: Old) -> S
 
 A function of which no hint is a record, a state or ``ps.Out`` has no types: it gets dicts or batches. Names of
 parameters are free. A parameter that has a default keeps it.
@@ -40,6 +41,7 @@ class CallShape(StrEnum):
     FLAT_MAP = "f(r: A, out: ps.Out[B])"
     PROCESS = "f(r: A, s: S, out: ps.Out[B])"
     TIMER = "f(t: ps.Time, key, s: S, out: ps.Out[B])"
+    MIGRATE = "f(old: Old) -> S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ def function_types(function: Callable[..., Any], shape: CallShape, scope: Mappin
             ctx = reader.take(3, with_context=True)
             main, sides = reader.out(2)
             return FunctionTypes(reader.record(0), main, reader.state(1), sides, ctx)
-        case CallShape.TIMER:
-            raise AssertionError("its types are those of the step: see check_handler")
+        case CallShape.TIMER | CallShape.MIGRATE:
+            raise AssertionError("its types are those of the step: see check_handler and migrated_state")
 
 
 def check_handler(function: Callable[..., Any], types: FunctionTypes, scope: Mapping[str, Any]) -> None:
@@ -116,6 +118,16 @@ def types_of_both(
             raise ConfigError(f"{both} emit {one.name} and {other.name} to {output!r}; an output has one record")
     sides = tuple((outputs | dict(right_types.sides)).items())
     return replace(left_types, sides=sides, ctx=False)
+
+
+def migrated_state(function: Callable[..., Any], state: StateType, scope: Mapping[str, Any]) -> StateType:
+    """Return the earlier state that a function converts to ``state``, that of the step.
+
+    Raises ConfigError, with the place of the function, for other types, and for two states with the same fields.
+    """
+    reader = _Reader(function, CallShape.MIGRATE, _hints(function, scope))
+    reader.take(1)
+    return reader.migrated(state)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -222,6 +234,19 @@ class _Reader:
         if found is None:
             raise self._error(f"the hint of {name!r} is {_spell(hint)}, which is no @ps.state")
         return found
+
+    def migrated(self, state: StateType) -> StateType:
+        """Return the state at the first place, which becomes ``state``."""
+        earlier, result = self.state(0), self._hints.get("return")
+        found = state_type(result)
+        if found is None or found.python is not state.python:
+            raise self._error(f"it returns {_spell(result)}, and the state of the step is {state.name} ({state.place})")
+        if {str(f) for f in earlier.fields} == {str(f) for f in state.fields}:
+            raise self._error(
+                f"{earlier.name} and {state.name} have the same fields, so nothing tells stored states of one from "
+                "those of the other: give a field another name or type"
+            )
+        return earlier
 
     def out(self, place: int) -> tuple[RecordType, tuple[tuple[str, RecordType], ...]]:
         """Return the records of the outputs at a place of the parameters."""

@@ -28,6 +28,7 @@ from penstock.model.elements import (
 )
 from penstock.model.elements import BarrierKind as Kind
 from penstock.protocol.state_entries import entries_of, fired_until
+from penstock.protocol.state_matching import migrated_steps
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
 from penstock.protocol.task.task_rescale import TaskRescale
@@ -109,7 +110,8 @@ class TaskCore:
         splits = state.stored_splits(state.root, state.assignment.splits_of(state.task))
         fired = fired_until(state.root, state.setup.plan, state.task, share) if state.root else ()
         version, mark = state.assignment.version, state.time.task_us
-        state.loading = ev.LoadState(version, share, files, splits, mark, fired)
+        migrated = migrated_steps(state.root, state.setup.plan) if state.root else ()
+        state.loading = ev.LoadState(version, share, files, splits, mark, fired, migrated)
         return [state.loading]
 
     def _loaded(self, event: ev.Loaded, _: float) -> list[ev.Action]:

@@ -313,7 +313,8 @@ class LoadState:
     """Load these key groups, files and split states into the task. Answered by Loaded(version).
 
     ``watermark_us``: the event time of the task. ``fired``: the times up to which windows and timers
-    of these groups may have fired, by the tasks that had them.
+    of these groups may have fired, by the tasks that had them. ``migrated`` names the steps whose files hold an earlier
+    state, which must be converted.
     """
 
     version: Version
@@ -322,6 +323,7 @@ class LoadState:
     splits: tuple[SplitState, ...]
     watermark_us: int | None = None
     fired: tuple[GroupsTime, ...] = ()
+    migrated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ class TaskRescale:
         files = entries_of(event.root, state.stage.steps, share)
         follows = event.root, state.setup.plan, state.task, share
         mark, fired = watermark_of(*follows), fired_until(*follows)
+        # Each cut writes migrated state, so the files of a rescale have it.
         state.loading = ev.LoadState(event.version, share, files, gained, mark, fired)
         return [*actions, state.loading]
 

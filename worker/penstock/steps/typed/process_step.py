@@ -7,18 +7,21 @@ the time that the step has reached, or before it, fires one microsecond later. S
 The time that a step with two inputs has reached is that of the input that is behind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import Where
+from penstock.base.values import replace
 from penstock.contract.graph import DEAD_LETTER, LEFT, RIGHT, OnError, TimeKind
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s
 from penstock.model.declared.function_types import FunctionTypes, takes_context
+from penstock.model.declared.state_types import StateType
 from penstock.steps.base import NO_BOUND, NOTHING_DUE, Emit, PlainStep, reached, with_hidden
 from penstock.steps.dead_letters import unplaced
 from penstock.steps.keyed import OpenState
@@ -30,6 +33,7 @@ from penstock.steps.typed.plain_steps import outputs_of
 from penstock.steps.typed.process_input import InputFunction, ProcessInput
 from penstock.steps.typed.shared_states import SharedStates
 from penstock.steps.typed.state_contents import StateContents
+from penstock.steps.typed.state_migration import StateMigration
 from penstock.steps.typed.timer_calls import FiredSlice, Handlers, KeyObjects, TimerCalls, TimerContext
 
 
@@ -44,12 +48,14 @@ class TypedProcessStep(PlainStep):
         schemas: Schemas,
         *,
         handlers: Handlers = MappingProxyType({}),
+        migration: tuple[StateType, Callable[..., Any]] | None = None,
         timed: bool = False,
     ) -> None:
         """Call the function of one input, or those of a left and a right one. Emit rows of ``schemas``, by output.
 
         ``types`` has the state and the outputs of all functions. ``handlers`` are called when timers fire, by the field
-        of the state. ``timed``: rows have the hidden bound column. Raises ConfigError for columns that do not fit.
+        of the state. ``migration`` has an earlier state, and the function that converts it. ``timed``: rows have the
+        hidden bound column. Raises ConfigError for columns that do not fit.
         """
         super().__init__(name)
         state = types.state
@@ -64,6 +70,10 @@ class TypedProcessStep(PlainStep):
         self._active = self._inputs[0]  # whose rows are being processed
         self._contents = StateContents(state, states.rows)
         self._schema = evolving_schema(name, keys.fields, state, states.timers)
+        if migration is not None:
+            earlier, convert = migration
+            converted = StateMigration(name, keys, (earlier, state), convert)
+            self._schema = replace(self._schema, migration=converted)
         self._timed, self._firing, self._dropped, self._failed = timed, False, 0, 0
         self._timers = self._timer_calls(types, schemas, handlers)
 

@@ -69,12 +69,14 @@ def contents_item(kind: FieldKind) -> Item:
             return Item(Tuple((Item(Whole()), Item(total))))
 
 
-def state_objects(state: StateType, contents: pa.RecordBatch) -> list[Any]:
+def state_objects(state: StateType, contents: pa.RecordBatch, *, as_kept: bool = False) -> list[Any]:
     """Return what :class:`StateContents` shows as objects of the user's class.
 
-    Rings, lists, sets and timers are lists, maps are dicts, and an aggregate is its value.
+    Rings, lists, sets and timers are lists, maps are dicts, and an aggregate is its value; ``as_kept`` it is a tuple,
+    as the column has it.
     """
-    columns = [_values(each, contents.column(each.name)) for each in state.fields]
+    read = _read if as_kept else _values
+    columns = [read(each, contents.column(each.name)) for each in state.fields]
     names = [each.name for each in state.fields]
     return [state.python(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
 
@@ -138,13 +140,25 @@ class StateContents:
                 except OverflowError as error:  # more entries than the field has room for
                     raise ValueError(str(error)) from None
 
+    def put(self, row: int, state: Any) -> None:
+        """Write the fields of a row that is bound: those of an object of the user's class.
+
+        Raises an error of the field for a value that it cannot keep.
+        """
+        self._rows.log.begin()
+        self._rows.at(row)
+        for field in self._state.fields:
+            self._write(field, getattr(state, field.name))
+
     def _write(self, field: KeptField, value: Any) -> None:
         cell = self._rows.cells[field.name]
-        if isinstance(cell, EntriesCell | AggregateCell):
+        if isinstance(cell, AggregateCell) and value is None:
+            cell.reset()
+        elif isinstance(cell, EntriesCell | AggregateCell):
             cell.load(value)
         elif isinstance(cell, RingCell):
             cell.clear()
-            for each in value:
+            for each in value or ():
                 cell.append(each)
         else:
             setattr(self._rows.proxy, field.name, value)

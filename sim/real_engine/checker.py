@@ -1,6 +1,7 @@
 """What must hold in every run of real engines: rules at each commit and report, and the output at the end.
 
 C  a committed epoch lists files that are there, and no task lists key groups that it does not own
+C  a sender of pushed rows ends only when the newest checkpoint has all of them
 C  a file that the job's object needs is not deleted
 E  what an engine reports as published is visible
 G  terms, attempts, versions and epochs never go back
@@ -17,7 +18,7 @@ from penstock.connectors.parquet_sink import visible_name
 from penstock.connectors.published import plain_step
 from penstock.contract import control_messages as msg
 from penstock.contract.codec import decode
-from penstock.contract.ids import BlobName, Epoch, Ordinal, Version
+from penstock.contract.ids import BlobName, Epoch, Ordinal, SplitId, Version
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle
@@ -137,6 +138,15 @@ class RealChecker:
             content = self._visible(handle.sink.removesuffix("-out")).get(name)
             if content is None or len(content) != part.size:
                 raise Violation("E", f"{who} reports epoch {epoch} as published, but {name} is not visible")
+
+    # --- Senders
+
+    def check_committed(self, split: SplitId, rows: int) -> None:
+        """Check that the newest checkpoint has a split up to its end."""
+        tasks = () if self._root is None else self._root.tasks
+        (state,) = [s for task in tasks for s in task.splits if s.split == split] or (None,)
+        if state is None or not state.finished or state.offset != rows:
+            raise Violation("C", f"the sender of {split} may go after {rows} rows, but committed is {state}")
 
     # --- The end
 

@@ -12,6 +12,7 @@ from penstock.base.threads import Event, SimpleQueue
 from penstock.contract import control_messages as msg
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.contract.status import EngineProgress
+from penstock.contract.trust import IngestPlace
 from penstock.engine.build import JobParts
 from penstock.engine.worker import Worker
 from penstock.graph.compiled import CompiledJob
@@ -107,6 +108,7 @@ class RealEngineNode:
             clock=self,
             heartbeat_interval_s=host.beat_us / 1_000_000,
             warmed=warmed,
+            ingest=IngestPlace("worker", 1),
         )
         self._say(msg.EngineHello(self._ordinal, self._incarnation, worker.address, host.compiled.plan))
         self._obey(worker)

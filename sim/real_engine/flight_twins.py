@@ -11,7 +11,7 @@ dies, it breaks: then both ends get an error, and what was under way is lost.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -35,10 +35,20 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class FlightMessage:
-    """What a reader gets; the names are Flight's."""
+    """What a reader gets; the names are Flight's. ``data``: a batch, None, or what a sender of pushed rows has sent."""
 
-    data: pa.RecordBatch | None
+    data: Any
     app_metadata: pa.Buffer
+
+
+class Listening(Protocol):
+    """A server in the network: the process that it is of, and what handles a call."""
+
+    process: str
+
+    def serve(self, call: "Call", command: bytes) -> None:
+        """Handle one call, on a thread of the process."""
+        ...
 
 
 class Pipe:
@@ -201,14 +211,14 @@ class FlightNetwork(Network):
     def __init__(self, kernel: SimKernel, host_of: dict[str, str]) -> None:
         super().__init__(kernel, host_of)
         self.scheduler: ThreadScheduler
-        self._servers: dict[int, SimFlightServer] = {}
+        self._servers: dict[int, Listening] = {}
         self._calls: dict[int, Call] = {}
         self._numbers = 0
         self._speed_us = kernel.streams.schedule.choice(SPEEDS_US)
 
     # --- For engines
 
-    def listen(self, server: "SimFlightServer") -> int:
+    def listen(self, server: Listening) -> int:
         """Make a server known; return its port."""
         self._numbers += 1
         self._servers[self._numbers] = server

@@ -167,5 +167,31 @@ _TABLE = (
         _line("protocol.task.input_progress", "if low is None or mark < low:", "if low is None or mark > low:"),
         "chaos-joined",
     ),
+    EngineMutant(
+        "sender-released-at-its-end",
+        "a sender may go when its end has come, before that is committed",
+        _line(
+            "protocol.channel.ingest_partition",
+            "return (WantCheckpoint(),)",
+            "return self._dismiss(IngestAnswer.FINISHED)",
+        ),
+        "chaos-pushed",
+    ),
+    EngineMutant(
+        "sender-released-by-an-older-commit",
+        "a commit of rows before the end of a partition lets its sender go",
+        _line(
+            "connectors.ingest",
+            "self._queue.committed(state.offset, state.finished)",
+            "self._queue.committed(self._offset, self._finished)",
+        ),
+        "chaos-pushed",
+    ),
+    EngineMutant(
+        "sender-superseded-by-itself",
+        "a sender that connects again is told that a later one has taken over",
+        _line("protocol.channel.ingest_partition", "if sender < self._sender:", "if sender <= self._sender:"),
+        "chaos-pushed",
+    ),
 )
 MUTANTS = {mutant.name: mutant for mutant in _TABLE}

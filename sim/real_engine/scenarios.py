@@ -12,6 +12,7 @@ QUIET = Scenario("quiet", job="count", safety_us=SECOND)
 # Few effects, so that one run each for a fault at every effect takes minutes.
 CHECKPOINT = replace(QUIET, name="checkpoint", job="count-little", safety_us=SECOND // 4)
 RESCALE_UP = replace(CHECKPOINT, name="rescale-up", events=(Timed(SECOND // 4, RescaleWish(3)),))
+PUSHED = replace(CHECKPOINT, name="pushed", job="pushed")
 
 # Groups leave, come back and are merged; a worker dies between.
 AROUND = replace(
@@ -45,11 +46,11 @@ CHAOS = Scenario(
 
 # Other jobs, each with the faults of ``chaos``, and in each run two engines that die right behind a commit.
 AT_COMMITS = tuple(Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in (3, 6))
-CHAOS_TIMERS, CHAOS_JOINED, CHAOS_WINDOWED = (
-    replace(CHAOS, name=f"chaos-{job}", job=job, moments=AT_COMMITS) for job in ("timers", "joined", "windowed")
+OTHER_JOBS = tuple(
+    replace(CHAOS, name=f"chaos-{job}", job=job, moments=AT_COMMITS)
+    for job in ("timers", "joined", "windowed", "pushed")
 )
 
 SCENARIOS = {
-    scenario.name: scenario
-    for scenario in (QUIET, CHECKPOINT, RESCALE_UP, AROUND, CHAOS, CHAOS_TIMERS, CHAOS_JOINED, CHAOS_WINDOWED)
+    scenario.name: scenario for scenario in (QUIET, CHECKPOINT, RESCALE_UP, PUSHED, AROUND, CHAOS, *OTHER_JOBS)
 }

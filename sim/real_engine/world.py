@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from penstock.contract.control_messages import EngineReport
-from penstock.contract.ids import JobUid, Ordinal
+from penstock.contract.ids import JobUid, Ordinal, SplitId
 from penstock.storage.blobs import DirectoryBlobStore
 from sim.cluster.fault_injector import FaultInjector
 from sim.control_plane import ClusterParts, ControlPlane
@@ -26,6 +26,7 @@ from sim.real_engine.engine_node import STORAGE, RealEngineNode
 from sim.real_engine.file_faults import FileFaults
 from sim.real_engine.flight_twins import FlightNetwork, SimFlightServer
 from sim.real_engine.prepared_job import OUTPUT, PreparedJob
+from sim.real_engine.senders import Senders
 from sim.real_engine.stored_files import RealFiles
 from sim.real_engine.threaded_kernel import ThreadedKernel
 from sim.scenario import Scenario
@@ -34,6 +35,7 @@ STALENESS = 0.3
 POWER_FAILURES = (0, 0, 1)
 JOB_UID = JobUid("7b0c7a52-6a2e-4d39-9f0e-000000000001")
 EVENTS_MAX = 200_000
+SENDER_END_US = 10 * SECOND  # a sender ends so soon after its job
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class EngineWorld(ControlPlane):
         network = FlightNetwork(kernel, host_of)
         network.scheduler = kernel.scheduler
         network.slow_chance = scenario.slow_chance
-        SimFlightServer.network = network
+        SimFlightServer.network = self.flight = network
         self._names = Random(f"{seed}/names")
         self._network = self._names.random() < 0.5
         self._mounts: dict[str, MountedFiles] = {}
@@ -71,9 +73,12 @@ class EngineWorld(ControlPlane):
         self.judge = RealChecker(kernel, job.checked, self._of("judge"), self.disk, OUTPUT)
         self.service.watcher = self.judge
         kernel.add("power", self)
+        self._senders = Senders(self, job.checked.senders(job.folder / "input"))
+        kernel.add("senders", self._senders)
         self._plan_faults(scenario, faults)
         self.injector = FaultInjector(self)
         self.begin(self.injector)
+        self._senders.plan(Random(f"{seed}/senders"), scenario.safety_us)
 
     def _of(self, machine: str) -> DirectoryBlobStore:
         """Return the job's directory as a machine sees it that has no faults."""
@@ -106,7 +111,15 @@ class EngineWorld(ControlPlane):
             raise Violation("L", f"no end {seconds} s after the last fault")
         if (failure := self.latest().failure) is not None:
             raise Violation("L", f"the job failed: {failure}")
+        self._let_senders_end()
         self.judge.finish()
+
+    def _let_senders_end(self) -> None:
+        until_us = self.kernel.now_us + SENDER_END_US
+        while self._senders.waiting:
+            if self.kernel.now_us >= until_us:
+                raise Violation("L", f"the job has ended, but not its senders {self._senders.waiting}")
+            self._advance(self.kernel.now_us + SECOND // 2)
 
     def close(self) -> int:
         """End what is left of the run; return the number of threads that do not end."""
@@ -136,6 +149,10 @@ class EngineWorld(ControlPlane):
         for name, engine in self._engines.items():
             if not self.kernel.paused(name):
                 engine.check_rest()
+
+    def check_committed(self, partition: int, rows: int) -> None:
+        """Check what a sender is told."""
+        self.judge.check_committed(SplitId(f"partition-{partition:05d}"), rows)
 
     def reported(self, ordinal: Ordinal, report: EngineReport) -> None:
         """Check what an engine says."""
@@ -182,6 +199,7 @@ class EngineWorld(ControlPlane):
         self.kernel.happened("power failed")
         for ordinal in self.ordinals():
             self.end_worker(ordinal)
+        self._senders.power_failed()
         self.disk.power_failure(self.kernel.streams.faults)
         self.files.blobs, self.judge.blobs = self._of("keepers"), self._of("judge")
 

@@ -33,6 +33,7 @@ from penstock.connectors.parquet_source import Pieces
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import head
 from penstock.contract import codec
+from penstock.file_system import OS_FILES
 from penstock.model.ingest_messages import (
     WIRE_VERSION,
     Hello,
@@ -42,6 +43,7 @@ from penstock.model.ingest_messages import (
     Rows,
     decode_reply,
 )
+from penstock.ports import FileSystem
 from penstock.storage.trust import read_credentials
 
 BATCH_ROWS = 8192
@@ -147,9 +149,10 @@ def _batches(piece: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]
 class Pusher:
     """Sends one partition until the job has committed it, or another sender has taken over."""
 
-    def __init__(self, push: Push) -> None:
-        """Open the input. No connection is made yet."""
+    def __init__(self, push: Push, files: FileSystem = OS_FILES) -> None:
+        """Open the input. No connection is made yet. ``files`` has the folder of announcements."""
         self._push = push
+        self._files = files
         self._input = PartitionRows(push.files, push.rows)
         self._shown = _shown(push)
         self._sent = 0
@@ -178,8 +181,8 @@ class Pusher:
         """
         proof = self._push.proof
         with opened(Path(self._push.folder), proof) as folder:
-            owner = read_owners(folder).get(self._push.partition)
-            others = [a.address for a in read_announcements(folder)]
+            owner = read_owners(folder, self._files).get(self._push.partition)
+            others = [a.address for a in read_announcements(folder, self._files)]
             for announced in dict.fromkeys([*([owner] if owner else []), *others]):
                 address = dialled(announced, folder, proof)
                 if address is None:
@@ -199,7 +202,7 @@ class Pusher:
         removed the files of earlier jobs.
         """
         note = finished_note(folder, self._push.partition)
-        return self._told_end and read_note(note) == str(self._input.rows)
+        return self._told_end and read_note(note, self._files) == str(self._input.rows)
 
     def _stream(self, address: str) -> str:
         push = self._push

@@ -20,8 +20,8 @@ EVERY_EFFECT = (
     "changed-plan",
 )
 
-REAL_ENGINE = ("chaos", "around")
-REAL_EVERY_EFFECT = ("checkpoint", "rescale-up")
+REAL_ENGINE = ("chaos", "around", "chaos-timers", "chaos-joined", "chaos-windowed", "chaos-pushed")
+REAL_EVERY_EFFECT = ("checkpoint", "rescale-up", "pushed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """What the runs need to know of a job."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from penstock_spark.push import Push
 
 Row = Mapping[str, Any]
 
@@ -17,35 +20,30 @@ spec:
 """
 
 
-class CheckedJob(Protocol):
-    """A job, its input, and its oracle. The sink of an output ``x`` is the step ``x-out``, and its folder ``x``."""
+class CheckedJob(ABC):
+    """A job, its input, and its oracle. The sink of an output ``x`` is the step ``x-out``, and its folder ``x``.
 
-    @property
-    def entrypoint(self) -> str:
-        """Return the function that builds the job."""
-        ...
+    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added.
+    """
 
-    @property
-    def outputs(self) -> Sequence[str]:
-        """Return the names of the outputs."""
-        ...
+    entrypoint: str
+    outputs: Sequence[str]
+    parameters: Mapping[str, int] = {}
 
-    @property
-    def parameters(self) -> Mapping[str, int]:
-        """Return the job's own parameters. ``input`` and ``output`` are added to them."""
-        ...
-
+    @abstractmethod
     def write_input(self, folder: Path) -> None:
-        """Write the files that the job reads. Called once in a process."""
-        ...
+        """Write the files that the job or its senders read. Called once in a process."""
 
-    def begin_run(self) -> None:
-        """Bring what is outside of the job, and outlives its processes, to its first state."""
-        ...
-
+    @abstractmethod
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the rows of each output, in the order of the files' names. Raises Violation."""
-        ...
+
+    def begin_run(self) -> None:  # noqa: B027 - most jobs have nothing to do
+        """Bring what is outside of the job and of the disk to its first state."""
+
+    def senders(self, folder: Path) -> Sequence[Push]:
+        """Return what each sender pushes. ``folder`` is that of the input."""
+        return ()
 
 
 def job_file(job: CheckedJob, places: Mapping[str, Path]) -> str:

@@ -27,7 +27,7 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import Row
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
 
 BATCH_ROWS = 8
 START = datetime(2026, 1, 1)  # noqa: DTZ001 - the column has no time zone
@@ -121,7 +121,7 @@ def job(parameters: ps.Parameters) -> ps.Job:
     return made
 
 
-class CountingJob:
+class CountingJob(CheckedJob):
     """The job with an input of some size, and its oracle."""
 
     entrypoint = f"{__name__}:job"

@@ -3,6 +3,7 @@
 from sim.real_engine.jobs.checked_job import CheckedJob
 from sim.real_engine.jobs.counting import CountingJob, Size
 from sim.real_engine.jobs.joined import JoinedJob
+from sim.real_engine.jobs.pushed import PushedJob
 from sim.real_engine.jobs.timer_job import TimerJob
 from sim.real_engine.jobs.windowed import WindowedJob
 
@@ -10,6 +11,7 @@ JOBS: dict[str, CheckedJob] = {
     "count": CountingJob(Size(files=3, rows=160, rate=150, queued=150)),
     "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
     "joined": JoinedJob(),
+    "pushed": PushedJob(),
     "timers": TimerJob(),
     "windowed": WindowedJob(),
 }

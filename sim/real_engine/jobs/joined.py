@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import Row
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
 from sim.real_engine.jobs.timed_rows import SECOND, START, difference, write_files
 
 FILES, WORDS = 2, 7
@@ -56,12 +56,11 @@ def job(parameters: ps.Parameters) -> ps.Job:
     return made
 
 
-class JoinedJob:
+class JoinedJob(CheckedJob):
     """The job's input and oracle."""
 
     entrypoint = f"{__name__}:job"
     outputs = ("pairs", "windows", "late")
-    parameters: Mapping[str, int] = {}
 
     def write_input(self, folder: Path) -> None:
         """Write the files of both sides."""
@@ -71,9 +70,6 @@ class JoinedJob:
         ):
             files = [_rows(file, rows, tuple(schema)) for file in range(FILES)]
             write_files(folder / name, files, pa.schema(schema))
-
-    def begin_run(self) -> None:
-        """Do nothing: all that outlives a process is on the disk."""
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the pairs, then the windows that they are in."""

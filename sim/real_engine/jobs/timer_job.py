@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import Row
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
 from sim.real_engine.jobs.timed_rows import SECOND, START, difference, late_rows, micros, write_files
 
 FILES, ROWS, WORDS = 3, 90, 4
@@ -152,20 +152,16 @@ def job(parameters: ps.Parameters) -> ps.Job:
     return made
 
 
-class TimerJob:
+class TimerJob(CheckedJob):
     """The job's input and oracle."""
 
     entrypoint = f"{__name__}:job"
     outputs = ("fired", "windows", "late")
-    parameters: Mapping[str, int] = {}
 
     def write_input(self, folder: Path) -> None:
         """Write the files."""
         assert not any(late_rows(_rows(file), DISORDER, lambda at: at + SECOND) for file in range(FILES))
         write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
-
-    def begin_run(self) -> None:
-        """Do nothing: all that outlives a process is on the disk."""
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the rows of timers, then the windows that they are in."""

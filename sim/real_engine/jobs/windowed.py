@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import Row
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
 from sim.real_engine.jobs.timed_rows import SECOND, START, difference, late_rows, write_files
 
 FILES, ROWS, WORDS = 3, 90, 5
@@ -48,19 +48,15 @@ def job(parameters: ps.Parameters) -> ps.Job:
     return made
 
 
-class WindowedJob:
+class WindowedJob(CheckedJob):
     """The job's input and oracle."""
 
     entrypoint = f"{__name__}:job"
     outputs = ("sessions", "sliding", "late")
-    parameters: Mapping[str, int] = {}
 
     def write_input(self, folder: Path) -> None:
         """Write the files."""
         write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
-
-    def begin_run(self) -> None:
-        """Do nothing: all that outlives a process is on the disk."""
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the three outputs."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.base import limits
+from penstock.base.errors import StorageError
 from penstock.connectors.ingest_queue import PartitionQueue
 from penstock.model.ingest_messages import IngestAnswer
 
@@ -92,6 +93,18 @@ def test_a_new_owner_begins_without_the_rows_of_the_one_before() -> None:
     queue.greet(2, 1)
     queue.push(2, 0, pa.record_batch({"n": [0]}))
     assert drained(queue, 9) == [(0, [0])]
+
+
+def test_a_partition_is_given_up_although_that_cannot_be_announced() -> None:
+    queue, hub = pushed(1)
+
+    def fail() -> None:
+        raise StorageError("no room")
+
+    hub.announce = fail  # type: ignore[method-assign]
+    queue.close()
+    assert not queue.is_open
+    assert queue.greet(2, 1).answer is IngestAnswer.RETRY
 
 
 def test_the_end_of_a_partition_asks_for_a_checkpoint_and_is_noted_when_that_is_committed() -> None:

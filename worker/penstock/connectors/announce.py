@@ -15,8 +15,9 @@ from pathlib import Path, PurePath
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract.codec import parsed
-from penstock.file_system import OS_FILES, read_plain
+from penstock.file_system import OS_FILES, REPLACED_FILE, closing, make_folders, read_plain, write_all
 from penstock.folders import PrivateFolder
+from penstock.ports import FileSystem
 
 SUFFIX = ".worker.json"
 ANNOUNCEMENT_BYTES_MAX = 1024 * 1024
@@ -45,16 +46,17 @@ class Announcement:
     owned: tuple[int, ...]
 
 
-def announce(folder: Path, life: str, announcement: Announcement) -> None:
+def announce(folder: Path, life: str, announcement: Announcement, files: FileSystem = OS_FILES) -> None:
     """Write or replace the file of one incarnation of a worker, atomically."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / f"{life}{SUFFIX}", folder / f".{life}", json.dumps(asdict(announcement)))
+    make_folders(files, folder)
+    _replace(files, folder / f"{life}{SUFFIX}", folder / f".{life}", json.dumps(asdict(announcement)))
 
 
-def _replace(file: Path, temporary: Path, text: str) -> None:
+def _replace(files: FileSystem, file: Path, temporary: Path, text: str) -> None:
     """Put a file in the place of what is there, a link for example, which is not followed."""
-    temporary.write_text(text)
-    temporary.replace(file)
+    with closing(files, files.open(temporary, REPLACED_FILE)) as handle:
+        write_all(files, handle, text.encode())
+    files.rename(temporary, file)
 
 
 def finished_note(folder: Path, partition: int) -> Path:
@@ -62,15 +64,15 @@ def finished_note(folder: Path, partition: int) -> Path:
     return folder / f"partition-{partition:05d}.finished"
 
 
-def write_note(note: Path, life: str, rows: int) -> None:
+def write_note(note: Path, life: str, rows: int, files: FileSystem = OS_FILES) -> None:
     """Write or replace a note, atomically. ``life`` names the worker, and nobody else."""
-    _replace(note, note.with_name(f".{life}.{note.name}"), str(rows))
+    _replace(files, note, note.with_name(f".{life}.{note.name}"), str(rows))
 
 
-def read_note(note: Path) -> str:
+def read_note(note: Path, files: FileSystem = OS_FILES) -> str:
     """Return the text of a note; empty when there is none. Raises ConfigError for what is no plain file; OSError."""
     try:
-        return read_plain(OS_FILES, note, NOTE_BYTES_MAX).decode(errors="replace")
+        return read_plain(files, note, NOTE_BYTES_MAX).decode(errors="replace")
     except FileNotFoundError:
         return ""
 
@@ -112,23 +114,29 @@ def dialled(address: str, folder: Path, proof: Proof) -> str | None:
     return socket_address(folder, PurePath(place).stem) if proof is Proof.FOLDER else address
 
 
-def read_announcements(folder: Path) -> list[Announcement]:
+def read_announcements(folder: Path, files: FileSystem = OS_FILES) -> list[Announcement]:
     """Return all announcements, the newest first."""
-    found: list[tuple[float, Announcement]] = []
-    for file in folder.glob(f"*{SUFFIX}"):
-        try:
-            plain = parsed(read_plain(OS_FILES, file, ANNOUNCEMENT_BYTES_MAX).decode())
-            owned = tuple(plain["owned"])
-            known = Announcement(plain["address"], plain["partitions"], owned)
-            found.append((file.stat().st_mtime, known))
-        except (OSError, ConfigError, PeerError, ValueError, KeyError, TypeError):
-            continue  # it is being replaced, and the next call finds it; or it is no announcement
+    try:
+        names = [entry.name for entry in files.entries(folder) if entry.name.endswith(SUFFIX)]
+    except OSError:
+        return []  # no worker has made the folder yet
+    found = [one for name in names if (one := _read(folder / name, files))]
     return [a for _, a in sorted(found, key=lambda pair: -pair[0])]
 
 
-def read_owners(folder: Path) -> dict[int, str]:
+def _read(file: Path, files: FileSystem) -> tuple[float, Announcement] | None:
+    """Return when a file was written, and its announcement. None: it is being replaced, or it is no announcement."""
+    try:
+        plain = parsed(read_plain(files, file, ANNOUNCEMENT_BYTES_MAX).decode())
+        known = Announcement(plain["address"], plain["partitions"], tuple(plain["owned"]))
+        return files.stat(file).st_mtime, known
+    except (OSError, ConfigError, PeerError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_owners(folder: Path, files: FileSystem = OS_FILES) -> dict[int, str]:
     """Return the address of the owner of each partition; the newest announcement counts."""
     owners: dict[int, str] = {}
-    for known in reversed(read_announcements(folder)):
+    for known in reversed(read_announcements(folder, files)):
         owners.update(dict.fromkeys(known.owned, known.address))
     return owners

@@ -21,8 +21,9 @@ from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
+from penstock.file_system import OS_FILES
 from penstock.graph.arrow import arrow_type
-from penstock.ports import Read
+from penstock.ports import FileSystem, Read
 
 
 class IngestSource:
@@ -30,8 +31,16 @@ class IngestSource:
 
     bounded = True
 
-    def __init__(self, partitions: int, folder: str, columns: Columns, event_time: EventTime | None = None) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        folder: str,
+        columns: Columns,
+        event_time: EventTime | None = None,
+        files: FileSystem = OS_FILES,
+    ) -> None:
         """Take rows of ``columns``. Raises ConfigError when none are declared."""
+        self._files = files
         self._plain = ingest_schema(columns)
         self.schema = with_stamp(self._plain, event_time)
         self._event_time = event_time
@@ -59,6 +68,7 @@ class IngestSource:
                 self._plain,
                 self._want_checkpoint,
                 place=self._place,
+                files=self._files,
             )
         queue = self._hub.queue(int(state.spec))
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None

@@ -6,6 +6,7 @@ the address of a worker. In a cluster it listens on a port, and both sides prese
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from penstock.connectors.flight_data import FlightData
 from penstock.connectors.ingest_queue import PartitionQueue
 from penstock.contract import codec
 from penstock.contract.trust import IngestPlace, scheme
+from penstock.file_system import OS_FILES
 from penstock.folders import PrivateFolder
 from penstock.model.ingest_messages import (
     Hello,
@@ -40,6 +42,7 @@ from penstock.model.ingest_messages import (
     decode_hello,
     decode_push,
 )
+from penstock.ports import FileSystem
 from penstock.protocol.channel import ingest_partition as core
 
 _SOCKET_PATH_BYTES_MAX = 100  # systems allow 104 to 108 bytes
@@ -56,12 +59,14 @@ class IngestHub:
         want_checkpoint: Callable[[], None],
         *,
         place: IngestPlace,
+        files: FileSystem = OS_FILES,
     ) -> None:
         """Listen at ``place`` and announce it in ``folder``.
 
         Raises ConfigError when the address is in use, or when other users may enter the folder.
         """
         self._shown = folder
+        self._files = files
         self._private = None if place.host else PrivateFolder(folder.absolute(), make=True)
         self._folder = folder if self._private is None else self._private.path
         self._life = uuid4().hex
@@ -85,13 +90,20 @@ class IngestHub:
         owned = tuple(q.index for q in self._queues if q.is_open)
         try:
             with self._lock:
-                announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned))
+                announce(self._folder, self._life, Announcement(self.address, len(self._queues), owned), self._files)
         except OSError as error:
             raise storage_error(f"ingest source: cannot announce this worker in {self._shown}", error) from error
 
     def finished(self, partition: int, offset: int) -> None:
-        """Write a note that the partition has ended. A sender whose stream broke at the end reads it."""
-        write_note(finished_note(self._folder, partition), self._life, offset)
+        """Write a note that the partition has ended. A sender whose stream broke at the end reads it.
+
+        Raises StorageError when a retry may help.
+        """
+        note = finished_note(self._folder, partition)
+        try:
+            write_note(note, self._life, offset, self._files)
+        except OSError as error:
+            raise storage_error(f"ingest source: cannot write {self._shown / note.name}", error) from error
 
     def unfinished(self, partition: int, offset: int) -> None:
         """Remove the note of an earlier job before the partition accepts a sender.
@@ -101,14 +113,15 @@ class IngestHub:
         an older checkpoint. Its sender has left and will not send the rows again. Raises StateError.
         """
         note = finished_note(self._folder, partition)
-        if offset > 0 and (end := read_note(note)):
+        if offset > 0 and (end := read_note(note, self._files)):
             raise StateError(
                 f"ingest source: partition {partition} ended at row {end} and its "
                 f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
                 f"follows. Restore the newest checkpoint; or push it once more: remove "
                 f"{self._shown / note.name}, run the job again and start the sender anew"
             )
-        note.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            self._files.unlink(note)
 
     def close(self) -> None:
         """End all streams and stop listening. Idempotent."""
@@ -189,6 +202,6 @@ class IngestHub:
         owner = ""
         answer = say.answer
         if answer is IngestAnswer.RETRY:
-            owner = read_owners(self._folder).get(partition, "")
+            owner = read_owners(self._folder, self._files).get(partition, "")
             answer = IngestAnswer.MOVED if owner not in {"", self.address} else answer
         return IngestReply(answer, say.next, say.committed, owner)

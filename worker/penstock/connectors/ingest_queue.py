@@ -1,5 +1,6 @@
 """The queue of one pushed partition, between the handlers of streams and the task."""
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -7,9 +8,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.base import limits
+from penstock.base.errors import StorageError
 from penstock.base.threads import Condition
 from penstock.connectors.source_rows import head
 from penstock.protocol.channel import ingest_partition as core
+
+log = logging.getLogger(__name__)
 
 
 class Hub(Protocol):
@@ -59,12 +63,15 @@ class PartitionQueue:
         self._hub.announce()
 
     def close(self) -> None:
-        """Own the partition no longer."""
+        """Own the partition no longer. It does no harm if that cannot be announced: the next owner announces itself."""
         with self._changed:
             self._rows.clear()
             self._bytes = 0
             self._step(core.Closed())
-        self._hub.announce()
+        try:
+            self._hub.announce()
+        except StorageError as error:
+            log.warning("event=ingest_not_announced partition=%d reason=%s", self.index, error)
 
     def take(self, max_rows: int) -> tuple[int, pa.RecordBatch] | None:
         """Return the next rows with their offset, or None when the queue is empty."""

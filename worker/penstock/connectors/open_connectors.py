@@ -32,7 +32,7 @@ from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 
 
-def open_source(source: Source) -> SourcePort:
+def open_source(source: Source, files: FileSystem = OS_FILES) -> SourcePort:
     """Open a source step. Raises ConfigError for an unknown kind or a missing input."""
     connector = source.connector
     match connector.kind:
@@ -51,7 +51,7 @@ def open_source(source: Source) -> SourcePort:
             return WordSource(_words(connector, source.columns))
         case "ingest":
             partitions, folder = _ingest(connector)
-            return IngestSource(partitions, folder, source.columns, source.event_time)
+            return IngestSource(partitions, folder, source.columns, source.event_time, files)
         case _:
             raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 

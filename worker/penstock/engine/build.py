@@ -85,7 +85,7 @@ class JobParts:
         self.identity = identity
         self._job = job
         self._scratch = scratch
-        self._inputs = {s.plan.index: _open_source(s) for s in job.stages}
+        self._inputs = {s.plan.index: _open_source(s, files) for s in job.stages}
         self._sinks = _open_sinks(job, files, (shared or scratch) / STAGED)
         self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
         self._want_checkpoint: Callable[[], None] | None = None
@@ -290,11 +290,13 @@ def _receivers(edges: Sequence[OutEdge], core: TaskCore) -> list[int]:
     return [len(stages[edge.plan.receiver].tasks) if edge.plan.partitioning in _DEALT_OUT else 1 for edge in edges]
 
 
-def _open_source(stage: CompiledStage) -> _Input | None:
+def _open_source(stage: CompiledStage, files: FileSystem) -> _Input | None:
     for node in stage.nodes:
         if isinstance(node.parameters, Source):
             own: Any = node.connector
-            source = OwnSource(node.name, own, node.parameters) if own is not None else open_source(node.parameters)
+            source = (
+                OwnSource(node.name, own, node.parameters) if own is not None else open_source(node.parameters, files)
+            )
             return _Input(node.name, node.parameters, source)
     return None
 

@@ -119,4 +119,5 @@ def test_linear_road_is_exact(application: Application) -> None:
     job.write_input("--rows", str(ROWS), "--segments", "4", "--seconds", "480")
     job.start("linear_road")
     rescaled(job)
-    check_linear_road(job.folder / "input", job.folder / "answers")
+    with local_session("e2e", SparkSettings(threads=2)) as spark:
+        check_linear_road(spark, job.folder / "input", job.folder / "answers")

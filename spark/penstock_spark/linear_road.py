@@ -5,10 +5,7 @@ jam, and leave it. A few pairs of cars drive one behind the other and stop at on
 come with a question.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +30,6 @@ STOP_REPORTS = 8
 EXIT_LANE = 4
 NONE = -1
 Numbers = npt.NDArray[np.int64]
-Place = tuple[int, int, int]  # expressway, direction, segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,95 +139,3 @@ def _with_questions(
         plain = {"Type": 0, "XWay": xway}.get(name, NONE)
         rows[name] = np.concatenate([reports.get(name, np.full(count, plain)), more]).astype(np.int64)
     return rows
-
-
-# --- What the job must say ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The rows of the four outputs, by the names of their columns in the example."""
-
-    tolls: list[tuple[Any, ...]]
-    accidents: list[tuple[Any, ...]]
-    balances: list[tuple[Any, ...]]
-    expenditures: list[tuple[Any, ...]]
-
-
-def expected(rows: Iterable[dict[str, int]]) -> Answers:
-    """Compute the answers in plain Python, from rows without errors: the definition, word by word."""
-    ordered = sorted(rows, key=lambda r: (r["VID"], r["Time"], r["Type"]))
-    reports = [r for r in ordered if r["Type"] == 0]
-    accidents, blocked = _accidents(_standing(reports))
-    cars, speeds = _minutes(reports)
-    tolls = []
-    for r, before in zip(reports, [None, *reports], strict=False):
-        is_new = before is None or before["VID"] != r["VID"] or _place(before) != _place(r)
-        if is_new and r["Lane"] != EXIT_LANE:
-            place, minute = _place(r), r["Time"] // 60
-            known = [speeds[place, m] for m in range(minute - 5, minute) if (place, m) in speeds]
-            lav = sum(known, Fraction(0)) / len(known) if known else Fraction(0)
-            n = cars.get((place, minute - 1), 0)
-            free = lav >= 40 or n <= 50 or (place, minute - 1) in blocked
-            tolls.append((r["VID"], r["Time"], *place, lav, n, 0 if free else 2 * (n - 50) ** 2))
-    return Answers(tolls, accidents, *_answers(ordered, tolls))
-
-
-def _place(r: dict[str, int]) -> Place:
-    return r["XWay"], r["Dir"], r["Seg"]
-
-
-def _minutes(reports: list[dict[str, int]]) -> tuple[dict[Any, int], dict[Any, Fraction]]:
-    """Return the number of cars and their mean speed, by segment and minute."""
-    of_car: dict[Any, list[int]] = defaultdict(list)
-    for r in reports:
-        of_car[_place(r), r["Time"] // 60, r["VID"]].append(r["Spd"])
-    means: dict[Any, list[Fraction]] = defaultdict(list)
-    for (place, minute, _), some in of_car.items():
-        means[place, minute].append(Fraction(sum(some), len(some)))
-    return {k: len(m) for k, m in means.items()}, {k: sum(m, Fraction(0)) / len(m) for k, m in means.items()}
-
-
-def _standing(reports: list[dict[str, int]]) -> dict[Any, dict[int, set[int]]]:
-    """Return which cars are known to stand, by position and second."""
-    found: dict[Any, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    same = 0
-    for r, before in zip(reports, [None, *reports], strict=False):
-        names = ("VID", "XWay", "Dir", "Lane", "Pos")
-        same = same + 1 if before is not None and all(before[n] == r[n] for n in names) else 1
-        if same >= 4:
-            for second in range(r["Time"], r["Time"] + REPORT_S):
-                found[r["XWay"], r["Dir"], r["Lane"], r["Seg"], r["Pos"]][second].add(r["VID"])
-    return found
-
-
-def _accidents(standing: dict[Any, dict[int, set[int]]]) -> tuple[list[tuple[Any, ...]], set[Any]]:
-    """Return the accidents, and the segments and minutes in which one is ahead."""
-    accidents, blocked = [], set()
-    for position, by_second in standing.items():
-        xway, direction, _, segment, _ = position
-        seconds = sorted(second for second, cars in by_second.items() if len(cars) > 1)
-        for second in seconds:
-            for n in range(5):
-                blocked.add(((xway, direction, segment - n if direction == 0 else segment + n), second // 60))
-        begins = [s for i, s in enumerate(seconds) if i == 0 or s != seconds[i - 1] + 1]
-        ends = [s + 1 for i, s in enumerate(seconds) if i + 1 == len(seconds) or s + 1 != seconds[i + 1]]
-        accidents += [(*position, begin, end) for begin, end in zip(begins, ends, strict=True)]
-    return accidents, blocked
-
-
-def _answers(
-    rows: list[dict[str, int]], tolls: list[tuple[Any, ...]]
-) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    paid: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for vid, time, xway, *_, toll in tolls:
-        paid[vid].append((time, xway, toll))
-    balances, expenditures = [], []
-    for r in rows:
-        vid, time, qid = r["VID"], r["Time"], r["QID"]
-        if r["Type"] == 2:
-            balances.append((qid, vid, time, sum(toll for at, _, toll in paid[vid] if at <= time)))
-        elif r["Type"] == 3:
-            today = sum(toll for at, xway, toll in paid[vid] if at <= time and xway == r["XWay"])
-            expenditures.append((qid, vid, time, r["XWay"], r["Day"], today if r["Day"] == 0 else 0))
-    return balances, expenditures

@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from penstock.graph import keep_job_file, read_job_file
 from tests.integration.test_temperature import FILES, input_files, readings, written
 from tests.integration.through_kills import run_through_kills
 
@@ -43,8 +42,7 @@ def test_each_row_is_in_one_window(tmp_path: Path) -> None:
         expected[row.mote] = count + 1, total + row.temperature
 
     (tmp_path / "job.yaml").write_text(JOB.format(folder=tmp_path))
-    keep_job_file(read_job_file(tmp_path / "job.yaml"), tmp_path / "job.json")
-    run_through_kills(tmp_path / "job.json", tmp_path)
+    run_through_kills(tmp_path / "job.yaml", tmp_path)
 
     found: dict[int, Any] = defaultdict(lambda: (0, 0.0))
     rows: Any = written(tmp_path / "out")

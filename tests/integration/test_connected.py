@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.integration.test_typed_process import written
-from tests.integration.typed_jobs import run_through_kills
+from tests.integration.through_kills import run_module_through_kills
 
 FILES, ROWS, KEYS = 3, 1200, 40
 CLOSED_US = 3_000_000
@@ -131,7 +131,7 @@ def write_input(folder: Path, key: str, value: str, seed: int) -> list[dict[str,
 def test_two_inputs_are_exact_through_kills_and_rescales(tmp_path: Path) -> None:
     orders = write_input(tmp_path / "orders", "id", "price", 1)
     payments = write_input(tmp_path / "payments", "order", "amount", 2)
-    run_through_kills(tmp_path, "connected_accounts", MODULE, JOB)
+    run_module_through_kills(tmp_path, "connected_accounts", MODULE, JOB)
 
     due: dict[int, int] = defaultdict(int)
     paid: dict[int, list[int]] = defaultdict(list)

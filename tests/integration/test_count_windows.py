@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.graph import keep_job_file, read_job_file
 from tests.integration.test_temperature import FILES, readings, written
 from tests.integration.through_kills import run_through_kills
 
@@ -54,6 +53,5 @@ def test_windows_of_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
     assert {count for _, count, *_ in expected} > {10}, "the end of the input closes windows that are not full"
 
     (tmp_path / "job.yaml").write_text(JOB.format(folder=tmp_path))
-    keep_job_file(read_job_file(tmp_path / "job.yaml"), tmp_path / "job.json")
-    run_through_kills(tmp_path / "job.json", tmp_path)
+    run_through_kills(tmp_path / "job.yaml", tmp_path)
     assert Counter(written(tmp_path / "out")) == expected

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.test_temperature import input_files, minutes, written
-from tests.integration.through_kills import run_example_through_kills
+from tests.integration.through_kills import run_windows_through_kills
 
 
 def test_last_panes_are_exact_and_earlier_ones_lead_to_them(tmp_path: Path) -> None:
     on_time, late = input_files(tmp_path / "in")
-    run_example_through_kills("panes", tmp_path)
+    run_windows_through_kills("panes", tmp_path)
 
     rows: Any = written(tmp_path / "out")
     assert Counter((*row[:3], *row[5:]) for row in rows if row[4]) == minutes(on_time)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.integration.test_temperature import DISORDER, FILES, LATENESS, Reading, readings, written
-from tests.integration.through_kills import run_example_through_kills
+from tests.integration.through_kills import run_windows_through_kills
 
 GAP = timedelta(seconds=5)
 
@@ -55,6 +55,6 @@ def test_sessions_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> No
     assert len(late) > 100
     assert expected.total() > 100, "the input has what the test is about"
 
-    run_example_through_kills("sessions", tmp_path)
+    run_windows_through_kills("sessions", tmp_path)
     assert Counter(written(tmp_path / "out")) == expected
     assert Counter(written(tmp_path / "late")) == Counter(late)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.integration.test_temperature import DISORDER, FILES, LATENESS, START, Reading, readings, written
-from tests.integration.through_kills import run_example_through_kills
+from tests.integration.through_kills import run_windows_through_kills
 
 SIZE, SLIDE = timedelta(minutes=10), timedelta(minutes=1)
 
@@ -46,7 +46,7 @@ def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> Non
                 windows[row.mote, first_end(row) + number * SLIDE].append(row.temperature)
     assert len(late) > 100, "the input has what the test is about"
 
-    run_example_through_kills("sliding", tmp_path)
+    run_windows_through_kills("sliding", tmp_path)
 
     expected = Counter((mote, end - SIZE, end, len(v), sum(v), max(v)) for (mote, end), v in windows.items())
     assert Counter(written(tmp_path / "out")) == expected

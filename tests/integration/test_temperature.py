@@ -1,4 +1,4 @@
-"""The example with event time: windows and late rows are exact through a rescale and a kill."""
+"""The example with event time: windows and late rows are exact through kills and rescales 2 -> 3 -> 2."""
 
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
@@ -9,11 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.graph import keep_job_file, read_job_file
-from tests.integration.engine_rig import Rig
-from tests.integration.local_job import REPOSITORY
+from tests.integration.through_kills import run_windows_through_kills
 
-EXAMPLE = REPOSITORY / "examples" / "temperature.yaml"
 FILES = 4
 ROWS = 1_200
 START = datetime(2026, 1, 1)  # noqa: DTZ001  as Arrow gives times without a zone
@@ -93,19 +90,6 @@ def minutes(on_time: list[Reading]) -> Counter[tuple[object, ...]]:
 
 def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
     on_time, late = input_files(tmp_path / "in")
-    folders = {"input": "in", "output": "out", "late": "late"}
-    settings = [f"job.parameters.{name}={tmp_path / folder}" for name, folder in folders.items()]
-    job = read_job_file(EXAMPLE, [*settings, "job.parameters.rate=200"])
-    keep_job_file(job, tmp_path / "job.json")
-    (tmp_path / "storage").mkdir()
-    with Rig(tmp_path / "job.json", tmp_path) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        rig.spawn(2)
-        rig.rescale(3)
-        rig.lose(2)
-        rig.finish()
-
+    run_windows_through_kills("temperature", tmp_path)
     assert Counter(written(tmp_path / "out")) == minutes(on_time)
     assert Counter(written(tmp_path / "late")) == Counter(late)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.integration.test_typed_process import written
-from tests.integration.typed_jobs import run_through_kills
+from tests.integration.through_kills import run_module_through_kills
 
 FILES, ROWS, KEYS = 4, 1500, 25
 BUCKET_US, BEHIND_US, DISORDER_US = 100_000, 30_000, 8_000
@@ -260,7 +260,7 @@ def echoes(rows: list[dict[str, Any]]) -> Counter[Any]:
 
 def test_timers_fire_exactly_once_through_kills_and_rescales(tmp_path: Path) -> None:
     rows = write_input(tmp_path / "in")
-    run_through_kills(tmp_path, "timed_readings", MODULE, JOB)
+    run_module_through_kills(tmp_path, "timed_readings", MODULE, JOB)
 
     closed, tidied, bad = model(rows)
     assert bad, "the input has timers whose function raises"

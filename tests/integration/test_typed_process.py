@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.integration.typed_jobs import run_through_kills
+from tests.integration.through_kills import run_module_through_kills
 
 FILES, ROWS, KEYS = 4, 1500, 40
 MODULE = """
@@ -138,7 +138,7 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 def test_functions_with_types_are_exact_through_kills_and_rescales(tmp_path: Path) -> None:
     rows = write_input(tmp_path / "in")
-    run_through_kills(tmp_path, "typed_readings", MODULE, JOB)
+    run_module_through_kills(tmp_path, "typed_readings", MODULE, JOB)
 
     means, firsts, bad = model(rows)
     assert bad, "the input has records that fail"

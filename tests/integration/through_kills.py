@@ -7,10 +7,15 @@ from tests.integration.engine_rig import Rig
 from tests.integration.local_job import REPOSITORY
 
 
-def run_through_kills(job: Path, folder: Path) -> None:
-    """Run ``job``, whose storage is in ``folder``. Each engine is killed once, and has checkpoints before and after."""
+def run_through_kills(job: Path, folder: Path, /, **parameters: object) -> None:
+    """Run the job file ``job`` with these parameters; its storage is in ``folder``.
+
+    Each engine is killed once, and has checkpoints before and after.
+    """
+    settings = [f"job.parameters.{name}={value}" for name, value in parameters.items()]
+    keep_job_file(read_job_file(job, settings), folder / "job.json")
     (folder / "storage").mkdir()
-    with Rig(job, folder) as rig:
+    with Rig(folder / "job.json", folder) as rig:
         rig.spawn(0, 1)
         rig.begin()
         rig.checkpoint()
@@ -25,10 +30,19 @@ def run_through_kills(job: Path, folder: Path) -> None:
         rig.finish()
 
 
-def run_example_through_kills(name: str, folder: Path) -> None:
+def run_module_through_kills(folder: Path, module: str, code: str, job: str) -> None:
+    """Run a job with the parameter ``folder``. ``job`` is the text of its file, ``code`` that of the user's module."""
+    (folder / f"{module}.py").write_text(code)
+    (folder / "job.yaml").write_text(job)
+    run_through_kills(folder / "job.yaml", folder, folder=folder)
+
+
+def run_example_through_kills(name: str, folder: Path, /, **parameters: object) -> None:
+    """Run an example."""
+    run_through_kills(REPOSITORY / "examples" / f"{name}.yaml", folder, **parameters)
+
+
+def run_windows_through_kills(name: str, folder: Path) -> None:
     """Run an example with 200 rows a second from the folder ``in``. It writes to the folders ``out`` and ``late``."""
-    folders = {"input": "in", "output": "out", "late": "late"}
-    settings = [f"job.parameters.{parameter}={folder / each}" for parameter, each in folders.items()]
-    job = read_job_file(REPOSITORY / "examples" / f"{name}.yaml", [*settings, "job.parameters.rate=200"])
-    keep_job_file(job, folder / "job.json")
-    run_through_kills(folder / "job.json", folder)
+    folders = {parameter: folder / each for parameter, each in (("input", "in"), ("output", "out"), ("late", "late"))}
+    run_example_through_kills(name, folder, rate=200, **folders)

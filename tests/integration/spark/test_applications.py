@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from datetime import UTC
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,38 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.graph import keep_job_file, read_job_file
-from penstock_spark import equipment, fraud, linear_road, spike
-from tests.integration.engine_rig import Rig
-from tests.integration.local_job import REPOSITORY
+from penstock_spark import equipment, fraud, linear_road, linear_road_oracle, spike
 from tests.integration.spark.answers import check_fraud, check_linear_road, write_model, written
-
-
-def run_through_kills(example: str, folder: Path, **parameters: object) -> None:
-    """Run an example with engines that are killed, and with two, three and again two workers."""
-    settings = [f"job.parameters.{name}={value}" for name, value in parameters.items()]
-    keep_job_file(read_job_file(REPOSITORY / "examples" / f"{example}.yaml", settings), folder / "job.json")
-    (folder / "storage").mkdir()
-    with Rig(folder / "job.json", folder) as rig:
-        rig.spawn(0, 1)
-        rig.begin()
-        rig.checkpoint()
-        rig.lose(1)
-        rig.spawn(2)
-        rig.rescale(3)
-        rig.checkpoint()
-        rig.lose(2)
-        rig.rescale(2)
-        rig.checkpoint()
-        rig.finish()
+from tests.integration.through_kills import run_example_through_kills
 
 
 def test_fraud_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
     request = fraud.FraudRequest(rows=12_000, files=4, entities=300, unknown_share=0.01)
     fraud.write(spark, request, tmp_path / "in")
     model = write_model(tmp_path / "model.csv")
-    places = {name: tmp_path / name for name in ("output", "dead_letters")}
-    run_through_kills("fraud", tmp_path, input=tmp_path / "in", model=tmp_path / "model.csv", rate=1000, **places)
+    places = {name: tmp_path / name for name in ("output", "dead_letters")} | {"input": tmp_path / "in"}
+    run_example_through_kills("fraud", tmp_path, model=tmp_path / "model.csv", rate=1000, **places)
 
     check_fraud(spark, tmp_path / "in", tmp_path / "output", model)
     unknown = pq.read_table(tmp_path / "dead_letters")
@@ -72,7 +50,7 @@ def test_spike_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path
     if form == "csv":
         as_text(tmp_path / "in", tmp_path / "text")
     source = tmp_path / ("in" if form == "parquet" else "text")
-    run_through_kills("spike", tmp_path, input=source, output=tmp_path / "output", format=form, rate=1000)
+    run_example_through_kills("spike", tmp_path, input=source, output=tmp_path / "output", format=form, rate=1000)
 
     found = spike.spikes(spark, tmp_path / "in").selectExpr(
         "mote", "unix_micros(cast(ts as timestamp)) as ts", "temperature", "average"
@@ -108,7 +86,7 @@ def test_equipment_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_
     equipment.write(spark, MACHINES, tmp_path / "in")
     write_disturbed(tmp_path / "in", tmp_path / "disturbed")
     places = {name: tmp_path / name for name in ("output", "dead_letters")}
-    run_through_kills("equipment", tmp_path, input=tmp_path / "disturbed", machines="true", rate=800, **places)
+    run_example_through_kills("equipment", tmp_path, input=tmp_path / "disturbed", machines="true", rate=800, **places)
 
     equipment.view(spark, tmp_path / "in")
     delays = Counter(tuple(row) for row in equipment.delays(spark).collect())
@@ -149,9 +127,9 @@ def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tm
     linear_road.write(spark, TRAFFIC, tmp_path / "in")
     erring = write_erring(tmp_path / "in", tmp_path / "erring")
     places = {name: tmp_path / name for name in ("output", "dead_letters")}
-    run_through_kills("linear_road", tmp_path, input=tmp_path / "erring", rate=500, **places)
+    run_example_through_kills("linear_road", tmp_path, input=tmp_path / "erring", rate=800, **places)
 
-    check_linear_road(tmp_path / "in", tmp_path / "output")
+    check_linear_road(spark, tmp_path / "in", tmp_path / "output")
     letters = pq.read_table(tmp_path / "dead_letters").to_pylist()
     times = {(row["VID"], int(row["Time"].replace(tzinfo=UTC).timestamp())) for row in letters}
     assert times == {(row["VID"], row["Time"]) for row in erring}
@@ -160,27 +138,22 @@ def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tm
     assert sum("goes back in time, by 1 s" in row["error"] for row in letters) == 1
 
 
-def test_routing_sends_three_notifications_for_each_report(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    expected: Counter[tuple[Any, ...]] = Counter()
-    for number in range(TRAFFIC.files):
-        table = linear_road.rows_of(TRAFFIC, number)
-        pq.write_table(table, tmp_path / "in" / f"part-{number}.parquet")
-        before: dict[int, int] = {}
-        for row in (row for row in table.to_pylist() if row["Type"] == 0):
-            vid, time = row["VID"], row["Time"]
-            expected.update([(0, vid, time, 0), (2, vid, time, 0)])
-            if vid in before:
-                expected[1, vid, before[vid], 0] += 1
-            before[vid] = time
-    run_through_kills("linear_road_routing", tmp_path, input=tmp_path / "in", output=tmp_path / "output", rate=500)
+def test_routing_sends_three_notifications_for_each_report(spark: SparkSession, tmp_path: Path) -> None:
+    linear_road.write(spark, TRAFFIC, tmp_path / "in")
+    places = {"input": tmp_path / "in", "output": tmp_path / "output"}
+    run_example_through_kills("linear_road_routing", tmp_path, rate=800, **places)
+
+    found = linear_road_oracle.notifications(spark, tmp_path / "in")
+    expected = Counter(tuple(row) for row in found.collect())
+    spark.catalog.clearCache()
+    assert expected.total() > 30_000
     assert written(tmp_path / "output") == expected
 
 
 @pytest.mark.parametrize(("example", "settings"), [("pipeline", {"between": "round_robin"}), ("producer_consumer", {})])
 def test_numbers_arrive_once(tmp_path: Path, example: str, settings: dict[str, str]) -> None:
     output = tmp_path / "output"
-    run_through_kills(example, tmp_path, rows=100_000, splits=4, batch_rows=64, output=output, **settings)
+    run_example_through_kills(example, tmp_path, rows=100_000, splits=4, batch_rows=64, output=output, **settings)
     table = pq.read_table(output)
     for column in table.columns:
         numbers, counts = np.unique(column, return_counts=True)

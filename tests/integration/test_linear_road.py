@@ -86,6 +86,15 @@ def test_a_car_in_two_segments_at_once_fails_the_job_or_is_a_dead_letter(linear_
     assert len(result["letters"]) == 1
 
 
+def test_a_car_that_goes_back_in_time_fails_the_job_or_is_a_dead_letter(linear_road: ModuleType) -> None:
+    rows = [row(0, 30, 1, 7), row(0, 29, 1, 8), row(0, 60, 1, 8)]
+    with pytest.raises(ps.UserCodeError, match="car 1 goes back in time, by 1 s"):
+        ran(linear_road, rows)
+    result = ran(linear_road, rows, dead_letters="dead")
+    assert [(r["Time"], r["Seg"]) for r in result["tolls_out"]] == [(30, 7), (60, 8)]
+    assert [r["error"] for r in result["letters"]] == ["ValueError: car 1 goes back in time, by 1 s"]
+
+
 def test_rows_behind_later_rows_of_their_file_are_dead_letters(linear_road: ModuleType) -> None:
     rows = [row(0, 0, 1, 7), row(0, 200, 2, 7), row(0, 30, 1, 8)]
     letters = ran(linear_road, rows, dead_letters="dead")["letters"]

@@ -1,12 +1,14 @@
-"""The model of the example fraud: which files it reads, and which it refuses with file and line."""
+"""The example fraud: which models it reads, which it refuses with file and line, and states that it does not know."""
 
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
+import penstock as ps
 from penstock.base.errors import ConfigError
 from penstock.graph.entrypoint import resolve
 
@@ -60,3 +62,21 @@ def test_a_wrong_model_is_refused(fraud: ModuleType, tmp_path: Path, line: int, 
 def test_a_model_that_is_not_there_is_refused(fraud: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.csv: cannot be read"):
         fraud.read_model(str(tmp_path / "none.csv"))
+
+
+def ran(fraud: ModuleType, states: list[str], dead_letters: str = "") -> Any:
+    params = {"input": "in", "output": "out", "model": "", "dead_letters": dead_letters, "rate": "0"}
+    rows = [{"entity_id": "e", "transaction_id": f"t{n}", "state": state} for n, state in enumerate(states)]
+    return ps.run(fraud.job, params, inputs={"transactions": rows}, collect=True)
+
+
+def test_an_unknown_state_fails_the_job_or_is_a_dead_letter_and_alerts_stay_exact(fraud: ModuleType) -> None:
+    rare = ["HHS", "HHL", "HHS", "HHL", "HHS", "HHL"]
+    expected = [row["score"] for row in ran(fraud, rare)["alerts"]]
+    assert len(expected) == 2
+    unknown = [*rare[:3], "XXX", *rare[3:]]
+    with pytest.raises(ps.UserCodeError, match="'XXX' is none of the texts of the Enum"):
+        ran(fraud, unknown)
+    result = ran(fraud, unknown, "dead")
+    assert [row["score"] for row in result["alerts"]] == expected
+    assert [row["transaction_id"] for row in result["unknown"]] == ["t3"]

@@ -159,3 +159,22 @@ def test_what_does_not_fit_is_refused() -> None:
     rows = ps.Job().source("rows", ps.parquet("x"), columns={"who": "string"}, event_time=None).key_by("who")
     with pytest.raises(ps.ConfigError, match="Seen, which has a ttl, is not known to compiled functions"):
         rows.process("keep", distinct, compiled="require")
+
+
+def test_a_write_of_an_entry_alone_renews_a_key() -> None:
+    @ps.state(ttl="10us")
+    class Amounts:
+        of: ps.Map[str, int]
+
+    def keep(r: Row, s: Amounts, out: ps.Out[First]) -> None:
+        out.emit(First(r.who, s.of.get("last", -1)))
+        s.of["last"] = r.n
+
+    job = ps.Job()
+    columns = {"who": "string", "n": "int64", "at": "timestamp[us]"}
+    rows = job.source("rows", ps.parquet("x"), columns=columns, event_time="at").key_by("who")
+    rows.process("keep", keep).sink("out", ps.discard())
+    with ps.testing.run(job) as t:
+        t.push("rows", [Row("ann", at, at=at) for at in (0, 8, 16, 24, 40)])
+        t.checkpoint()
+        assert [row["n"] for row in t.rows("out")] == [-1, 0, 8, 16, -1]

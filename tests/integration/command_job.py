@@ -58,6 +58,13 @@ class RunningJob:
         assert victim is not None
         os.kill(victim, signal.SIGKILL)
 
+    def kill_leader(self) -> None:
+        """Kill the keeper that leads."""
+        self.until(lambda: any(worker.leader for worker in self.status().workers))
+        victim = next(worker.keeper_pid for worker in self.status().workers if worker.leader)
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+
     def stop(self) -> None:
         """End the job in good order."""
         self.command("stop", self._name)

@@ -7,6 +7,7 @@ from penstock.base.values import replace
 from penstock.contract import pod
 from penstock.contract.latest import Deaths, Latest
 from penstock.contract.reader import clipped
+from penstock.contract.status import SinkStatus
 from penstock.contract.streamjob_status import (
     AssignmentStatus,
     CheckpointSummary,
@@ -172,7 +173,13 @@ def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> Str
 
 def _sinks(seen: Observed) -> tuple[SinkSummary, ...]:
     sinks = () if seen.running is None else seen.running.sinks
-    return tuple(SinkSummary(sink.name, sink.guarantee) for sink in sinks)
+    return tuple(_sink(sink) for sink in sinks)
+
+
+def _sink(sink: SinkStatus) -> SinkSummary:
+    if sink.since_us is None:
+        return SinkSummary(sink.name, sink.guarantee)
+    return SinkSummary(sink.name, sink.guarantee, stamp(sink.since_us / 1_000_000), clipped(sink.because))
 
 
 def _restarts(seen: Observed, deaths: Deaths) -> RestartSummary | None:

@@ -90,8 +90,15 @@ def test_kafka_to_keyed_state_to_kafka_is_exact_through_kills_and_rescales(
             kafka.write(source, words(written, written + RECORDS))
             written += RECORDS
             if kill % 5 == 2:
-                found.rescale(3 if kill % 2 else 2)
-            found.kill(chosen.randrange(2))
+                found.rescale(2 if kill % 2 else 3)
+            match kill % 10:
+                case 4:
+                    found.kill_leader()
+                case 9:
+                    kafka.broker.kill()
+                    kafka.broker.start()
+                case _:
+                    found.kill(chosen.randrange(2))
         wanted = written
         found.until(lambda: len(kafka.read(target)) >= wanted)
         found.stop()

@@ -19,8 +19,10 @@ from penstock.contract.status import (
     EngineProgress,
     JobState,
     RestartStatus,
+    SinkStatus,
     StepStatus,
     WorkerReport,
+    held_up_texts,
 )
 from penstock.contract.summary import Seen, job_state, job_status, merge_steps
 
@@ -177,3 +179,21 @@ def test_that_the_leader_cannot_read_what_is_wanted_is_in_the_status() -> None:
     assert job_status(replace(SEEN, reports={**SEEN.reports, Ordinal(1): unread})).unread == unread.unread
     other = replace(report(0), unread="-desired has the format 2")
     assert job_status(replace(SEEN, reports={**SEEN.reports, Ordinal(0): other})).unread == ""
+
+
+def test_a_sink_that_cannot_publish_is_shown_as_the_worker_says_where_it_waits_for_longest() -> None:
+    fine, late, first = SinkStatus("out", "exactly-once"), ("refused", 8_000_000), ("away", 5_000_000)
+
+    def telling(ordinal: int, *sinks: SinkStatus) -> WorkerReport:
+        told = report(ordinal)
+        assert told.progress is not None
+        return replace(told, progress=replace(told.progress, sinks=sinks))
+
+    reports = {
+        Ordinal(0): telling(0, fine, replace(fine, name="other")),
+        Ordinal(1): telling(1, replace(fine, because=late[0], since_us=late[1])),
+        Ordinal(2): telling(2, replace(fine, because=first[0], since_us=first[1])),
+    }
+    status = job_status(replace(SEEN, reports=reports, time_us=65_500_000))
+    assert [(s.name, s.because, s.since_us) for s in status.sinks] == [("out", *first), ("other", "", None)]
+    assert held_up_texts(status) == ["sink 'out' cannot publish for 60 s, and no checkpoint is taken meanwhile: away"]

@@ -1,5 +1,6 @@
 """Committed output becomes visible, however often that has to be tried."""
 
+import itertools
 from collections.abc import Sequence
 from queue import SimpleQueue
 
@@ -9,7 +10,7 @@ from penstock.base.errors import ConnectorError, StateError, StorageError
 from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
-from penstock.engine.output_publisher import OutputPublisher, PublishJob, Staging
+from penstock.engine.output_publisher import HeldUp, OutputPublisher, PublishJob, Staging
 
 DEADLINE_S = 60.0
 
@@ -38,13 +39,14 @@ class Shelf:
 
 
 EPOCH = (Attempt(3), Epoch(7))
+TIMES = itertools.count(1_000_000)
 
 
 def test_a_publication_is_tried_until_the_storage_takes_it() -> None:
     shelf = Shelf(StorageError("disk full"), OSError("stale file handle"))
     failed: SimpleQueue[str] = SimpleQueue()
     over: SimpleQueue[str] = SimpleQueue()
-    publisher = OutputPublisher({"out": shelf}, lambda _, __, reason: failed.put(reason))
+    publisher = OutputPublisher({"out": shelf}, lambda _, __, reason: failed.put(reason), TIMES.__next__)
     publisher.publish(PublishJob(*EPOCH, (handle("a"), handle("b")), lambda: over.put("all visible")))
     publisher.clear(Staging((handle("c"),), discard=True))
     assert failed.get(timeout=DEADLINE_S) == "sink 'out': disk full"
@@ -68,7 +70,7 @@ def test_output_that_raises_is_reported_for_its_attempt_and_nothing_counts_as_vi
     shelf = Shelf(error)
     failed: SimpleQueue[tuple[object, ...]] = SimpleQueue()
     over: SimpleQueue[str] = SimpleQueue()
-    publisher = OutputPublisher({"out": shelf}, lambda *said: failed.put(said))
+    publisher = OutputPublisher({"out": shelf}, lambda *said: failed.put(said), TIMES.__next__)
     job = PublishJob(*EPOCH, (handle("a"), handle("b")), lambda: over.put("all visible"))
     publisher.publish(job)
     publisher.clear(Staging((handle("c"),), discard=False))
@@ -84,7 +86,7 @@ def test_a_staged_file_that_cannot_be_removed_delays_no_publication() -> None:
             raise ConnectorError("sink 'out', forget(): no")
 
     shelf = Stuck()
-    publisher = OutputPublisher({"out": shelf}, lambda *_: None)
+    publisher = OutputPublisher({"out": shelf}, lambda *_: None, TIMES.__next__)
     publisher.clear(Staging((handle("a"),), discard=False))
     publisher.publish(PublishJob(*EPOCH, (handle("b"),), lambda: None))
     assert shelf.done.get(timeout=DEADLINE_S) == ("published for 7", "b")
@@ -100,7 +102,7 @@ class WholeShelf(Shelf):
 
 def test_a_sink_with_a_marker_gets_all_handles_of_a_task_at_once() -> None:
     shelf, over = WholeShelf(StorageError("away")), SimpleQueue[str]()
-    publisher = OutputPublisher({"out": shelf}, lambda *_: None)
+    publisher = OutputPublisher({"out": shelf}, lambda *_: None, TIMES.__next__)
     other = replace(handle("c"), task=TaskId(StageIndex(0), Ordinal(1), 0))
     publisher.publish(PublishJob(*EPOCH, (handle("a"), other, handle("b")), lambda: over.put("all visible")))
     assert over.get(timeout=DEADLINE_S) == "all visible"
@@ -110,7 +112,7 @@ def test_a_sink_with_a_marker_gets_all_handles_of_a_task_at_once() -> None:
 
 def test_a_reset_ends_the_publications_of_older_attempts() -> None:
     shelf, failed = Shelf(*[StorageError("fenced") for _ in range(1000)]), SimpleQueue[str]()
-    publisher = OutputPublisher({"out": shelf}, lambda _, __, reason: failed.put(reason))
+    publisher = OutputPublisher({"out": shelf}, lambda _, __, reason: failed.put(reason), TIMES.__next__)
     publisher.publish(PublishJob(*EPOCH, (handle("a"),), lambda: failed.put("visible")))
     assert failed.get(timeout=DEADLINE_S) == "sink 'out': fenced"
     shelf.failures.clear()
@@ -120,4 +122,20 @@ def test_a_reset_ends_the_publications_of_older_attempts() -> None:
         assert told == "sink 'out': fenced"
     assert shelf.done.get(timeout=DEADLINE_S)[1] == "b"
     assert shelf.done.empty()
+    publisher.close()
+
+
+def test_it_says_since_when_a_sink_is_held_up_and_why_until_it_is_not() -> None:
+    shelf, told = Shelf(StorageError("away"), StorageError("refused")), SimpleQueue[object]()
+    publisher = OutputPublisher(
+        {"out": shelf}, lambda *_: told.put(dict(publisher.held_up)), itertools.count(70).__next__
+    )
+    publisher.publish(PublishJob(*EPOCH, (handle("a"),), lambda: told.put(dict(publisher.held_up))))
+    held_up = [told.get(timeout=DEADLINE_S) for _ in range(3)]
+    assert held_up == [{"out": HeldUp(70, "away")}, {"out": HeldUp(70, "refused")}, {}]
+    shelf.failures += [KeyError("lost")]
+    publisher.publish(PublishJob(*EPOCH, (handle("b"),), lambda: None))
+    assert told.get(timeout=DEADLINE_S) == {"out": HeldUp(71, "'lost'")}
+    publisher.begin(Attempt(4))
+    assert publisher.held_up == {}
     publisher.close()

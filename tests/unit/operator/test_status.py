@@ -7,11 +7,12 @@ from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Desired
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import MESSAGE_CHARS_MAX
-from penstock.contract.status import CheckpointStatus, InputSeen, JobState, JobStatus
+from penstock.contract.status import CheckpointStatus, InputSeen, JobState, JobStatus, SinkStatus
 from penstock.contract.streamjob_status import (
     CheckpointSummary,
     Condition,
     ConditionType,
+    SinkSummary,
     Truth,
 )
 from penstock_operator.api.observed import Observed
@@ -188,3 +189,16 @@ def test_that_mutual_tls_is_off_is_a_condition_and_one_warning() -> None:
     assert (truth, reason) == (Truth.FALSE, "MutualTLSOff")
     assert ["plain text" in text for text in told] == [True]
     assert judged(seen)[3] == [], "once"
+
+
+def test_a_sink_that_cannot_publish_is_in_the_status_with_its_reason_and_its_time() -> None:
+    seen = committed(epoch=3)
+    assert seen.running is not None
+    held_up = SinkStatus("out", "exactly-once", "no connection to db:5432", 1_767_225_600_000_000)
+    told = replace(seen.running, sinks=(held_up, SinkStatus("other", "at-least-once")))
+    decision = decide(replace(seen, running=told))
+    assert decision.status is not None
+    assert decision.status.sinks == (
+        SinkSummary("out", "exactly-once", "2026-01-01T00:00:00Z", "no connection to db:5432"),
+        SinkSummary("other", "at-least-once"),
+    )

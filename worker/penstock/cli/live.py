@@ -24,6 +24,7 @@ from penstock.contract.status import (
     JobState,
     JobStatus,
     StepStatus,
+    held_up_texts,
     late_text,
     unread_text,
     varying_text,
@@ -92,6 +93,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)
         parts.append(Text(visible("\n".join(lines)), style="yellow"))
+    parts += [Text(visible(text), style="red") for text in held_up_texts(now)]
     parts += [Text(visible(text), style="red") for text in (now.failure, late_text(now), now.unread) if text]
     return Group(*parts)
 

@@ -154,10 +154,16 @@ class CommittedRows(TolerantMessage, tag="CommittedRows"):
 
 
 class SinkStatus(TolerantMessage, tag="SinkStatus"):
-    """One sink and the guarantee of its output."""
+    """One sink and the guarantee of its output.
+
+    ``because`` says why its committed output cannot be published, and ``since_us`` since when; empty and None while it
+    can. No epoch starts before the one before it is published.
+    """
 
     name: str
     guarantee: str
+    because: str = ""
+    since_us: int | None = None
 
 
 class RequestAnswer(TolerantMessage, tag="RequestAnswer"):
@@ -258,6 +264,16 @@ def late_text(status: JobStatus) -> str:
     if not at_work or waited_s is None or waited_s < late_s:
         return ""
     return f"nothing committed for {waited_s:.0f} s (a checkpoint is due every {interval_s:g} s)"
+
+
+def held_up_texts(status: JobStatus) -> list[str]:
+    """Say of each sink that cannot publish since when, and why."""
+    return [
+        f"sink {sink.name!r} cannot publish for {max(0, status.time_us - sink.since_us) // 1_000_000} s, and no"
+        f" checkpoint is taken meanwhile: {sink.because}"
+        for sink in status.sinks
+        if sink.since_us is not None
+    ]
 
 
 def varying_text(status: JobStatus) -> str:

@@ -233,10 +233,14 @@ class CheckpointSummary(Fields):
 
 @dataclass(frozen=True, slots=True)
 class SinkSummary(Fields):
-    """A sink, and the guarantee of its output."""
+    """A sink, the guarantee of its output, and why it cannot publish when it cannot."""
 
     name: Annotated[str, Field("name", "name of the step")]
     guarantee: Annotated[Word, Field("guarantee", "exactly-once, effectively-once, at-least-once or none")]
+    since: Annotated[
+        Time | None, Field("since", "since when committed output cannot be published; no checkpoint is taken meanwhile")
+    ] = None
+    because: Annotated[MessageText | None, Field("because", "why it cannot be published")] = None
 
 
 @dataclass(frozen=True, slots=True)

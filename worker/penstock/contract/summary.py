@@ -13,6 +13,7 @@ from penstock.contract.status import (
     JobStatus,
     RequestAnswer,
     RestartStatus,
+    SinkStatus,
     StepStatus,
     WorkerReport,
     WorkerStatus,
@@ -51,7 +52,6 @@ def job_status(seen: Seen) -> JobStatus:
     """Describe the job."""
     latest, led = seen.latest, _of_leader(seen)
     reports = [report for _, report in sorted(seen.reports.items())]
-    sinks = next((r.progress.sinks for r in reports if r.progress and r.progress.sinks), ())
     return JobStatus(
         job=seen.job,
         uid=latest.job_uid,
@@ -65,7 +65,7 @@ def job_status(seen: Seen) -> JobStatus:
         workers=tuple(_worker(seen, ordinal) for ordinal in sorted(seen.keepers)),
         steps=merge_steps([r.progress.steps for r in reports if r.progress is not None]),
         checkpoint=_checkpoint(seen, reports),
-        sinks=sinks,
+        sinks=_sinks(reports),
         answers=seen.answers,
         failure=_ended_by(seen) or seen.trouble or _trouble(seen),
         address=seen.address,
@@ -77,6 +77,16 @@ def job_status(seen: Seen) -> JobStatus:
         uncommitted_s=None if led is None else led.uncommitted_s,
         checkpoint_interval_s=0.0 if led is None else led.checkpoint_interval_s,
     )
+
+
+def _sinks(reports: Sequence[WorkerReport]) -> tuple[SinkStatus, ...]:
+    """Return each sink as the worker says that has been held up there for longest."""
+    found: dict[str, SinkStatus] = {}
+    for sink in (s for r in reports if r.progress is not None for s in r.progress.sinks):
+        before = found.setdefault(sink.name, sink)
+        if sink.since_us is not None and (before.since_us is None or sink.since_us < before.since_us):
+            found[sink.name] = sink
+    return tuple(found.values())
 
 
 def job_state(seen: Seen) -> JobState:

@@ -34,6 +34,14 @@ class PublishJob:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldUp:
+    """Since when (microseconds since 1970) the output of a sink cannot be published, and why."""
+
+    since_us: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Staging:
     """Handles whose staged files are to be removed.
 
@@ -70,8 +78,11 @@ class OutputPublisher:
         self,
         sinks: "Mapping[str, SinkPublisher]",
         failed: Callable[[PublishJob, Exception, str], None],
+        wall_us: Callable[[], int],
     ) -> None:
         """Start the thread. ``sinks`` has a publisher for each sink, by the name of the sink's step."""
+        self.held_up: Mapping[str, HeldUp] = {}  # by sink; those whose newest try has failed
+        self._wall_us = wall_us
         self._sinks = sinks
         self._failed = failed
         self._queue: SimpleQueue[PublishJob | Staging | None] = SimpleQueue()
@@ -86,6 +97,8 @@ class OutputPublisher:
 
     def begin(self, attempt: Attempt) -> None:
         """Give up what older attempts have not published: a newer one publishes it, maybe on another worker."""
+        if attempt > self._attempt:
+            self.held_up = {}
         self._attempt = max(self._attempt, attempt)
 
     def clear(self, staging: Staging) -> None:
@@ -117,6 +130,7 @@ class OutputPublisher:
                 publish_these(self._sinks[handle.sink], handles, job.epoch)
             except Exception as error:
                 named = isinstance(error, ConnectorError)  # it names its sink
+                self._hold_up(job, handle.sink, str(error))
                 self._failed(job, error, str(error) if named else f"sink {handle.sink!r}: {error}")
                 if not is_storage_away(error):
                     log.exception("event=publish_failed sink=%s epoch=%d", handle.sink, job.epoch)
@@ -124,8 +138,16 @@ class OutputPublisher:
                 self._stop.wait(pause)
                 pause = min(2 * pause, RESTART_BACKOFF_MAX_S)
             else:
+                self.held_up = {sink: why for sink, why in self.held_up.items() if sink != handle.sink}
                 return True
         return False
+
+    def _hold_up(self, job: PublishJob, sink: str, because: str) -> None:
+        if job.attempt < self._attempt:
+            return
+        before = self.held_up.get(sink)
+        since_us = self._wall_us() if before is None else before.since_us
+        self.held_up = {**self.held_up, sink: HeldUp(since_us, because)}
 
     def _clear(self, staging: Staging) -> None:
         for handle in staging.handles:

@@ -1,12 +1,15 @@
 """Counters of the engine's tasks for people. They are shown and exported; no decision uses them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from penstock.base.threads import Event, Thread, monotonic
+from penstock.base.values import replace
 from penstock.contract.codec import ABSENT
 from penstock.contract.ids import Attempt, ChannelId, TaskId
 from penstock.contract.plan import PhysicalPlan, StagePlan
 from penstock.contract.status import EngineProgress, InputSeen, SinkStatus, StepStatus
+from penstock.engine.output_publisher import HeldUp
 from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
 from penstock.transport.stats import ExchangeStats
@@ -31,8 +34,9 @@ class ProgressCounters:
         tasks: Sequence[TaskThread],
         stats: ExchangeStats,
         inputs: tuple[InputSeen, ...] = (),
+        held_up: Mapping[str, HeldUp] = MappingProxyType({}),
     ) -> EngineProgress:
-        """Return the present counters."""
+        """Return the present counters. ``held_up`` has the sinks that cannot publish."""
         now = monotonic()
         span, self._at = max(now - self._at, _FLOOR_S), now
         queued = _queued(stats)
@@ -40,7 +44,8 @@ class ProgressCounters:
         for stage in self._plan.stages:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
-        return EngineProgress(attempt, tuple(steps), self._sinks, inputs)
+        sinks = tuple(_with_reason(sink, held_up.get(sink.name)) for sink in self._sinks)
+        return EngineProgress(attempt, tuple(steps), sinks, inputs)
 
     def _stage(
         self,
@@ -87,6 +92,12 @@ class ProgressCounters:
         whole = span * max(1, len(tasks))
         waits = min(1.0, blocked / whole)
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
+
+
+def _with_reason(sink: SinkStatus, held_up: HeldUp | None) -> SinkStatus:
+    if held_up is None:
+        return sink
+    return replace(sink, because=held_up.because, since_us=held_up.since_us)
 
 
 def spent(progresses: Iterable[TaskProgress], now: float) -> tuple[float, float, float]:

@@ -204,7 +204,7 @@ class Worker:
         self._job = job
         self._say = say
         self.clock = clock
-        self._publisher = OutputPublisher(job.publishers, self._publish_failed)
+        self._publisher = OutputPublisher(job.publishers, self._publish_failed, self.clock.wall_us)
         self._preloader = Preloader(blobs, warmed)
         self._exchange = Exchange(job.identity, job.shuffle, self._on_transport, endpoint)
         self._tasks = EngineTasks(TaskPlacement(ordinal, job, self._exchange, self))
@@ -337,6 +337,7 @@ class Worker:
                 tuple(self._tasks.threads.values()),
                 self._exchange.stats(),
                 self._inputs.seen,
+                self._publisher.held_up,
             )
         )
 

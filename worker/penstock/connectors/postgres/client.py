@@ -21,11 +21,12 @@ SETTINGS = frozenset(
     ["channel_binding", "gssencmode", "sslcert", "sslcrl", "sslkey", "sslmode", "sslrootcert", "target_session_attrs"]
 )
 CONNECTING = {
+    "the database system is": "wait until the server has started, or start it",
     "password authentication failed": "correct `uri` and `password`",
     "no password supplied": "give `password`",
     "no pg_hba.conf entry": "let the server's pg_hba.conf admit this user from the workers",
-    "role": "correct the user in `uri`, or make it",
-    "database": "correct the database in `uri`, or make it",
+    'role "': "correct the user in `uri`, or make it",
+    'database "': "correct the database in `uri`, or make it",
     "too many clients": "raise max_connections, or run fewer workers",
     "certificate verify failed": "correct sslrootcert in `uri`",
     "could not translate host name": "correct the host in `uri`",

@@ -150,7 +150,7 @@ def measure(folder: Path, name: str, options: argparse.Namespace) -> list[Record
         results["others_share"] = others.share()
         print(f"   {name:24} {workers} workers  {results}  {wrong or 'exact'}", flush=True)
         cell: dict[str, Any] = {"name": name, "rows": one.rows, "workers": workers}
-        label = f"applications name={name},workers={workers}"
+        label = name if workers == 1 else f"{name} workers={workers}"
         found.append(
             {"name": label, "turn": turn, "scenario": cell, "exact": not wrong, "wrong": wrong, "results": results}
         )

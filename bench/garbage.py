@@ -1,4 +1,4 @@
-"""Measures how long Python's garbage collector runs in an engine, beside the CPU time of the engine.
+"""Measures the CPU time of Python's garbage collector in an engine, beside that of the engine.
 
 A source of the job makes a :class:`Collections` in its engine, and tells with each checkpoint what was measured so far.
 """
@@ -27,9 +27,9 @@ class Collections:
 
     def _note(self, phase: str, info: Mapping[str, Any]) -> None:
         if phase == "start":
-            self._begun = time.perf_counter()
+            self._begun = time.thread_time()
         else:
-            self._seconds += time.perf_counter() - self._begun
+            self._seconds += time.thread_time() - self._begun
             self._count += 1
 
     def tell(self) -> None:

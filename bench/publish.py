@@ -1,12 +1,13 @@
-"""Publishes figures: ``python -m bench.publish [FILE ...]``.
+"""Publishes figures: ``python -m bench.publish [FILE ...] [--replace]``.
 
 ``published.toml`` says what is published: each row names a record and its figures. FILEs are new
 records (bench/out). The lines of each are added to ``results/summary.jsonl``. Records that a row
-names are kept with all their samples. Then the tables between the marks
+names are kept with all their samples. With ``--replace``, rows name the new record if it has their run, exact.
+Then the tables between the marks
 
     <!-- figures: NAME -->  ...  <!-- end -->
 
-of README.md and docs/performance.md are written again. A test checks that they have exactly this
+of README.md, docs/performance.md and docs/papers.md are written again. A test checks that they have exactly this
 text. So a figure changes only when another record is published, never by hand.
 """
 
@@ -25,7 +26,7 @@ from bench.turns import OTHERS_SHARE_MAX
 
 HERE = Path(__file__).parent
 SPEC = HERE / "published.toml"
-PAGES = (HERE.parent / "README.md", HERE.parent / "docs" / "performance.md")
+PAGES = tuple(HERE.parent / name for name in ("README.md", "docs/performance.md", "docs/papers.md"))
 MARKED = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(\S+)(?: (>=|<=) (\S+))?")
 SCALES = {"M": 1e-6, "thousand": 1e-3, "%": 100.0}
@@ -62,11 +63,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Publish. The exit code is 1 if a row names a record or figure that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.publish")
     parser.add_argument("file", nargs="*", type=Path, help="records that were made, in bench/out")
-    files: list[Path] = parser.parse_args(arguments).file
+    parser.add_argument("--replace", action="store_true", help="let rows name these records if they have their runs")
+    options = parser.parse_args(arguments)
+    files: list[Path] = options.file
     new = [line for file in files for line in lines_of(file)]
     summary.write([*summary.read(), *new])
     for file in files:
         records.publish(file)
+        if options.replace:
+            SPEC.write_text(naming(SPEC.read_text(), records.stem_of(file), records.read(file)))
     named = named_files()
     for path in records.PUBLISHED.glob("*.json.gz"):
         if records.stem_of(path) not in named:
@@ -84,6 +89,17 @@ def main(arguments: list[str] | None = None) -> int:
 def lines_of(file: Path) -> Iterator[summary.Line]:
     """Yield the lines of the summary for a record."""
     return summary.lines_of(records.stem_of(file), records.read(file))
+
+
+def naming(text: str, stem: str, record: Mapping[str, Any]) -> str:
+    """Return the text of ``published.toml`` in which rows name a record if it has their run, exact."""
+    runs = {run["name"] for run in record["runs"] if run["exact"]}
+    parts = re.split(r"(?m)^(?=\[\[)", text)
+    for place, part in enumerate(parts):
+        rows = tomllib.loads(part).get("table", {}).values()
+        if any(row.get("run") in runs for some in rows for row in some):
+            parts[place] = re.sub(r'(?m)^file = ".*"$', f'file = "{stem}"', part)
+    return "".join(parts)
 
 
 def spec() -> dict[str, list[Row]]:

@@ -145,6 +145,7 @@ class Scenario:
             alternations=min(self.alternations, 2),
             repeat=max(self.repeat // QUICK_SHARE, 1),
             disturb=tuple(replace(d, at_s=d.at_s / QUICK_SHARE, times=1) for d in self.disturb),
+            cells=tuple({k: v // QUICK_SHARE if k == "rows" else v for k, v in c.items()} for c in self.cells),
         )
 
     def runs(self) -> Iterator["Scenario"]:

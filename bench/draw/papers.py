@@ -107,6 +107,7 @@ def switches(record: Record, target: Path) -> Path:
         left.bar_label(bars, [f"{value:,.0f}" for value in values], fontsize=8)
     logarithmic(left)
     tidy(left, "context switches in 5 s", zero=False)
+    left.set_ylim(1_000, 400_000)
     shown = right.bar(list(places), [median(v) for v in speed.values()], 0.5, color=BLUE)
     right.bar_label(shown, [f"{median(v):.3g}" for v in speed.values()], fontsize=8)
     tidy(right, "M rows/s in these runs")
@@ -149,13 +150,14 @@ def jobs(record: Record, target: Path) -> Path:
     axis = NEPTUNE_JOBS[1] / NEPTUNE_MACHINES
     left.axhline(axis, color=RED, lw=1, ls=":", label="one of its machines, if all are alike")
     tidy(left, "M readings/s at the source")
-    legend(left)
     _line(middle, points(runs, "jobs", "rest_cpu_share", 100.0), BLUE, "")
     tidy(middle, "% of a processor, a job at rest")
     _line(right, points(runs, "jobs", "rest_mib"), BLUE, "")
     tidy(right, "MiB, a job at rest")
     for axes in (left, middle, right):
         _ticks(axes, list(together), "jobs at once")
+        axes.set_ylim(top=1.3 * axes.dataLim.ymax)
+    legend(left, loc="upper left")
     title(left, record["title"])
     return save(made, target)
 

@@ -14,7 +14,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 LINK = re.compile(r"\]\(([^)#]*bench/results/[^)#]*)\)")
-BYTES_MAX = 2_000_000
+BYTES_MAX = 4_000_000
 
 
 @pytest.mark.parametrize("page", publish.PAGES, ids=lambda page: page.name)
@@ -62,6 +62,14 @@ def test_a_figure_that_misses_its_target_is_bold() -> None:
     assert missed[2] == "**2**"
     with pytest.raises(ValueError, match="no exact run 'x'"):
         publish.run_cells({**row, "run": "x", "figures": ["a"]}, lines)
+
+
+def test_rows_name_a_new_record_that_has_their_run() -> None:
+    row = '[[table.t]]\nwhat = "w"\nrun = "{}"\nfile = "old-1-2"\n'
+    text = "# head\n" + row.format("a") + "\n" + row.format("b") + "\n" + row.format("c")
+    record = {"runs": [{"name": "a", "exact": True}, {"name": "b", "exact": False}]}
+    found = publish.naming(text, "new-1-2", record)
+    assert found == text.replace('run = "a"\nfile = "old-1-2"', 'run = "a"\nfile = "new-1-2"')
 
 
 @pytest.mark.parametrize(

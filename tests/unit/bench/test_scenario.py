@@ -91,3 +91,8 @@ def test_lost_repeated_and_misrouted_words_are_found() -> None:
     assert oracle.differences(wanted, {"rows": 5, "count": 9})
     assert oracle.differences(wanted, {"rows": 6, "count": 1 + 2 + 3 + 4 + 1 + 2})
     assert oracle.differences({"count": 2**64 - 1}, {"count": -1}) == []
+
+
+def test_a_trial_is_shorter_in_every_cell() -> None:
+    long = Scenario("s", "t", rows=100, cells=({"rows": 50, "batch_rows": 1}, {"payload": 7}))
+    assert [run.rows for run in long.shorter().runs()] == [5, 10]

@@ -208,8 +208,24 @@ def test_the_exact_fields_of_the_earlier_class_are_migrated_although_they_could_
     assert migrated_steps(root(state(n="int16")), plan(both)) == ()
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [state(n="string", label="string", last="Ring[int8, 5]"), state(label="string"), state(label="int8", sums="bool")],
+)
+def test_fields_of_the_earlier_class_are_not_given_up_where_it_is_not_the_stored_one(stored: StepState) -> None:
+    why = incompatible(root(stored), plan(CONVERTED)) or ""
+    assert "label" in why.partition(" would be given up: the fields that are migrated are not exactly those")[0]
+    assert "step 'count': field " in why
+    assert "and migrates [n: int64, label: string, last: Ring[int8, 5]]" in why
+
+
+def test_a_state_that_was_migrated_may_drop_fields() -> None:
+    stored = state(n="string", sums="Map[string, int64]", gone="bool")
+    assert incompatible(root(stored), plan(CONVERTED)) is None
+
+
 def test_neither_class_fits_shows_the_stored_the_present_and_the_earlier_one() -> None:
-    stored = state(n="int64", label="int64")
+    stored = state(n="int64", sums="Map[string, int8]")
     why = incompatible(root(stored), plan(CONVERTED)) or ""
     assert "step 'count': field n was int64 and is string: stored keys [word: string], columns [n: int64, " in why
     assert "the job has [word: string], [sums: Map[string, int64], n: string], and migrates [n: int64, label: " in why

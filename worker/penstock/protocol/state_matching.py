@@ -201,6 +201,17 @@ def is_migrated(stored: StepState, wanted: StepState) -> bool:
     return {(c.name, c.type) for c in stored.columns} == {(c.name, c.type) for c in wanted.migrates}
 
 
+def _unconverted(stored: StepState, wanted: StepState) -> list[FieldChange]:
+    """List the fields that only the earlier class has, where it is not exactly the one that is stored.
+
+    They would be given up, although the job has a function for them.
+    """
+    if wanted.migrates is ABSENT or not _are_typed(stored, wanted) or is_migrated(stored, wanted):
+        return []
+    earlier = {column.name for column in wanted.migrates}
+    return [c for c in field_changes(stored, wanted) if c.fate is Fate.DROPPED and c.field in earlier]
+
+
 def migrated_steps(root: RootManifest, plan: PhysicalPlan) -> tuple[str, ...]:
     """Name the steps whose stored state must be converted before it can be used."""
     stored = {s.step: s for s in known(root, plan).states}
@@ -214,6 +225,8 @@ def _are_typed(stored: StepState, wanted: StepState) -> bool:
 def _columns_fit(stored: StepState, wanted: StepState) -> bool:
     if is_migrated(stored, wanted):
         return True
+    if _unconverted(stored, wanted):
+        return False
     if _are_typed(stored, wanted):
         return all(change.fate is not Fate.REFUSED for change in field_changes(stored, wanted))
     return _equal(_kept(stored.columns), _kept(wanted.columns))
@@ -266,6 +279,9 @@ def _refused(stored: StepState, wanted: StepState) -> str:
     if not _are_typed(stored, wanted) or is_migrated(stored, wanted):
         return ""
     refused = [str(c) for c in field_changes(stored, wanted) if c.fate is Fate.REFUSED]
+    lost = ", ".join(c.field for c in _unconverted(stored, wanted))
+    if lost:
+        refused.append(f"{lost} would be given up: the fields that are migrated are not exactly those that are stored")
     return f"field {', field '.join(refused)}: " if refused else ""
 
 

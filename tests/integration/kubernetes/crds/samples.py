@@ -118,6 +118,18 @@ GOOD: dict[str, Plain] = {
     "the least": job(),
     "everything": object_of("StreamJob", FULL, "a" * 40),
     "a graph": graph_job(STEPS, PARAMETERS),
+    "a function with timers": graph_job(
+        [
+            STEPS[0],
+            {
+                "name": "seen",
+                "keyBy": ["line"],
+                "process": {"function": "m:f", "onTimer": [{"timer": "idle", "function": "m:g"}]},
+            },
+            {"name": "out", "sink": {"discard": {}}},
+        ],
+        PARAMETERS,
+    ),
     "a script": job({"job": {"entrypoint": None, "script": "def job(p): ..."}}),
     "autoscaling": job({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}),
     "null is left out": {**job(), "spec": {**job()["spec"], "replay": None, "replicas": None}},
@@ -269,6 +281,10 @@ BAD: dict[str, tuple[Plain, str]] = {
     "two inputs and one function": (
         _step(keyBy=["k"], connect={"right": ["other"], "leftFunction": "m:f"}),
         "rightFunction",
+    ),
+    "a timer without its function": (
+        _step(keyBy=["k"], process={"function": "m:f", "onTimer": [{"timer": "idle"}]}),
+        "function",
     ),
     "no best row": (_step(keyBy=["k"], top={"count": 0, "by": "c"}), "should be greater than or equal to 1"),
     "a sum of nothing": (

@@ -264,7 +264,7 @@ class Service:
         return Reply(call.token, call.op)
 
     def _claim(self, job: JobUid, origin: Origin | None) -> str | None:
-        """Take the output folder as ``connectors/parquet_folder.py`` does, at one instant."""
+        """Take the output folder as ``connectors/file_output.py`` does, at one instant."""
         disk = self.disk
         epochs = [Epoch(int(name.split("-", 1)[0])) for name in disk.visible]
         newest = max(epochs, default=Epoch(0))

@@ -10,8 +10,8 @@ from sim.files.storage_runs import MakeScenario, every_call
 from sim.files.storage_scenarios import Checkpoints, StagedOutput
 
 BLOBS = "penstock.storage.blobs"
-SINK = "penstock.connectors.parquet_sink"
-FOLDER = "penstock.connectors.parquet_folder"
+SINK = "penstock.connectors.file_sink"
+FOLDER = "penstock.connectors.file_output"
 COPIES = "penstock.keeper.savepoint_copies"
 FOLDERS = "penstock.file_system"
 

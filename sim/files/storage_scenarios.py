@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import StorageError
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_sink import ParquetSink
 from penstock.contract.ids import (
     Attempt,
     BlobName,

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.parquet_folder import parse_cut
-from penstock.connectors.parquet_sink import visible_name
+from penstock.connectors.file_output import parse_cut
+from penstock.connectors.file_sink import visible_name
 from penstock.connectors.published import plain_step
 from penstock.contract import control_messages as msg
 from penstock.contract.codec import decode

@@ -56,7 +56,7 @@ _TABLE = (
         "output-folder-not-synced",
         "the names of published files are not durable",
         _line(
-            "connectors.parquet_sink",
+            "connectors.file_sink",
             "sync_folder(self._files, self._output.path)",
             "pass",
         ),
@@ -64,7 +64,7 @@ _TABLE = (
     EngineMutant(
         "staged-file-not-synced",
         "the content of a staged file is not durable",
-        _line("connectors.parquet_folder", "files.fsync(file)", "pass"),
+        _line("connectors.file_output", "files.fsync(file)", "pass"),
     ),
     EngineMutant(
         "lost-groups-still-listed",

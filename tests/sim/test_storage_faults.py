@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch
 from sim.files.call_hooks import CallFault, FileCall
 from sim.files.mounted_files import Mount, MountedFiles

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import PenstockError, StateError, StorageError
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.file_system import OsFileSystem

@@ -16,8 +16,8 @@ from penstock.connectors.announce import (
     read_note,
     write_note,
 )
-from penstock.connectors.parquet_folder import parquet_form, stage
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_output import parquet_form, stage
+from penstock.connectors.file_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch, JobUid, Ordinal, StageIndex, TaskId
 from penstock.file_system import OS_FILES
 

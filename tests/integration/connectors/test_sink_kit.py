@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import StorageError
-from penstock.connectors.parquet_sink import FileSink, ParquetSink
+from penstock.connectors.file_sink import FileSink, ParquetSink
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.contract.ids import Epoch
 from penstock.contract.manifest import SinkHandle

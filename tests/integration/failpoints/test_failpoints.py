@@ -17,10 +17,10 @@ SAMPLE = [
     # What makes output visible, and what commits it.
     Order("link * < parquet_*", 1, Action.KILL_AFTER),
     Order("link * < parquet_*", 2, Action.LOST),
-    Order("fsync parquet_folder.stage < *", 1, Action.ERROR),
+    Order("fsync file_output.stage < *", 1, Action.ERROR),
     Order("commit sqlite.Database.write < sqlite.SqliteMetaStore.swap", 3, Action.LOST),
     # What a checkpoint and the first claim write.
-    Order("rename parquet_folder.OutputFolder._write*", 1, Action.ERROR),
+    Order("rename file_output.OutputFolder._write*", 1, Action.ERROR),
     Order("write * < blobs*", 2, Action.ERROR),
     # What one process tells another.
     Order("call deliver Envelope TaskAck", 1, Action.KILL_BEFORE),

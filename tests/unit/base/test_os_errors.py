@@ -8,7 +8,7 @@ import pytest
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.os_errors import is_lasting, may_pass, storage_error
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_sink import ParquetSink
 from penstock.folders import PrivateFolder
 
 MAY_PASS = [

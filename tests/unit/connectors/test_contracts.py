@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec, read_reports
+from penstock.connectors.file_sink import ParquetSink
 from penstock.connectors.generator import WordSource
-from penstock.connectors.parquet_sink import ParquetSink
 from penstock.connectors.parquet_source import ParquetSource
 from penstock.contract.columns import Column
 from penstock.contract.connectors import WordsSpec

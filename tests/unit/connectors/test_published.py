@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_sink import ParquetSink
 from penstock.connectors.published import mark_of, own_files, own_staging
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 

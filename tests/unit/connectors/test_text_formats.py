@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
-from penstock.connectors.parquet_folder import stage
+from penstock.connectors.file_output import stage
 from penstock.connectors.text_formats import BadLine, csv_form, decode, json_decoder, json_form, json_lines
 from penstock.file_system import OS_FILES
 

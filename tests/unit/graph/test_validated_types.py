@@ -9,8 +9,8 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.cli.inspect_job import validate
+from penstock.connectors.file_output import parquet_form, stage
 from penstock.connectors.open_connectors import ConnectorInspector
-from penstock.connectors.parquet_folder import parquet_form, stage
 from penstock.file_system import OS_FILES
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob

@@ -34,8 +34,8 @@ def own_files(place: Place, job_uid: str) -> list[Path] | None:
 
 def lost_output(place: Place, root: RootManifest | None) -> list[str]:
     """List the names that the newest checkpoint has published and that are not there."""
-    from penstock.connectors.parquet_folder import parse_cut  # noqa: PLC0415  needs Arrow
-    from penstock.connectors.parquet_sink import visible_name  # noqa: PLC0415  needs Arrow
+    from penstock.connectors.file_output import parse_cut  # noqa: PLC0415  needs Arrow
+    from penstock.connectors.file_sink import visible_name  # noqa: PLC0415  needs Arrow
 
     if root is None or place.kind not in published.FILE_KINDS:
         return []

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.threads import monotonic
-from penstock.connectors.parquet_sink import visible_name
+from penstock.connectors.file_sink import visible_name
 from penstock.connectors.published import REPORT_OWNER, SUFFIXES
 from penstock.contract.codec import parsed
 from penstock.contract.columns import HIDDEN_PREFIX

@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
+from penstock.connectors.file_sink import FileSink, ParquetSink
 from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
@@ -15,7 +16,6 @@ from penstock.connectors.ingest import IngestSource, ingest_schema
 from penstock.connectors.kafka.direct_sink import DirectKafkaSink
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
-from penstock.connectors.parquet_sink import FileSink, ParquetSink
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
 from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.published import plain_step

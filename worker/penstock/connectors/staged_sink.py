@@ -23,8 +23,8 @@ import pyarrow.ipc
 from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.base.threads import Lock
 from penstock.base.values import replace
-from penstock.connectors.parquet_folder import FileForm, HashingFile, hash_file, parse_cut
-from penstock.connectors.parquet_sink import FileSink, ParquetPending, ParquetPublisher, ParquetSinkWriter
+from penstock.connectors.file_output import FileForm, HashingFile, hash_file, parse_cut
+from penstock.connectors.file_sink import FilePending, FilePublisher, FileSink, FileSinkWriter
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
@@ -143,7 +143,7 @@ class StagedWriter:
 
     guarantee = StagedSink.guarantee
 
-    def __init__(self, step: str, staging: ParquetSinkWriter, target: StagedTarget, output: MarkedOutput) -> None:
+    def __init__(self, step: str, staging: FileSinkWriter, target: StagedTarget, output: MarkedOutput) -> None:
         self._step = step
         self._staging = staging
         self._target = target
@@ -170,7 +170,7 @@ class StagedWriter:
 class StagedPending:
     """The rows of one cut."""
 
-    def __init__(self, step: str, staging: ParquetPending, output: MarkedOutput) -> None:
+    def __init__(self, step: str, staging: FilePending, output: MarkedOutput) -> None:
         self._step = step
         self._staging = staging
         self._output = output
@@ -194,7 +194,7 @@ class StagedPublisher:
     """Publishes the output of one task and epoch at once, on any worker, any number of times."""
 
     def __init__(self, staging: FileSink, outputs: _Outputs, folder: Path, files: FileSystem) -> None:
-        self._staged: ParquetPublisher = staging.publisher
+        self._staged: FilePublisher = staging.publisher
         self._outputs = outputs
         self._folder = folder
         self._files = files

@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.json
 
 from penstock.base.errors import ConfigError
-from penstock.connectors.parquet_folder import FileForm, HashingFile, clean_schema, plain
+from penstock.connectors.file_output import FileForm, HashingFile, clean_schema, plain
 from penstock.connectors.published import SUFFIXES
 from penstock.connectors.text_lines import as_text
 

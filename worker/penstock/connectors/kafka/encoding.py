@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.connectors.parquet_folder import clean_schema, plain
+from penstock.connectors.file_output import clean_schema, plain
 from penstock.connectors.text_formats import json_texts
 from penstock.contract.kafka_options import KafkaOutput, RecordFormat
 

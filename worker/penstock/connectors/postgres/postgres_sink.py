@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.connectors.parquet_folder import clean_schema, plain
+from penstock.connectors.file_output import clean_schema, plain
 from penstock.connectors.postgres.claimed_table import prepare_table
 from penstock.connectors.postgres.client import PostgresDatabase, library
 from penstock.connectors.postgres.column_checks import Check, TableColumn, checks_of, staged_as, staged_schema

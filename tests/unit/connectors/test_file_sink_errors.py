@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import StorageError
-from penstock.connectors.parquet_folder import parquet_form, stage
-from penstock.connectors.parquet_sink import ParquetSink
+from penstock.connectors.file_output import parquet_form, stage
+from penstock.connectors.file_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.file_system import OS_FILES, REPLACED_FILE, closing
 from sim.files.call_hooks import FileCall

@@ -24,7 +24,7 @@ from penstock.base import limits
 from penstock.base.errors import StateError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.threads import Lock, ThreadPoolExecutor, uuid4
-from penstock.connectors.parquet_folder import (
+from penstock.connectors.file_output import (
     STAGED_SUFFIX,
     VISIBLE_SUFFIX,
     FileForm,
@@ -63,7 +63,7 @@ class FileSink:
         self._form = form
         self._encoder = ThreadPoolExecutor(ENCODER_THREADS, f"encode-{step}")
         self._swept = Attempt(0)
-        self.publisher = ParquetPublisher(self._output, self._step, form.suffix)
+        self.publisher = FilePublisher(self._output, self._step, form.suffix)
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Make the folders and record the owner, before any writer. Idempotent.
@@ -102,7 +102,7 @@ class FileSink:
             if mine and number.isdigit() and int(number) < attempt:
                 remove_staged(files, folder / name)
 
-    def writer(self, task: TaskId, attempt: Attempt) -> "ParquetSinkWriter":
+    def writer(self, task: TaskId, attempt: Attempt) -> "FileSinkWriter":
         """Make the writer of one task for one attempt."""
         life = uuid4().hex[:12]  # a task may be made twice in one attempt: names must differ
         place = f"{task.stage:03d}.{task.worker:04d}.{task.slot:04d}"
@@ -113,7 +113,7 @@ class FileSink:
                 raise StorageError(f"file sink: attempt {attempt} is over, {prefix} was swept")
             self._output.check_staging()
 
-        return ParquetSinkWriter((self._name, task), prefix, self._form, self._encoder, check, files=self._output.files)
+        return FileSinkWriter((self._name, task), prefix, self._form, self._encoder, check, files=self._output.files)
 
     def close(self) -> None:
         """Stop the encoder thread after its queued work. Closed writers have none."""
@@ -191,7 +191,7 @@ class Part:
             remove_staged(self._files, self._path)
 
 
-class ParquetSinkWriter:
+class FileSinkWriter:
     """Output of one task. At most ``SINK_BUFFER_BYTES_MAX`` and one batch of rows are in memory."""
 
     guarantee = FileSink.guarantee
@@ -223,7 +223,7 @@ class ParquetSinkWriter:
         self._cuts = 0
         self._lock = Lock()
         self._held_bytes = 0
-        self._unfinished: ParquetPending | None = None
+        self._unfinished: FilePending | None = None
 
     def room(self) -> bool:
         """Return whether the rows in memory are below their bound."""
@@ -240,7 +240,7 @@ class ParquetSinkWriter:
         if self._open_bytes >= limits.SINK_PART_BYTES:
             self._encoder.submit(self._cut_part().store_early)
 
-    def seal(self, epoch: Epoch, name: str) -> "ParquetPending":
+    def seal(self, epoch: Epoch, name: str) -> "FilePending":
         """Cut: all rows so far belong to ``epoch``. ``finish`` stages them."""
         before = self._unfinished
         assert before is None or before.done, f"{self._prefix.name}: the cut before is unfinished"
@@ -249,7 +249,7 @@ class ParquetSinkWriter:
         parts = [*(before.returned if before else ()), *self._parts]
         self._parts = []
         self._cuts += 1
-        self._unfinished = ParquetPending(self._owner, epoch, self._cuts, parts, files=self._files)
+        self._unfinished = FilePending(self._owner, epoch, self._cuts, parts, files=self._files)
         return self._unfinished
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class ParquetSinkWriter:
             self._held_bytes += size
 
 
-class ParquetPending:
+class FilePending:
     """The rows of one cut. When staging fails, ``returned`` has the parts for the next cut."""
 
     def __init__(
@@ -317,7 +317,7 @@ class ParquetPending:
         return SinkHandle(step, task, self._epoch, StagedCut(self._cut, staged).as_json(), rows, size)
 
 
-class ParquetPublisher:
+class FilePublisher:
     """Publishes, discards and forgets output by its handle, on any worker, any number of times."""
 
     def __init__(self, output: OutputFolder, step: str, suffix: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError, StorageError
-from penstock.connectors.parquet_sink import ParquetSink, ParquetSinkWriter
+from penstock.connectors.file_sink import FileSinkWriter, ParquetSink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 
@@ -37,7 +37,7 @@ def batch(*words: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=HIDDEN)
 
 
-def prepare(writer: ParquetSinkWriter, epoch: int, *words: str) -> SinkHandle:
+def prepare(writer: FileSinkWriter, epoch: int, *words: str) -> SinkHandle:
     writer.write(batch(*words))
     handle = writer.seal(Epoch(epoch), "name").finish()
     assert handle is not None

@@ -1,6 +1,6 @@
 """A window step in some tasks, whose state moves to others at a rescale; rows for it, and its output."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import WindowShape
 from penstock.steps.windows.sessions import SessionShape, SessionStep
 from penstock.steps.windows.sliding import SlidingStep
+from penstock.steps.windows.top import WindowTopStep
 from penstock.steps.windows.tumbling import WindowStep
 from penstock.storage.blobs import DirectoryBlobStore
 
@@ -55,7 +56,7 @@ OUTPUT = pa.schema(
     + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
 )
 
-Step = WindowStep | SlidingStep | SessionStep | ClockStep | CountStep | DistinctStep | RankedStep
+Step = WindowStep | SlidingStep | SessionStep | ClockStep | CountStep | WindowTopStep | DistinctStep | RankedStep
 Shape = WindowShape | SessionShape | Callable[[KeyColumns], Step]
 NAME = "windows"
 ROW = st.tuples(
@@ -69,19 +70,18 @@ TURNS = st.lists(TURN, min_size=1, max_size=8)
 class Task:
     """A task that owns a share of the key groups. ``shape`` is that of its windows, or makes its step."""
 
-    def __init__(self, shape: Shape, share: Share, folder: Path, main: list[Any], late: list[Any]) -> None:
+    def __init__(self, shape: Shape, keys: KeyColumns, share: Share, folder: Path) -> None:
         self.share = share
         self.state = KeyedStateBackend(StateSettings(), share, GROUPS, folder)
-        keys = KeyColumns(PLAIN, ["mote"], GROUPS)
         self.step: Step = shape(keys) if callable(shape) else window(NAME, shape, keys, COMPUTE, (PLAIN, OUTPUT))
         self.step.open(self.state.open)
-        self.step.bind({"main": main.append, "late": late.append})
 
 
 class Tasks:
     """The step in some tasks, which a rescale replaces by others that load their state."""
 
-    def __init__(self, shape: Shape, folder: Path) -> None:
+    def __init__(self, shape: Shape, folder: Path, keys: Sequence[str] = ("mote",)) -> None:
+        self._keys = KeyColumns(PLAIN, keys, GROUPS)
         self.main: list[pa.RecordBatch] = []
         self.late: list[pa.RecordBatch] = []
         self._shape, self._folder = shape, folder
@@ -92,10 +92,12 @@ class Tasks:
     def _made(self, workers: int) -> Iterator[Task]:
         for number in range(workers):
             share = (Range(number * GROUPS // workers, (number + 1) * GROUPS // workers),)
-            yield Task(self._shape, share, self._folder, self.main, self.late)
+            task = Task(self._shape, self._keys, share, self._folder)
+            task.step.bind({"main": self.main.append, "late": self.late.append})
+            yield task
 
     def push(self, rows: pa.RecordBatch) -> None:
-        groups = KeyColumns(PLAIN, ["mote"], GROUPS).codec.hashed([rows.column("mote")])[1]
+        groups = self._keys.codec.hashed(self._keys.of(rows))[1]
         for task in self.tasks:
             mine = [i for i, group in enumerate(groups) if any(r.start <= group < r.stop for r in task.share)]
             if mine:

@@ -83,6 +83,7 @@ NAMES = {
     "state",
     "sum",
     "testing",
+    "top",
     "tumbling",
     "uint16",
     "uint32",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.graph.connected import connect
     from penstock.graph.parameters import Parameters
     from penstock.graph.window_shapes import count_window, session, sliding, tumbling
+    from penstock.graph.window_tops import top
     from penstock.graph.window_triggers import at_end, early, on_late
     from penstock.inprocess.run import Result, run
     from penstock.model.declared.hints import (
@@ -112,6 +113,7 @@ _HOMES = {
         "uint64",
     ),
     "penstock.graph.window_shapes": ("count_window", "session", "sliding", "tumbling"),
+    "penstock.graph.window_tops": ("top",),
     "penstock.graph.window_triggers": ("at_end", "early", "on_late"),
     "penstock.model.declared.record_types": ("record",),
     "penstock.model.declared.spans": ("days", "hours", "milliseconds", "minutes", "seconds"),
@@ -212,6 +214,7 @@ __all__ = [
     "state",
     "sum",
     "testing",
+    "top",
     "tumbling",
     "uint8",
     "uint16",

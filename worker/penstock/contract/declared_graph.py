@@ -42,10 +42,11 @@ from penstock.contract.graph import (
     TimerHandlers,
     Top,
     Window,
+    WindowTop,
 )
 from penstock.contract.join_times import JOIN_TIMES, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
-from penstock.contract.window_sizes import check_times, check_windows
+from penstock.contract.window_sizes import check_times, check_top, check_windows
 
 
 class Strategy(StrEnum):
@@ -97,12 +98,28 @@ def _calling(kind: type[Map | FlatMap | Filter | Process], name: str, meaning: s
     return FieldRow(name, Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
 
 
-def declared_window(**values: object) -> Window:
-    """Build windows as a file declares them. Raises ConfigError for a slide or trigger that does not fit."""
-    window = Window(**values)  # type: ignore[arg-type]
-    check_windows(window.size_us, window.slide_us)
-    check_times(window)
-    return window
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredWindow(Fields):
+    """Windows as a file declares them: with ``top`` they are two steps."""
+
+    top: Annotated[
+        Top | None, Field("top", "only the best rows of each window, whatever their key; the step NAME-top keeps them")
+    ] = None
+    parameters: Window
+
+
+def _windows() -> FieldRow:
+    """Return the field row of windows. It has the fields of both classes."""
+
+    def make(top: Top | None, **values: object) -> DeclaredWindow:
+        window = Window(**values)  # type: ignore[arg-type]
+        check_windows(window.size_us, window.slide_us)
+        check_times(window)
+        check_top(window, top is not None)
+        return DeclaredWindow(parameters=window, top=top)
+
+    fields = (*rows_of(Window), *rows_of(DeclaredWindow))
+    return FieldRow("window", Kind.OBJECT, "tumbling or sliding windows of time", fields=fields, make=make)
 
 
 def declared_session(**values: object) -> Session:
@@ -112,6 +129,7 @@ def declared_session(**values: object) -> Session:
     return session
 
 
+WINDOW = _windows()
 SOURCE = _connected(Role.SOURCE, "reads a replayable input", Source, _source)
 SINK = _connected(Role.SINK, "writes to an output", Sink, _sink)
 MAP = _calling(Map, "map", "one row out for each row in")
@@ -250,9 +268,7 @@ class DeclaredStep(Fields):
     aggregate: Annotated[
         Aggregate | None, Field("aggregate", "running values of a key: one row out for each row in")
     ] = None
-    window: Annotated[Window | None, Field("window", "tumbling or sliding windows of time", make=declared_window)] = (
-        None
-    )
+    window: Annotated[DeclaredWindow | None, WINDOW] = None
     session: Annotated[
         Session | None, Field("session", "windows of rows with no gap of time between them", make=declared_session)
     ] = None
@@ -291,9 +307,15 @@ class DeclaredStep(Fields):
             return self.two_sided.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
         ranked = (self.distinct, self.latest, self.top)
-        windows = (self.window, self.session, self.count_window)
+        windows = (None if self.window is None else self.window.parameters, self.session, self.count_window)
         others = (self.source, self.split, self.aggregate, self.sink)
         return next(each for each in (*calls, *ranked, *windows, *others) if each is not None)
+
+    @property
+    def window_top(self) -> WindowTop | None:
+        """Return which rows of each window are kept; None: all."""
+        top = None if self.window is None else self.window.top
+        return None if top is None else WindowTop(top.count, top.by)
 
 
 @dataclass(frozen=True, slots=True)

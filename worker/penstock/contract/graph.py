@@ -344,6 +344,13 @@ class Top(Message, tag="Top"):
     by: Annotated[ColumnName, Field("by", "the column whose greatest values count: a number, bool, date or time")]
 
 
+class WindowTop(Message, tag="WindowTop"):
+    """The rows of each window with the greatest values of a column, whatever their key, when the window is over."""
+
+    count: int
+    by: str
+
+
 class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
@@ -373,11 +380,11 @@ class Sink(Message, tag="Sink"):
 
 Parameters = (
     Source | Map | FlatMap | Filter | Split
-    | Aggregate | Window | Session | CountWindow | Join | Distinct | LatestRow | Top | Process | Connect
+    | Aggregate | Window | Session | CountWindow | Join | Distinct | LatestRow | Top | WindowTop | Process | Connect
     | Sink
 )  # fmt: skip
 Holding = Window | Session | Join
-STATEFUL = (Aggregate, Window, Session, CountWindow, Join, Distinct, LatestRow, Top, Process, Connect)
+STATEFUL = (Aggregate, Window, Session, CountWindow, Join, Distinct, LatestRow, Top, WindowTop, Process, Connect)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -392,6 +399,7 @@ KINDS: dict[type, str] = {
     Distinct: "distinct",
     LatestRow: "latest",
     Top: "top",
+    WindowTop: "windowTop",
     Process: "process",
     Connect: "connect",
     Sink: "sink",
@@ -475,7 +483,7 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return ()
         case Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK):
             return (MAIN,)
-        case Window() | Session() | Distinct():
+        case Window() | Session() | WindowTop() | Distinct():
             return (MAIN, LATE)
         case Join():
             return (MAIN, LATE, LATE_RIGHT)

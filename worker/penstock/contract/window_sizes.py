@@ -35,6 +35,16 @@ def check_times(window: Window | Session) -> None:
         _check_trigger(window, window.trigger)
 
 
+def check_top(window: Window | Session, has_top: bool) -> None:
+    """Raise ConfigError when the best rows are asked for of windows that have no one result at a known time."""
+    if has_top and isinstance(window, Session):
+        raise ConfigError("top: sessions of two keys are two windows")
+    if has_top and window.time is TimeKind.CLOCK:
+        raise ConfigError("top: windows by the clock have no event time, which says when all their rows have come")
+    if has_top and isinstance(window, Window) and window.trigger is not None:
+        raise ConfigError("top: panes are not the result of a window: leave out the trigger")
+
+
 def _check_trigger(window: Window, trigger: Trigger) -> None:
     if window.time is TimeKind.CLOCK:
         raise ConfigError("trigger: a window by the clock emits once: make it shorter")

@@ -32,6 +32,7 @@ from penstock.contract.graph import (
     TimeKind,
     Top,
     Window,
+    WindowTop,
 )
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledSide, CompiledStage, CompiledStep
@@ -60,6 +61,7 @@ from penstock.steps.windows.by_shape import AnyWindowStep, window
 from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import LateRows, WindowShape, instants
 from penstock.steps.windows.sessions import SessionShape
+from penstock.steps.windows.top import WindowTopStep
 
 if TYPE_CHECKING:
     from typing import Any
@@ -196,6 +198,10 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         case CountWindow(size, compute):
             aggregates = keyed.Aggregates(node.name, compute, input_schema)
             return _opened(CountStep(node.name, size, aggregates, keys, schemas[1], timed=node.timed), states)
+        case WindowTop(most, by):
+            assert node.time is not None, f"step {node.name!r} was checked to have event time"
+            ranking = Ranking(by, most, leaving=False)
+            return _opened(WindowTopStep(node.name, ranking, keys, input_schema, node.time), states)
         case Distinct() | LatestRow() | Top():
             step = _choosing_step(node, node.parameters, keys, schemas)
             step.open(states.open)
@@ -282,7 +288,7 @@ def _window(
     return _opened(ClockStep(window(node.name, shape, keys, declared.compute, timed_rows), timed=node.timed), states)
 
 
-def _opened(step: AnyWindowStep | ClockStep | CountStep, states: States) -> Step:
+def _opened(step: AnyWindowStep | ClockStep | CountStep | WindowTopStep, states: States) -> Step:
     step.open(states.open)
     return step
 

@@ -47,6 +47,7 @@ from penstock.contract.graph import (
     Split,
     Step,
     Top,
+    WindowTop,
 )
 from penstock.contract.join_times import check_interval, check_table_join
 from penstock.contract.plan import Partitioning
@@ -75,6 +76,7 @@ from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, microseconds, signed_microseconds
 from penstock.graph.window_steps import ShapeLike, window_parameters
+from penstock.graph.window_tops import check_most, step_of, top_step
 from penstock.graph.window_triggers import TimeLike, TriggerLike
 
 if TYPE_CHECKING:
@@ -208,7 +210,8 @@ class Stream:
 
     def output(self, name: str) -> "Stream":
         """Return another output of the same step by its name: ``late`` or ``dead-letter``."""
-        return Stream(self.job, (Input(self.inputs[0].step, name),))
+        step = step_of(self.job.draft.steps, self.inputs[0].step, name)
+        return Stream(self.job, (Input(step, name),))
 
     @property
     def late(self) -> "Stream":
@@ -477,6 +480,7 @@ class KeyedStream(Stream):
         allowed_lateness: Duration = "0s",
         trigger: TriggerLike | None = None,
         time: TimeLike = "event",
+        top: WindowTop | None = None,
         **compute: Aggregation,
     ) -> Stream:
         """Emit one row for each key and window of event time, or of the clock (``time="clock"``).
@@ -490,10 +494,13 @@ class KeyedStream(Stream):
 
         With ``trigger``, which is ``ps.early("10s")``, ``ps.on_late()`` or a tuple of both, a tumbling window also
         emits before that: its panes. Each has the totals so far. The columns ``pane`` (0, 1, ..) and ``final`` (true
-        for the last pane) follow ``window_end``. Raises ConfigError.
+        for the last pane) follow ``window_end``. With ``top``, which is ``ps.top(10, by="count")``, only the best rows
+        of each window are emitted, whatever their key: the best one first. Raises ConfigError.
         """
         times = offset, allowed_lateness
-        return self._step(name, window_parameters(name, shape, times, computed_of(name, compute), (trigger, time)))
+        parameters = window_parameters(name, shape, times, computed_of(name, compute), (trigger, time, top))
+        windows = self._step(name, parameters)
+        return windows if top is None else self.job._add(top_step(name, top, self.parallelism), caller_place())
 
     def distinct(self, name: str, *, within: Duration | None = None, allowed_lateness: Duration = "0s") -> Stream:
         """Emit the rows of each key that are no duplicates, unchanged and at once.
@@ -520,10 +527,7 @@ class KeyedStream(Stream):
         The columns are ``op`` and those of the row: ``upsert`` for a row that enters, ``delete`` for one that
         leaves. Only a sink can read them. Raises ConfigError.
         """
-        if type(most) is not int or not 1 <= most <= limits.TOP_ROWS_MAX:
-            raise ConfigError(
-                f"{caller_place()}: step {name!r}: {most!r} rows: it must be 1 to {limits.TOP_ROWS_MAX:,}"
-            )
+        check_most(f"{caller_place()}: step {name!r}", most)
         return self._step(name, Top(most, by))
 
     def process(

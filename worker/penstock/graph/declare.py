@@ -27,6 +27,7 @@ from penstock.graph.entrypoint import resolve
 from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types, typed_parameters
+from penstock.graph.window_tops import led_to_top, top_name, top_step
 
 STEPS_PATH = "spec.job.graph.steps"
 _PARTITIONING = {
@@ -44,7 +45,8 @@ def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -
     """
     draft = GraphDraft()
     previous: DeclaredStep | None = None
-    names = [s.name for s in graph.steps]
+    names = [name for s in graph.steps for name in (s.name, *([top_name(s.name)] if s.window_top else []))]
+    tops = {s.name for s in graph.steps if s.window_top}
     for index, entry in enumerate(graph.steps):
         place = origin.at(f"{STEPS_PATH}[{index}]")
         draft.places[entry.name] = place
@@ -58,8 +60,20 @@ def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -
         )
         if with_functions:
             _import_functions(draft, entry, place)
+        if entry.window_top is not None:
+            _add_top(draft, entry, names, place)
         previous = entry
+    draft.steps = [led_to_top(step, tops) for step in draft.steps]
     return draft
+
+
+def _add_top(draft: GraphDraft, entry: DeclaredStep, names: list[str], place: str) -> None:
+    step = top_name(entry.name)
+    if names.count(step) > 1:
+        raise ConfigError(f"{place}: step {step!r} is there twice: top of step {entry.name!r} has this name")
+    assert entry.window_top is not None, "an entry with top"
+    draft.places[step] = place
+    draft.steps.append(top_step(entry.name, entry.window_top, entry.parallelism))
 
 
 def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str], place: str) -> tuple[Input, ...]:

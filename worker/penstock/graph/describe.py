@@ -22,6 +22,7 @@ from penstock.contract.graph import (
     Top,
     Trigger,
     Window,
+    WindowTop,
 )
 from penstock.contract.join_times import signed_text
 from penstock.graph.compiled import CompiledEdge, CompiledStage
@@ -66,6 +67,8 @@ def describe(parameters: Parameters) -> str:
             return f"latest by {by}"
         case Top(most, by):
             return f"top {most} by {by}"
+        case WindowTop(most, by):
+            return f"top {most} of each window by {by}"
         case Join(within_us, how, allowed_lateness_us=late, call=call) as join:
             lateness = f" + {duration_text(late)}" if late else ""
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"

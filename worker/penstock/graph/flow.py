@@ -55,6 +55,7 @@ from penstock.contract.graph import (
     TimeKind,
     Top,
     Window,
+    WindowTop,
 )
 from penstock.graph.problems import Problems
 
@@ -220,6 +221,10 @@ class _Tracer:
                 return {MAIN: flow, LATE: flow}
             case LatestRow(by) | Top(by=by):
                 return {MAIN: self._ranked(by, flow)}
+            case WindowTop(by=by):
+                if flow.columns is not None:
+                    self._column(flow.columns, by, "column to rank by", ORDERED_TYPES)
+                return {MAIN: flow, LATE: flow}
             case Join() | Connect():
                 raise AssertionError("it has two flows")
 

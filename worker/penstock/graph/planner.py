@@ -36,6 +36,7 @@ from penstock.contract.graph import (
     Top,
     Trigger,
     Window,
+    WindowTop,
 )
 from penstock.contract.ids import StageIndex
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
@@ -250,7 +251,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             if step.parameters.as_of is None:
                 del declared["as_of"]
             return [*_keyed(step, flows), declared]
-        case CountWindow() | Distinct() | LatestRow() | Top():
+        case CountWindow() | Distinct() | LatestRow() | Top() | WindowTop():
             return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]

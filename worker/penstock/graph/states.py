@@ -25,6 +25,7 @@ from penstock.contract.graph import (
     TimeKind,
     Top,
     Window,
+    WindowTop,
 )
 from penstock.contract.plan import StateColumn, StepState
 from penstock.graph.flow import Flows, input_flow
@@ -70,7 +71,7 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, ())
         case LatestRow(by):
             return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
-        case Top(most, by):
+        case Top(most, by) | WindowTop(most, by):
             return _keyed(step, flows, _ranked(step, flows, f"top {most}({by})"))
         case Process(Call(types=CallTypes(state=StateFields() as state, earlier=earlier))) | Connect(
             Call(types=CallTypes(state=StateFields() as state, earlier=earlier))

@@ -2,8 +2,8 @@
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
-from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window
-from penstock.contract.window_sizes import check_times
+from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window, WindowTop
+from penstock.contract.window_sizes import check_times, check_top
 from penstock.graph.window_shapes import CountForm, Duration, SessionForm, WindowForm, microseconds, tumbling
 from penstock.graph.window_triggers import TriggerLike, time_of, trigger_of
 
@@ -15,18 +15,22 @@ def window_parameters(
     shape: ShapeLike,
     times: tuple[Duration | None, Duration],
     computed: tuple[Compute, ...],
-    when: tuple[TriggerLike | None, str],
+    when: tuple[TriggerLike | None, str, WindowTop | None],
 ) -> Window | Session | CountWindow:
     """Describe windows; ``times`` are their offset and the allowed lateness, ``when`` trigger and kind of time.
 
-    Raises ConfigError.
+    ``when`` also has the best rows, which are checked only. Raises ConfigError.
     """
     offset, allowed_lateness = times
-    trigger, kind = when[0], time_of(when[1])
     about = f"{caller_place()}: step {step!r}"
+    trigger, kind, top = when[0], time_of(when[1]), when[2]
+    if top is not None and not isinstance(top, WindowTop):
+        raise ConfigError(f"{about}: top={top!r}: write top=ps.top(10, by='count')")
     if isinstance(shape, CountForm):
-        if offset is not None or allowed_lateness != "0s" or trigger is not None or kind is TimeKind.CLOCK:
-            raise ConfigError(f"{about}: windows of rows have no time: no offset, allowed_lateness, trigger or time")
+        if offset is not None or allowed_lateness != "0s" or kind is TimeKind.CLOCK or trigger or top:
+            raise ConfigError(
+                f"{about}: windows of rows have no time: no offset, allowed_lateness, trigger, time or top"
+            )
         return CountWindow(shape.rows, computed)
     if not isinstance(shape, Duration) and offset is not None:
         problem = (
@@ -47,6 +51,7 @@ def window_parameters(
         window = Window(form.size_us, computed, form.offset_us, lateness, form.slide_us, joined, kind)
     try:
         check_times(window)
+        check_top(window, top is not None)
     except ConfigError as error:
         raise ConfigError(f"{about}: {error}") from None
     return window

@@ -76,11 +76,14 @@ class RankedStep(PlainStep):
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Let all rows enter in order, and emit the changes."""
-        rows = split_hidden(batch)[0]
+        keys, first, rows, changed, kinds = self._enter(split_hidden(batch)[0])
+        if len(changed):
+            self._send([column.take(pa.array(first)) for column in keys], rows, changed, kinds)
+
+    def _enter(self, rows: pa.RecordBatch) -> tuple[list[pa.Array], Int64s, _Rows, Int32s, Bytes]:
+        """Let rows enter in order. Returns their keys, the first row of each key, and all rows with their changes."""
         keys = self._keys.of(rows)
-        state_rows, first, slots = np.unique(
-            self._state.rows(self._keys.codec.keys(keys)), return_index=True, return_inverse=True
-        )
+        state_rows, first, slots = np.unique(self._state_rows(rows, keys), return_index=True, return_inverse=True)
         kept = self._stored(state_rows)
         stored = len(kept.slots)
         both = kept.and_then(self._encoded(rows, slots.astype(np.int32)))
@@ -92,8 +95,15 @@ class RankedStep(PlainStep):
         changed, kinds = changes[0][:made], changes[1][:made]
         if made:
             self._store(state_rows, np.unique(both.slots[changed]), both, (best, counts))
-            firsts = [column.take(pa.array(first)) for column in keys]
-            self._send(firsts, both, changed, kinds)
+        return keys, first, both, changed, kinds
+
+    def _state_rows(self, rows: pa.RecordBatch, keys: list[pa.Array]) -> Int32s:
+        """Return the state row of the key of each row."""
+        return self._state.rows(self._keys.codec.keys(keys))
+
+    def _key_columns(self, rows: Int32s) -> list[pa.Array]:
+        """Return the key columns of state rows."""
+        return self._keys.codec.columns(self._state.keys_of(rows))
 
     # --- Rows as bytes ------------------------------------------------------------------------
 
@@ -153,10 +163,9 @@ class RankedStep(PlainStep):
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return the rows that are kept, of each key the best one first."""
-        keys = self._keys.codec.columns(self._state.keys_of(rows))
         kept = self._stored(rows)
-        columns = self._columns(keys, kept, np.arange(len(kept.slots), dtype=np.int32))
-        output = self._output.remove(self._output.get_field_index(OP))
+        columns = self._columns(self._key_columns(rows), kept, np.arange(len(kept.slots), dtype=np.int32))
+        output = pa.schema([field for field in self._output if field.name != OP])
         cast = [c.cast(f.type) for c, f in zip(columns, output, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=output)
 

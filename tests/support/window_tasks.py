@@ -19,6 +19,7 @@ from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.distinct import DistinctStep
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.ranked import RankedStep
+from penstock.steps.windows.all_keys import AllKeysStep
 from penstock.steps.windows.by_clock import ClockStep
 from penstock.steps.windows.by_shape import window
 from penstock.steps.windows.counted import CountStep
@@ -56,7 +57,17 @@ OUTPUT = pa.schema(
     + [(c.name, kind) for c, kind in zip(COMPUTE, TYPES, strict=True)]
 )
 
-Step = WindowStep | SlidingStep | SessionStep | ClockStep | CountStep | WindowTopStep | DistinctStep | RankedStep
+Step = (
+    WindowStep
+    | SlidingStep
+    | SessionStep
+    | ClockStep
+    | CountStep
+    | AllKeysStep
+    | WindowTopStep
+    | DistinctStep
+    | RankedStep
+)
 Shape = WindowShape | SessionShape | Callable[[KeyColumns], Step]
 NAME = "windows"
 ROW = st.tuples(
@@ -80,8 +91,8 @@ class Task:
 class Tasks:
     """The step in some tasks, which a rescale replaces by others that load their state."""
 
-    def __init__(self, shape: Shape, folder: Path, keys: Sequence[str] = ("mote",)) -> None:
-        self._keys = KeyColumns(PLAIN, keys, GROUPS)
+    def __init__(self, shape: Shape, folder: Path, keys: Sequence[str] = ("mote",), schema: pa.Schema = PLAIN) -> None:
+        self._keys = KeyColumns(schema, keys, GROUPS)
         self.main: list[pa.RecordBatch] = []
         self.late: list[pa.RecordBatch] = []
         self._shape, self._folder = shape, folder

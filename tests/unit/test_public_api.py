@@ -140,6 +140,7 @@ STREAM_METHODS = {
     "sink",
     "split",
     "union",
+    "window_all",
 }
 
 

@@ -1,4 +1,4 @@
-"""The best rows of windows are a step of their own: its name, who reads it, and what is refused."""
+"""Windows that are two steps: their names, who reads which, and what is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -86,3 +86,68 @@ def test_a_step_cannot_have_the_name_of_the_best_rows(tmp_path: Path) -> None:
     other = "{name: a-top, inputs: [src], split: {column: word}}"
     text = message(graph_file(tmp_path, BEST, SINK, other, source=TIME))
     assert "step 'a-top' is there twice: top of step 'a' has this name" in text
+
+
+def all_of(shape: Any = "1m", **computed: Any) -> dict[str, Step]:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"k": "int64", "ts": "timestamp[us]"}, event_time="ts")
+    windows = rows.key_by("k").window_all("w", shape, **(computed or {"n": ps.count()}))
+    windows.sink("out", ps.discard())
+    windows.late.sink("late", ps.discard())
+    return {s.name: s for s in job.draft.steps}
+
+
+def test_windows_of_all_rows_have_a_step_for_their_parts() -> None:
+    steps = all_of()
+    assert [(i.step, i.keys) for i in steps["w-parts"].inputs] == [("rows", ())]
+    assert [(i.step, i.keys) for i in steps["w"].inputs] == [("w-parts", ("window_start", "window_end"))]
+    assert [(i.step, i.output) for i in steps["out"].inputs] == [("w", "main")]
+    assert [(i.step, i.output) for i in steps["late"].inputs] == [("w-parts", "late")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (lambda: all_of(ps.session("1m")), "step 'w': windows of all rows are tumbling or sliding"),
+        (lambda: all_of(n=ps.last("ts")), "column 'n': last: rows of several tasks have no order"),
+        (lambda: all_of(n=3), "is not an aggregate"),
+    ],
+)
+def test_windows_of_all_rows_that_cannot_be_are_refused(wrong: Callable[[], object], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrong()
+    assert problem in str(caught.value)
+    assert f"{HERE}:" in str(caught.value)
+
+
+ALL = "windowAll: {size: 1m, compute: [{name: m, function: mean, column: 'n'}, {name: c, function: count}]}"
+
+
+def test_windows_of_all_rows_in_a_file(tmp_path: Path) -> None:
+    late = "{name: late, inputs: [a.late], sink: {discard: {}}}"
+    job = load_job(graph_file(tmp_path, f"{{name: a, {ALL}}}", SINK, late, source=TIME), None)
+    reads = {s.name: [(i.step, i.output) for i in s.inputs] for s in job.graph.steps}
+    assert (reads["a-parts"], reads["a"], reads["late"]) == (
+        [("src", "main")],
+        [("a-parts", "main")],
+        [("a-parts", "late")],
+    )
+    (node,) = [node for stage in job.stages for node in stage.nodes if node.name == "a"]
+    assert [(c.name, c.type) for c in node.outputs["main"]] == [
+        ("window_start", "timestamp[us]"), ("window_end", "timestamp[us]"), ("m", "double"), ("c", "int64"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        (f"{{name: a, keyBy: ['n'], {ALL}}}", "windowAll takes all rows: it has no keyBy and no partition"),
+        (f"{{name: a, {ALL.replace('mean', 'last')}}}", "last: rows of several tasks have no order"),
+        (f"{{name: a, {ALL.replace('size: 1m', 'size: 1m, slide: 7s')}}}", "slide 7s does not divide size 1m"),
+        (f"{{name: a, {ALL.replace('mean', 'sum').replace(chr(39) + 'n' + chr(39), 'word')}}}", "it must be a number"),
+    ],
+)
+def test_windows_of_all_rows_of_a_file_are_refused(tmp_path: Path, step: str, problem: str) -> None:
+    text = message(graph_file(tmp_path, step, SINK, source=TIME))
+    assert problem in text
+    assert "job.yaml:10" in text

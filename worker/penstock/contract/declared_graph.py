@@ -42,10 +42,12 @@ from penstock.contract.graph import (
     TimerHandlers,
     Top,
     Window,
+    WindowAll,
     WindowTop,
 )
 from penstock.contract.join_times import JOIN_TIMES, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
+from penstock.contract.window_parts import check_all
 from penstock.contract.window_sizes import check_times, check_top, check_windows
 
 
@@ -120,6 +122,14 @@ def _windows() -> FieldRow:
 
     fields = (*rows_of(Window), *rows_of(DeclaredWindow))
     return FieldRow("window", Kind.OBJECT, "tumbling or sliding windows of time", fields=fields, make=make)
+
+
+def declared_window_all(**values: object) -> WindowAll:
+    """Build windows of all rows as a file declares them. Raises ConfigError for what they cannot be."""
+    windows = WindowAll(**values)  # type: ignore[arg-type]
+    check_windows(windows.size_us, windows.slide_us)
+    check_all(windows.compute)
+    return windows
 
 
 def declared_session(**values: object) -> Session:
@@ -213,8 +223,8 @@ class DeclaredStep(Fields):
     """One entry."""
 
     ONE_OF = (
-        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "countWindow", "join",
-        "distinct", "latest", "top", "process", "connect", "sink",
+        "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "windowAll", "countWindow",
+        "join", "distinct", "latest", "top", "process", "connect", "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -272,6 +282,14 @@ class DeclaredStep(Fields):
     session: Annotated[
         Session | None, Field("session", "windows of rows with no gap of time between them", make=declared_session)
     ] = None
+    window_all: Annotated[
+        WindowAll | None,
+        Field(
+            "windowAll",
+            "windows of all rows, whatever their key; the step NAME-parts computes them in parts",
+            make=declared_window_all,
+        ),
+    ] = None
     count_window: Annotated[
         CountWindow | None, Field("countWindow", "windows of a number of rows of a key, whatever their time")
     ] = None
@@ -292,7 +310,9 @@ class DeclaredStep(Fields):
         both, function, _ = self.RULES
         both.refuse(bool(self.key_by) and self.partition is not None)
         function.refuse((self.partition is Strategy.CUSTOM) != (self.partition_function is not None))
-        if isinstance(self.parameters, STATEFUL) and not self.key_by:
+        if self.window_all is not None and (self.key_by or self.partition is not None):
+            raise ConfigError(f"step {self.name!r}: windowAll takes all rows: it has no keyBy and no partition")
+        if isinstance(self.parameters, STATEFUL) and not self.key_by and self.window_all is None:
             raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
 
     @property
@@ -307,7 +327,12 @@ class DeclaredStep(Fields):
             return self.two_sided.parameters
         calls = (self.map, self.flat_map, self.filter, self.process)
         ranked = (self.distinct, self.latest, self.top)
-        windows = (None if self.window is None else self.window.parameters, self.session, self.count_window)
+        windows = (
+            None if self.window is None else self.window.parameters,
+            self.session,
+            self.window_all,
+            self.count_window,
+        )
         others = (self.source, self.split, self.aggregate, self.sink)
         return next(each for each in (*calls, *ranked, *windows, *others) if each is not None)
 

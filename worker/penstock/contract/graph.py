@@ -271,6 +271,47 @@ class Session(Message, tag="Session"):
         return self.allowed_lateness_us
 
 
+class WindowParts(Message, tag="WindowParts"):
+    """What a batch of rows adds to windows of all rows; one row for each batch and window."""
+
+    size_us: int
+    compute: tuple[Compute, ...]
+    offset_us: int
+    allowed_lateness_us: int
+    step_us: int
+
+
+class WindowAll(Message, tag="WindowAll"):
+    """Windows of event time of all rows, whatever their key; one row per window, at its end + lateness.
+
+    It takes the parts that the step before it makes: :class:`WindowParts`.
+    """
+
+    size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
+    compute: Computes
+    offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
+    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
+    slide_us: Annotated[
+        DurationUs | None,
+        Field(
+            "slide",
+            "the time from the begin of a window to the begin of the next one, which divides size; size when left out",
+            minimum="1us",
+        ),
+    ] = None
+
+    @property
+    def held_us(self) -> int:
+        """Return how far the time of a result can lie behind the time that the step has reached."""
+        return self.allowed_lateness_us
+
+    @property
+    def parts(self) -> WindowParts:
+        """Return the step that makes the parts."""
+        step_us = self.size_us if self.slide_us is None else self.slide_us
+        return WindowParts(self.size_us, self.compute, self.offset_us, self.allowed_lateness_us, step_us)
+
+
 class CountWindow(Message, tag="CountWindow"):
     """Windows of a number of rows of a key; one row each time that so many have come, and at the end of the input."""
 
@@ -380,11 +421,25 @@ class Sink(Message, tag="Sink"):
 
 Parameters = (
     Source | Map | FlatMap | Filter | Split
-    | Aggregate | Window | Session | CountWindow | Join | Distinct | LatestRow | Top | WindowTop | Process | Connect
+    | Aggregate | Window | Session | WindowParts | WindowAll | CountWindow
+    | Join | Distinct | LatestRow | Top | WindowTop | Process | Connect
     | Sink
 )  # fmt: skip
-Holding = Window | Session | Join
-STATEFUL = (Aggregate, Window, Session, CountWindow, Join, Distinct, LatestRow, Top, WindowTop, Process, Connect)
+Holding = Window | Session | WindowAll | Join
+STATEFUL = (
+    Aggregate,
+    Window,
+    Session,
+    WindowAll,
+    CountWindow,
+    Join,
+    Distinct,
+    LatestRow,
+    Top,
+    WindowTop,
+    Process,
+    Connect,
+)
 KINDS: dict[type, str] = {
     Source: "source",
     Map: "map",
@@ -395,6 +450,8 @@ KINDS: dict[type, str] = {
     Window: "window",
     Session: "session",
     CountWindow: "countWindow",
+    WindowParts: "windowParts",
+    WindowAll: "windowAll",
     Join: "join",
     Distinct: "distinct",
     LatestRow: "latest",
@@ -483,7 +540,7 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return ()
         case Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK):
             return (MAIN,)
-        case Window() | Session() | WindowTop() | Distinct():
+        case Window() | Session() | WindowTop() | WindowParts() | WindowAll() | Distinct():
             return (MAIN, LATE)
         case Join():
             return (MAIN, LATE, LATE_RIGHT)

@@ -32,6 +32,8 @@ from penstock.contract.graph import (
     TimeKind,
     Top,
     Window,
+    WindowAll,
+    WindowParts,
     WindowTop,
 )
 from penstock.graph.arrow import arrow_schema
@@ -56,6 +58,7 @@ from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
+from penstock.steps.windows.all_keys import AllKeysStep, PartsStep
 from penstock.steps.windows.by_clock import CLOCK, ClockStep
 from penstock.steps.windows.by_shape import AnyWindowStep, window
 from penstock.steps.windows.counted import CountStep
@@ -155,6 +158,10 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
+        case WindowParts(size, compute, offset, lateness, step_us):
+            assert node.time is not None, f"step {node.name!r} was checked to have event time"
+            shape = WindowShape(size, offset, lateness, node.time, step_us)
+            return PartsStep(node.name, shape, compute, (input_schema, node.output_schema(MAIN)))
         case _ if isinstance(node.parameters, STATEFUL):
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
             return _keyed_step(node, input_schema, states)
@@ -195,6 +202,8 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return keyed.RunningAggregate(node.name, keys, compute, schemas, states.open)
         case Window() | Session():
             return _window(node, node.parameters, keys, schemas, states)
+        case WindowAll(_, compute, _, lateness):
+            return _opened(AllKeysStep(node.name, lateness, compute, keys, schemas), states)
         case CountWindow(size, compute):
             aggregates = keyed.Aggregates(node.name, compute, input_schema)
             return _opened(CountStep(node.name, size, aggregates, keys, schemas[1], timed=node.timed), states)
@@ -288,7 +297,7 @@ def _window(
     return _opened(ClockStep(window(node.name, shape, keys, declared.compute, timed_rows), timed=node.timed), states)
 
 
-def _opened(step: AnyWindowStep | ClockStep | CountStep | WindowTopStep, states: States) -> Step:
+def _opened(step: AnyWindowStep | AllKeysStep | ClockStep | CountStep | WindowTopStep, states: States) -> Step:
     step.open(states.open)
     return step
 

@@ -74,9 +74,9 @@ from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_r
 from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
-from penstock.graph.window_shapes import Duration, microseconds, signed_microseconds
-from penstock.graph.window_steps import ShapeLike, window_parameters
-from penstock.graph.window_tops import check_most, step_of, top_step
+from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds
+from penstock.graph.window_steps import ShapeLike, window_all_parameters, window_parameters
+from penstock.graph.window_tops import all_step, check_most, parts_name, step_of, top_step
 from penstock.graph.window_triggers import TimeLike, TriggerLike
 
 if TYPE_CHECKING:
@@ -431,6 +431,15 @@ class Stream:
         self._keep_partitioner(name)
         self.job._add(step, place)
 
+    def window_all(
+        self, name: str, shape: WindowForm | Duration, /, *, allowed_lateness: Duration = "0s", **compute: Aggregation
+    ) -> "Stream":
+        """Emit one row for each window of all rows, which is tumbling or sliding: see :meth:`KeyedStream.window`."""
+        windows = window_all_parameters(name, shape, allowed_lateness, computed_of(name, compute))
+        inputs = tuple(replace(i, partitioning=None, keys=()) if i.keys else i for i in self.inputs)
+        Stream(self.job, inputs, self.partitioner, self.parallelism)._step(parts_name(name), windows.parts)
+        return self.job._add(all_step(name, windows, self.parallelism), caller_place())
+
     # --- Inside -------------------------------------------------------------------------------
 
     def _partitioned(self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None) -> "Stream":
@@ -486,16 +495,14 @@ class KeyedStream(Stream):
         """Emit one row for each key and window of event time, or of the clock (``time="clock"``).
 
         ``shape`` is ``ps.tumbling("1m")``, ``ps.sliding("10m", "1m")``, ``ps.session("30m")``, or
-        ``ps.count_window(100)``: each 100 rows of a key, without the columns of time. A text is the length of
-        tumbling windows; ``offset`` shifts them. A window emits when the watermark reaches its end plus
-        ``allowed_lateness``.
+        ``ps.count_window(100)``: each 100 rows of a key, without columns of time. A text is the length of tumbling
+        windows; ``offset`` shifts them. A window emits when the watermark reaches its end plus ``allowed_lateness``.
         The columns are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows that
         arrive later go to the output ``late``. If nothing reads this output, late rows are counted and dropped.
 
-        With ``trigger``, which is ``ps.early("10s")``, ``ps.on_late()`` or a tuple of both, a tumbling window also
-        emits before that: its panes. Each has the totals so far. The columns ``pane`` (0, 1, ..) and ``final`` (true
-        for the last pane) follow ``window_end``. With ``top``, which is ``ps.top(10, by="count")``, only the best rows
-        of each window are emitted, whatever their key: the best one first. Raises ConfigError.
+        With ``trigger`` (``ps.early("10s")``, ``ps.on_late()`` or both in a tuple) a tumbling window also emits before
+        that: panes with the totals so far. ``pane`` (0, 1, ..) and ``final`` (true for the last one) follow
+        ``window_end``. ``top``, as ``ps.top(10, by="count")``, keeps the best rows of each window, whatever their key.
         """
         times = offset, allowed_lateness
         parameters = window_parameters(name, shape, times, computed_of(name, compute), (trigger, time, top))

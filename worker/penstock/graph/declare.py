@@ -19,6 +19,7 @@ from penstock.contract.graph import (
     Process,
     Source,
     Step,
+    WindowAll,
 )
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
@@ -27,7 +28,7 @@ from penstock.graph.entrypoint import resolve
 from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types, typed_parameters
-from penstock.graph.window_tops import led_to_top, top_name, top_step
+from penstock.graph.window_tops import all_step, led_to_parts, led_to_top, parts_name, top_name, top_step
 
 STEPS_PATH = "spec.job.graph.steps"
 _PARTITIONING = {
@@ -47,6 +48,7 @@ def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -
     previous: DeclaredStep | None = None
     names = [name for s in graph.steps for name in (s.name, *([top_name(s.name)] if s.window_top else []))]
     tops = {s.name for s in graph.steps if s.window_top}
+    alls = {s.name for s in graph.steps if s.window_all}
     for index, entry in enumerate(graph.steps):
         place = origin.at(f"{STEPS_PATH}[{index}]")
         draft.places[entry.name] = place
@@ -60,11 +62,22 @@ def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -
         )
         if with_functions:
             _import_functions(draft, entry, place)
+        if entry.window_all is not None:
+            _add_parts(draft, entry.window_all, place)
         if entry.window_top is not None:
             _add_top(draft, entry, names, place)
         previous = entry
-    draft.steps = [led_to_top(step, tops) for step in draft.steps]
+    draft.steps = [led_to_parts(led_to_top(step, tops), alls) for step in draft.steps]
     return draft
+
+
+def _add_parts(draft: GraphDraft, windows: WindowAll, place: str) -> None:
+    """Put the step that computes the parts before the newest step of the draft, which puts them together."""
+    whole = draft.steps.pop()
+    parts = parts_name(whole.name)
+    draft.places[parts] = place
+    draft.steps.append(replace(whole, name=parts, parameters=windows.parts))
+    draft.steps.append(all_step(whole.name, windows, whole.parallelism))
 
 
 def _add_top(draft: GraphDraft, entry: DeclaredStep, names: list[str], place: str) -> None:

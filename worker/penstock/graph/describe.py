@@ -22,6 +22,8 @@ from penstock.contract.graph import (
     Top,
     Trigger,
     Window,
+    WindowAll,
+    WindowParts,
     WindowTop,
 )
 from penstock.contract.join_times import signed_text
@@ -59,6 +61,12 @@ def describe(parameters: Parameters) -> str:
         case Session(gap_us, compute, late, time):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"sessions with gap {duration_text(gap_us)}{lateness}{_clock_text(time)}: {_compute_text(compute)}"
+        case WindowParts(size_us, compute, step_us=step_us) as parts:
+            slide = "" if step_us == size_us else f" every {duration_text(step_us)}"
+            return f"parts of {duration_text(parts.size_us)}{slide}: {_compute_text(compute)}"
+        case WindowAll(size_us, compute, allowed_lateness_us=late):
+            lateness = f" + {duration_text(late)}" if late else ""
+            return f"{duration_text(size_us)} of all rows{lateness}: {_compute_text(compute)}"
         case CountWindow(rows, compute):
             return f"every {rows:,} rows: {_compute_text(compute)}"
         case Distinct(within_us):

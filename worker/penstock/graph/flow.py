@@ -55,8 +55,11 @@ from penstock.contract.graph import (
     TimeKind,
     Top,
     Window,
+    WindowAll,
+    WindowParts,
     WindowTop,
 )
+from penstock.contract.window_parts import parts_of
 from penstock.graph.problems import Problems
 
 TIME_TYPE = "timestamp[us]"
@@ -221,6 +224,10 @@ class _Tracer:
                 return {MAIN: flow, LATE: flow}
             case LatestRow(by) | Top(by=by):
                 return {MAIN: self._ranked(by, flow)}
+            case WindowParts(compute=compute):
+                return self._window(parts_of(compute), flow)
+            case WindowAll(compute=compute):
+                return {MAIN: self._put_together(compute, flow), LATE: flow}
             case WindowTop(by=by):
                 if flow.columns is not None:
                     self._column(flow.columns, by, "column to rank by", ORDERED_TYPES)
@@ -271,6 +278,14 @@ class _Tracer:
         kind = TIME_TYPE if time is None else value_type(time.type)  # keeps a time zone
         bounds = Column("window_start", kind), Column("window_end", kind)
         return {MAIN: self._computed(compute, flow, (*bounds, *more)), LATE: flow}
+
+    def _put_together(self, compute: tuple[Compute, ...], flow: Flow) -> Flow:
+        """Return the flow of windows whose parts ``flow`` has."""
+        if flow.columns is None:
+            return Flow(None)
+        kinds = {c.name: c.type for c in flow.columns}
+        values = tuple(Column(c.name, kinds.get(c.name, "double")) for c in compute)  # only a mean has no such part
+        return Flow((*flow.columns[:2], *values), flow.time)
 
     def _ranked(self, by: str, flow: Flow) -> Flow:
         """Return the flow of changes of the best rows."""

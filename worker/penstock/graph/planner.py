@@ -36,6 +36,7 @@ from penstock.contract.graph import (
     Top,
     Trigger,
     Window,
+    WindowAll,
     WindowTop,
 )
 from penstock.contract.ids import StageIndex
@@ -243,6 +244,9 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             times = [size_us, offset_us, *([] if window.step_us == size_us else [window.step_us])]
             computed = codec.to_plain(compute)
             return [*_keyed(step, flows), computed, _output_types(step, flows), times]  # panes are among the types
+        case WindowAll(size_us, compute, offset_us, slide_us=slide_us):
+            times = [size_us, offset_us, slide_us or size_us]
+            return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows), times]
         case Session(gap_us, compute):
             return [*_keyed(step, flows), codec.to_plain(compute), _output_types(step, flows), [gap_us]]
         case Join():

@@ -25,9 +25,11 @@ from penstock.contract.graph import (
     TimeKind,
     Top,
     Window,
+    WindowAll,
     WindowTop,
 )
 from penstock.contract.plan import StateColumn, StepState
+from penstock.contract.window_parts import merged_of
 from penstock.graph.flow import Flows, input_flow
 
 UNKNOWN = "?"  # the type of a column that is not declared and was not looked for
@@ -58,6 +60,10 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, columns, (size_us, offset_us, *slide))
         case Session(gap_us, compute, time=time):
             return _keyed(step, flows, (*_computed(step, compute, flows), *_clock(time)), (gap_us,))
+        case WindowAll(size_us, compute, offset_us, slide_us=slide_us):
+            parts = input_flow(step, flows).columns or ()
+            merged = (StateColumn(c.name, _type(parts, c.name), str(c.function)) for c in merged_of(compute))
+            return _keyed(step, flows, tuple(merged), (size_us, offset_us, slide_us or size_us))
         case CountWindow(rows, compute):
             filled = StateColumn("filled", "int64", f"rows up to {rows:,}")
             return _keyed(step, flows, (*_computed(step, compute, flows), filled))

@@ -2,7 +2,8 @@
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
-from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window, WindowTop
+from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window, WindowAll, WindowTop
+from penstock.contract.window_parts import check_all
 from penstock.contract.window_sizes import check_times, check_top
 from penstock.graph.window_shapes import CountForm, Duration, SessionForm, WindowForm, microseconds, tumbling
 from penstock.graph.window_triggers import TriggerLike, time_of, trigger_of
@@ -55,3 +56,18 @@ def window_parameters(
     except ConfigError as error:
         raise ConfigError(f"{about}: {error}") from None
     return window
+
+
+def window_all_parameters(
+    step: str, shape: WindowForm | Duration, allowed_lateness: Duration, computed: tuple[Compute, ...]
+) -> WindowAll:
+    """Describe windows of all rows. Raises ConfigError."""
+    windows = window_parameters(step, shape, (None, allowed_lateness), computed, (None, TimeKind.EVENT, None))
+    about = f"{caller_place()}: step {step!r}"
+    if not isinstance(windows, Window):
+        raise ConfigError(f"{about}: windows of all rows are tumbling or sliding")
+    try:
+        check_all(computed)
+    except ConfigError as error:
+        raise ConfigError(f"{about}: {error}") from None
+    return WindowAll(windows.size_us, computed, windows.offset_us, windows.allowed_lateness_us, windows.slide_us)

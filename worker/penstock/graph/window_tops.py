@@ -1,10 +1,10 @@
-"""The best rows of windows: a step of their own behind the step of the windows, to which the job's readers are led."""
+"""Windows that are two steps: those with best rows, and those of all rows. Readers are led to the right one."""
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
 from penstock.base.values import replace
-from penstock.contract.graph import LATE, MAIN, Input, Step, WindowTop
+from penstock.contract.graph import LATE, MAIN, Input, Step, WindowAll, WindowTop
 from penstock.contract.plan import Partitioning
 
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -36,6 +36,24 @@ def top_step(step: str, best: WindowTop, parallelism: int | None) -> Step:
     return Step(top_name(step), best, (reads,), parallelism)
 
 
+def parts_name(step: str) -> str:
+    """Name the step that computes the parts of the windows of a step."""
+    return f"{step}-parts"
+
+
+def all_step(step: str, windows: WindowAll, parallelism: int | None) -> Step:
+    """Return the step that puts the parts of windows together. All parts of a window meet in one task."""
+    reads = Input(parts_name(step), MAIN, Partitioning.KEY, WINDOW_COLUMNS)
+    return Step(step, windows, (reads,), parallelism)
+
+
+def led_to_parts(step: Step, alls: set[str]) -> Step:
+    """Let a step that reads late rows of windows of all rows read them where they are found."""
+    led = (i.step in alls and i.output == LATE for i in step.inputs)
+    inputs = (replace(i, step=parts_name(i.step)) if here else i for i, here in zip(step.inputs, led, strict=True))
+    return replace(step, inputs=tuple(inputs))
+
+
 def led_to_top(step: Step, tops: set[str]) -> Step:
     """Let a step that reads windows of ``tops`` read their best rows; late rows come from the windows themselves."""
     if isinstance(step.parameters, WindowTop):
@@ -46,6 +64,7 @@ def led_to_top(step: Step, tops: set[str]) -> Step:
 
 
 def step_of(steps: list[Step], name: str, output: str) -> str:
-    """Return which step has an output of what ``window`` returned: late rows do not reach the step of best rows."""
+    """Return which step has an output of what ``window`` returned: late rows do not reach the second step."""
     step = next(s for s in steps if s.name == name)
-    return step.inputs[0].step if isinstance(step.parameters, WindowTop) and output == LATE else name
+    two = isinstance(step.parameters, WindowTop | WindowAll)
+    return step.inputs[0].step if two and output == LATE else name

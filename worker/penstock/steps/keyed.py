@@ -102,6 +102,17 @@ class Folded:
     seen: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Accumulators beside the state, by place. They look like the columns of a state."""
+
+    columns: dict[str, npt.NDArray[Any]]
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a writable column, by place."""
+        return self.columns[name]
+
+
 class Aggregates:
     """The computed columns of one step. A fold that several columns need is done once.
 
@@ -131,6 +142,11 @@ class Aggregates:
             return column
         words = column.shape[1] // self._places
         return column.reshape(-1) if words == 1 else column.reshape(-1, words)
+
+    def places(self, count: int) -> "Places":
+        """Return empty accumulators beside the state, ``count`` of each."""
+        assert self._places == 1, "a state row has one place"
+        return Places({v.name: np.zeros((count, v.width)[: 1 + (v.width > 1)], v.dtype) for v in self.values()})
 
     def fold(self, state: FixedColumns, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
         """Fold n input rows into their state rows, given by ``rows`` (length n).

@@ -253,8 +253,8 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
-        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, countWindow, join, distinct, "
-        "latest, top, process, connect, sink",
+        "exactly one of source, map, flatMap, filter, split, aggregate, window, session, windowAll, countWindow, join, "
+        "distinct, latest, top, process, connect, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),

@@ -9,10 +9,8 @@ one time, which no other watermark reaches.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.limits import FIRED_ROWS_MAX
@@ -20,20 +18,10 @@ from penstock.model.arrays import Int32s, Int64s
 from penstock.model.kernels import joins
 from penstock.model.table_columns import Value
 from penstock.steps.base import NO_BOUND, NOTHING_DUE, PlainStep, StateSchema, reached, split_hidden, with_hidden
-from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
+from penstock.steps.keyed import Aggregates, KeyColumns, OpenState, Places
 
 FILLED = "filled"
 _LAST_DUE = NOTHING_DUE - 1
-
-
-class _Places:
-    """The accumulators of windows that a batch meets, by place; they look like the columns of a state."""
-
-    def __init__(self, columns: dict[str, npt.NDArray[Any]]) -> None:
-        self.columns = columns
-
-    def column(self, name: str) -> npt.NDArray[Any]:
-        return self.columns[name]
 
 
 class CountStep(PlainStep):
@@ -52,8 +40,7 @@ class CountStep(PlainStep):
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
-        self._values = self._aggregates.values()
-        values = (*self._values, Value(FILLED, "int64"))
+        values = (*self._aggregates.values(), Value(FILLED, "int64"))
         self._state = state(StateSchema(self.name, self._keys.fields, values, timed=True))
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
@@ -80,16 +67,14 @@ class CountStep(PlainStep):
             computed = self._aggregates.results(scratch, places[done])
             self._emit(self._rows([column.take(taken) for column in keys], computed))
 
-    def _copied(self, of_keys: Int32s, firsts: Int64s, places: int) -> _Places:
+    def _copied(self, of_keys: Int32s, firsts: Int64s, places: int) -> Places:
         """Return empty places, and in the first one of each key what its open window has."""
-        columns: dict[str, npt.NDArray[Any]] = {}
-        for value in self._values:
-            kept = self._state.column(value.name)
-            columns[value.name] = np.zeros((places, *kept.shape[1:]), kept.dtype)
-            columns[value.name][firsts] = kept[of_keys]
-        return _Places(columns)
+        scratch = self._aggregates.places(places)
+        for name, column in scratch.columns.items():
+            column[firsts] = self._state.column(name)[of_keys]
+        return scratch
 
-    def _keep(self, of_keys: Int32s, scratch: _Places, lasts: Int64s) -> None:
+    def _keep(self, of_keys: Int32s, scratch: Places, lasts: Int64s) -> None:
         """Write back what the open window of each key has. Keys without one leave the state."""
         for name, column in scratch.columns.items():
             self._state.column(name)[of_keys] = column[lasts]

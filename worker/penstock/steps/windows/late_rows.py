@@ -113,7 +113,7 @@ class LateRows:
         """Write the end of the first window and the verdict of each row. Returns whether a row is late."""
         times = flat(rows.column(self._shape.time))
         shape = (self._shape.step_us, self._shape.offset_us, self._shape.lateness_us)
-        given = (fixed(times, np.int64), _bounds(bounds, len(times)))
+        given = (fixed(times, np.int64), row_bounds(bounds, len(times)))
         late = windows.assign(shape, given, (groups, self.emitted), *result)
         if times.null_count:
             result[1][np.asarray(times.is_null().to_numpy(zero_copy_only=False))] = windows.WITHOUT_TIME
@@ -128,7 +128,8 @@ class LateRows:
         }
 
 
-def _bounds(bounds: pa.Array | None, rows: int) -> Int64s:
+def row_bounds(bounds: pa.Array | None, rows: int) -> Int64s:
+    """Return the bound of each of n rows; the least time where there is none."""
     if bounds is None:
         return np.full(rows, NO_BOUND, np.int64)
     plain = flat(bounds)

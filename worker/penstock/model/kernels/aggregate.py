@@ -40,7 +40,7 @@ WIDE_AFTER = tuple_of((OUT_I64, OUT_I64, OUT_I64))
 WIDE = tuple_of((OUT_I64, OUT_I64))
 
 _SIGN = np.int64(-(2**63))  # with this bit flipped in both, int64 values compare as uint64
-_HIGH_UNIT = 2.0**64
+_ONE, _TO_TOP = np.uint64(1), np.uint64(63)
 
 
 @kernel(VOID, I32, MASK, OUT_I64, OUT_I64)
@@ -162,12 +162,28 @@ def add_wide(signed: int, rows: Any, column: Any, state: Any, result: Any) -> An
     return wide
 
 
+@helper
+def nearest(low: Any, high: Any) -> float:
+    """Round a whole number of 128 bits to the nearest double, once."""
+    less, more, unit = np.uint64(low), np.uint64(high), 1.0
+    if high < 0:
+        unit = -1.0
+        less, more = ~less + _ONE, ~more
+        if less == 0:
+            more += _ONE
+    while more != 0:  # bits that leave to the right stay known in the last one
+        less = (less >> _ONE) | (more << _TO_TOP) | (less & _ONE)
+        more >>= _ONE
+        unit *= 2.0
+    return unit * np.float64(less)
+
+
 @kernel(VOID, WIDE, OUT_F64)
 def wide_sums(sums: Any, rounded: Any) -> None:
-    """Round n sums of 128 bits to doubles. A sum beyond int64 is rounded twice."""
+    """Round n sums of 128 bits to doubles."""
     low, high = sums
     for i in range(rounded.size):
         if high[i] == low[i] >> 63:
             rounded[i] = float(low[i])
         else:
-            rounded[i] = high[i] * _HIGH_UNIT + np.float64(np.uint64(low[i]))
+            rounded[i] = nearest(low[i], high[i])

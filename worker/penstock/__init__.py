@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import max_ as max  # noqa: A004  ps.max is no built-in
     from penstock.graph.aggregations import min_ as min  # noqa: A004
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
-    from penstock.graph.builder import Job, KeyedStream, Stream, migrate
+    from penstock.graph.builder import Job, KeyedStream, Stream
     from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres
     from penstock.graph.connected import connect
+    from penstock.graph.enriched import cache, retries
+    from penstock.graph.migrating import migrate
     from penstock.graph.parameters import Parameters
     from penstock.graph.window_shapes import count_window, session, sliding, tumbling
     from penstock.graph.window_tops import top
@@ -83,9 +85,11 @@ _HOMES = {
     ),
     "penstock.contract.manifest": ("SinkHandle", "SplitState"),
     "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
-    "penstock.graph.builder": ("Job", "KeyedStream", "Stream", "migrate"),
+    "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
+    "penstock.graph.migrating": ("migrate",),
     "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet", "postgres"),
     "penstock.graph.connected": ("connect",),
+    "penstock.graph.enriched": ("cache", "retries"),
     "penstock.graph.parameters": ("Parameters",),
     "penstock.inprocess.run": ("Result", "run"),
     "penstock.model.declared.hints": (
@@ -174,6 +178,7 @@ __all__ = [
     "UserCodeError",
     "__version__",
     "at_end",
+    "cache",
     "connect",
     "count",
     "count_window",
@@ -207,6 +212,7 @@ __all__ = [
     "postgres",
     "record",
     "renamed",
+    "retries",
     "run",
     "seconds",
     "session",

@@ -125,14 +125,14 @@ def test_a_task_whose_state_cannot_be_fetched_does_not_go_on_without_it() -> Non
 def test_fetched_state_is_loaded_before_the_steps_hear_of_its_groups() -> None:
     hands = Hands(rig(COUNT))
     hands.effects.take(FetchedState(LOAD, "fetched"))
-    assert hands.state.told == [("take", "fetched"), ("on_groups_gained", SHARE, 7)]
+    assert hands.state.told == [("take", "fetched"), ("on_groups_gained", SHARE, 7), ("on_loaded",)]
 
 
 def test_state_and_source_hear_of_a_commit_and_of_what_leaves() -> None:
     counter, reader = Hands(rig(COUNT)), Hands(rig(SOURCE), source=State())
     counter.effects._confirm(ev.ConfirmCommitted(Epoch(3)))
     counter.effects._drop(ev.DropGroups(SHARE))
-    assert counter.state.told == [("committed", Epoch(3)), ("drop_groups", SHARE)]
+    assert counter.state.told == [("committed", Epoch(3)), ("drop_groups", SHARE), ("on_groups_lost", SHARE)]
     source = cast(Any, reader.effects._parts.source)
     reader.effects._confirm(ev.ConfirmCommitted(Epoch(3)))
     reader.effects._close_splits(ev.CloseSplits((SplitId("a"),)))

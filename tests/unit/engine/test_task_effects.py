@@ -52,6 +52,9 @@ class Chain:
     def on_groups_gained(self, share: Share, fired_us: int) -> None:
         self._told.append((share, fired_us))
 
+    def on_loaded(self) -> None:
+        self._told.append("loaded")
+
 
 class State:
     """Keyed state that takes what was fetched."""
@@ -110,4 +113,4 @@ def test_steps_get_the_loaded_groups_and_their_watermark() -> None:
     fired = (GroupsTime((Range(0, 1),), 20), GroupsTime((Range(1, 4),), 15))
     load = ev.LoadState(Version(3), share, (), (), 15, fired)
     performer.take(FetchedState(load, cast(Any, "fetched")))
-    assert told == ["fetched", ((Range(0, 1),), 20), ((Range(1, 4),), 15), ev.Loaded(Version(3))]
+    assert told == ["fetched", ((Range(0, 1),), 20), ((Range(1, 4),), 15), "loaded", ev.Loaded(Version(3))]

@@ -70,6 +70,11 @@ class Chain:
     def ticks_in_s(self) -> None:
         """Return None: nothing is due by the clock."""
 
+    waiting = full = False
+
+    def ask_through(self, calls: Any) -> None:
+        """Asks nobody."""
+
     def stop(self) -> None:
         """Has nothing to stop."""
 

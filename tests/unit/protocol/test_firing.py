@@ -148,6 +148,40 @@ def test_the_clock_stands_from_the_barrier_of_a_rescale_until_the_task_has_resum
     assert counter.core.follows_clock
 
 
+# --- Answers
+
+
+def test_answers_are_taken_by_a_task_that_runs_and_end_idle_marks_first() -> None:
+    counter = rig(COUNT)
+    assert counter(ev.AnswersCame()) == [ev.TakeAnswers()]
+    for sender in (0, 1):
+        counter.arrive(to_count(sender, 0), Idle())
+    actions = counter(ev.AnswersCame())
+    assert said(actions) == [Active()]
+    assert actions[-1] == ev.TakeAnswers()
+
+
+def test_answers_are_taken_while_the_last_barrier_waits_for_them() -> None:
+    counter = firing()
+    for sender in (0, 1):
+        counter.arrive(to_count(sender, 0), barrier(1, kind=BarrierKind.FINAL))
+    assert counter.core.takes_answers
+    assert counter(ev.AnswersCame())[-1] == ev.TakeAnswers()
+
+
+def test_no_answer_is_taken_from_the_barrier_of_a_rescale_until_the_task_has_resumed() -> None:
+    counter = rig(COUNT)
+    counter(ev.Proposed(ONE, None))
+    for sender in (0, 1):
+        counter.arrive(to_count(sender, 0), rescale(1))
+    assert not counter.core.takes_answers
+    assert counter(ev.AnswersCame()) == [], "the next owner of the rows asks for them"
+    counter.store(1)
+    (load,) = [a for a in counter(ev.RescaleCommitted(Version(2), two_times())) if isinstance(a, ev.LoadState)]
+    counter(ev.Loaded(load.version))
+    assert counter.core.takes_answers
+
+
 # --- Groups that are loaded
 
 

@@ -25,6 +25,7 @@ from penstock.contract.graph import (
     Connector,
     CountWindow,
     Distinct,
+    Enrich,
     Filter,
     FlatMap,
     Join,
@@ -33,6 +34,7 @@ from penstock.contract.graph import (
     OnError,
     Option,
     Parameters,
+    Per,
     Process,
     Session,
     Sink,
@@ -215,6 +217,22 @@ def _join() -> FieldRow:
 
 
 JOIN = _join()
+
+
+def _enrich() -> FieldRow:
+    """Return the field row of a step that calls an asynchronous function."""
+    calls = tuple(row for row in rows_of(Call) if row.target in ("function", "columns"))
+    own = rows_of(Enrich)
+
+    def make(**values: object) -> Enrich:
+        call = {row.target: values.pop(row.target) for row in calls}
+        return Enrich(Call(per=Per.RECORD, **call), **values)  # type: ignore[arg-type]
+
+    meaning = "adds the columns of the answer of an asynchronous function to each row"
+    return FieldRow("enrich", Kind.OBJECT, meaning, fields=(*calls, *own), make=make)
+
+
+ENRICH = _enrich()
 PROCESS = _calling(Process, "process", "a user function over the rows of keys, with state")
 
 
@@ -224,7 +242,7 @@ class DeclaredStep(Fields):
 
     ONE_OF = (
         "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "windowAll", "countWindow",
-        "join", "distinct", "latest", "top", "process", "connect", "sink",
+        "join", "distinct", "latest", "top", "process", "connect", "enrich", "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -241,7 +259,7 @@ class DeclaredStep(Fields):
             "has(self.keyBy) && size(self.keyBy) > 0"
             " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.countWindow)"
             " && !has(self.join) && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)"
-            " && !has(self.connect)",
+            " && !has(self.connect) && !has(self.enrich)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -303,6 +321,7 @@ class DeclaredStep(Fields):
     connect: Annotated[
         DeclaredConnect | None, Field("connect", "two inputs with one state: a function for the rows of each of them")
     ] = None
+    enrich: Annotated[Enrich | None, ENRICH] = None
     sink: Annotated[Sink | None, SINK] = None
 
     def __post_init__(self) -> None:
@@ -325,7 +344,7 @@ class DeclaredStep(Fields):
         """Return the one kind of step that is given."""
         if self.two_sided is not None:
             return self.two_sided.parameters
-        calls = (self.map, self.flat_map, self.filter, self.process)
+        calls = (self.map, self.flat_map, self.filter, self.process, self.enrich)
         ranked = (self.distinct, self.latest, self.top)
         windows = (
             None if self.window is None else self.window.parameters,

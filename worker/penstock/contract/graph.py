@@ -17,6 +17,7 @@ import msgspec
 from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
+from penstock.contract.asynchronous import Cache, OnFailure, ResultOrder, Retries
 from penstock.contract.call_types import CallTypes, CompileChoice, Reference, TimerHandler
 from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
@@ -413,6 +414,28 @@ class Connect(Message, tag="Connect"):
     migrate: MigrateFunction = ABSENT
 
 
+class Enrich(Message, tag="Enrich"):
+    """Adds the columns of an answer to each row. ``call`` is an asynchronous function; its ``on_error`` is not used."""
+
+    call: Call
+    order: Annotated[
+        ResultOrder, Field("order", "rows of a key leave as they came, or each when its answer has come")
+    ] = ResultOrder.INPUT
+    capacity: Annotated[
+        int, Field("capacity", "calls that a task makes at once", minimum=1, maximum=limits.CALLS_MAX)
+    ] = 100
+    timeout_us: Annotated[DurationUs, Field("timeout", "how long one attempt may last", minimum="1ms")] = 10_000_000
+    batch: Annotated[
+        int, Field("batch", "rows that one call asks for, as a list", minimum=1, maximum=limits.CALL_ROWS_MAX)
+    ] = 1
+    retries: Annotated[Retries | None, Field("retries", "a call that has failed is made again")] = None
+    on_error: Annotated[
+        OnFailure,
+        Field("onError", "what happens when all attempts have failed: the job fails, dead letter, or columns of nulls"),
+    ] = OnFailure.FAIL
+    cache: Annotated[Cache | None, Field("cache", "answers that are remembered by what was asked")] = None
+
+
 class Sink(Message, tag="Sink"):
     """Writes to an output."""
 
@@ -423,7 +446,7 @@ Parameters = (
     Source | Map | FlatMap | Filter | Split
     | Aggregate | Window | Session | WindowParts | WindowAll | CountWindow
     | Join | Distinct | LatestRow | Top | WindowTop | Process | Connect
-    | Sink
+    | Enrich | Sink
 )  # fmt: skip
 Holding = Window | Session | WindowAll | Join
 STATEFUL = (
@@ -439,6 +462,7 @@ STATEFUL = (
     WindowTop,
     Process,
     Connect,
+    Enrich,
 )
 KINDS: dict[type, str] = {
     Source: "source",
@@ -459,6 +483,7 @@ KINDS: dict[type, str] = {
     WindowTop: "windowTop",
     Process: "process",
     Connect: "connect",
+    Enrich: "enrich",
     Sink: "sink",
 }
 
@@ -546,6 +571,8 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
             return (MAIN, *_named_outputs(call), *((DEAD_LETTER,) if call.on_error is OnError.DEAD_LETTER else ()))
+        case Enrich(on_error=on_error):
+            return (MAIN, DEAD_LETTER) if on_error is OnFailure.DEAD_LETTER else (MAIN,)
         case Connect(left, right):
             named = dict.fromkeys((*_named_outputs(left), *_named_outputs(right)))
             letters = (DEAD_LETTER, DEAD_LETTER_RIGHT) if left.on_error is OnError.DEAD_LETTER else ()

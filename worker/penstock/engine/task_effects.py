@@ -134,6 +134,13 @@ class TaskEffects:
         self._firing(self._parts.chain.on_clock)
         self._flush()
 
+    def _take_answers(self) -> None:
+        """Let rows leave whose answers have come. The steps may reach a later time by that."""
+        self._firing(self._parts.chain.on_answers)
+        self._flush()
+        if self.core.fires:
+            self.step(ev.FireOn())
+
     def _firing(self, fire: Callable[[], T]) -> T:
         """Let the steps fire. If the process dies meanwhile, others know that no row was in flight."""
         slot = self._parts.in_flight
@@ -333,6 +340,7 @@ class TaskEffects:
         if parts.state is not None:
             for fired in order.fired:
                 parts.chain.on_groups_gained(fired.groups, fired.time_us)
+            parts.chain.on_loaded()
         self.timings.load_s = monotonic() - since
         self.step(ev.Loaded(order.version))
 
@@ -363,6 +371,7 @@ class TaskEffects:
     def _drop(self, action: ev.DropGroups) -> None:
         if self._parts.state is not None:
             self._parts.state.drop_groups(action.share)
+            self._parts.chain.on_groups_lost(action.share)
 
     # --- Reports ------------------------------------------------------------------------------
 
@@ -398,6 +407,7 @@ class TaskEffects:
             ev.Send: self._send,
             ev.AdvanceWatermark: self._advance,
             ev.AdvanceClock: lambda _: self._advance_clock(),
+            ev.TakeAnswers: lambda _: self._take_answers(),
             ev.SendMark: self._mark,
             ev.RelayBarrier: self._spread,
             ev.Snapshot: self._snapshot,

@@ -15,11 +15,13 @@ from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.base.threads import Thread, monotonic
 from penstock.contract.ids import ChannelId, Version
 from penstock.engine.source_reader import SourceReader
+from penstock.engine.task_calls import TaskCalls
 from penstock.engine.task_effects import REST_S, ROWS, TaskEffects, TaskStopped
 from penstock.engine.task_runtime import FetchedState, Stop, TaskParts, TaskRuntime
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
+from penstock.steps.enrich.async_calls import AsyncCalls
 from penstock.transport.input import Wakeup
 
 POLL_S = 0.002  # how often to check a sink without room, which cannot wake the task
@@ -28,8 +30,12 @@ POLL_S = 0.002  # how often to check a sink without room, which cannot wake the 
 class TaskLoop:
     """Drives one task from its build to the end of the attempt: begin, passes, end."""
 
-    def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup) -> None:
-        """Prepare to run; ``wakeup`` is the one that transport sets for this task."""
+    def __init__(self, parts: TaskParts, host: TaskRuntime, wakeup: Wakeup, calls: AsyncCalls | None = None) -> None:
+        """Prepare to run; ``wakeup`` is the one that transport sets for this task.
+
+        ``calls`` makes the asynchronous calls of the steps; None: a thread of the task's own.
+        """
+        self._calls: AsyncCalls = TaskCalls(wakeup.set) if calls is None else calls
         self.core = parts.core
         self.task = parts.core.state.task
         self._effects = TaskEffects(parts, host, wakeup)
@@ -80,6 +86,7 @@ class TaskLoop:
     def begin(self) -> None:
         """Ask for the task's state."""
         self._parts.chain.follow_clock(self._host.clock.wall_us)
+        self._parts.chain.ask_through(self._calls)
         self._effects.step(ev.Build())
 
     def _placed(self, error: BaseException) -> BaseException:
@@ -101,6 +108,7 @@ class TaskLoop:
         worked = self._read() or controlled
         worked = self._fire_on() or worked
         worked = self._fire_by_clock() or worked
+        worked = self._take_answers() or worked
         copied = self._effects.copy_on()
         drained = self._drained and not controlled and self._may_sleep()
         idle = copied and (drained or not worked)
@@ -130,7 +138,8 @@ class TaskLoop:
 
     def _may_sleep(self) -> bool:
         """Return whether only input, credit or an order can make work; each of them wakes the task."""
-        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE and not self.core.fires
+        fires = self.core.fires and not self._parts.chain.waiting
+        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE and not fires
 
     def _sleep(self) -> None:
         self._effects.flush()
@@ -154,8 +163,8 @@ class TaskLoop:
 
     def _fire_on(self) -> bool:
         """Let the steps fire their next slice, if a watermark has left something to fire. Return whether they did."""
-        if not self.core.fires or not self.room():
-            return False
+        if not self.core.fires or not self.room() or self._parts.chain.waiting:
+            return False  # while rows wait, only an answer lets the steps reach a later time
         self._effects.step(ev.FireOn())
         return True
 
@@ -171,10 +180,22 @@ class TaskLoop:
         self._effects.step(ev.ClockReached())
         return True
 
+    @property
+    def waits(self) -> bool:
+        """Return whether rows of the steps wait for answers that are under way."""
+        return self._parts.chain.waiting and self._calls.answered and self.core.takes_answers
+
+    def _take_answers(self) -> bool:
+        """Let rows leave whose answers have come. Return whether answers had come."""
+        if not self.waits or not self.room():
+            return False
+        self._effects.step(ev.AnswersCame())
+        return True
+
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; return whether one was taken."""
         self._drained = False
-        core, room = self.core, self.room()
+        core, room = self.core, self.room() and not self._parts.chain.full
         if self._parts.source is None:
             # Without room, read only streams of tasks that have left: they still bring their end.
             return self._read_channel(core.reads if room else core.state.retired.__contains__)
@@ -268,6 +289,7 @@ class TaskLoop:
             if parts.source is not None:
                 closing.callback(parts.source.close)
             closing.callback(parts.chain.stop)
+            closing.callback(self._calls.close)
             closing.callback(self._effects.close_fetched)
 
 

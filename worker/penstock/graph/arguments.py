@@ -8,6 +8,7 @@ from penstock.base.suggest import NOT_BUILT
 from penstock.base.user_code import caller_place
 from penstock.contract.call_types import CompileChoice
 from penstock.contract.columns import Column, Columns, normal_type
+from penstock.contract.event_time import TimeUnit
 from penstock.contract.graph import PYTHON_CONNECTOR, Call, Compute, Connector, How, OnError, Per
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.draft import label
@@ -28,6 +29,13 @@ def how_of(step: str, how: str) -> How:
     if how not in set(How):
         raise ConfigError(f"{caller_place()}: step {step!r}: how={how!r} is not one of {', '.join(How)}")
     return How(how)
+
+
+def unit_of(step: str, unit: str) -> TimeUnit:
+    """Return a unit of time. Raises ConfigError with the user's place."""
+    if unit not in set(TimeUnit):
+        raise ConfigError(f"{caller_place()}: step {step!r}: time_unit={unit!r} is not one of {', '.join(TimeUnit)}")
+    return TimeUnit(unit)
 
 
 def on_of(place: str, step: str, on: OnLike) -> dict[str, str]:

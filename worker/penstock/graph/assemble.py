@@ -18,6 +18,7 @@ from penstock.contract.graph import (
     Connect,
     CountWindow,
     Distinct,
+    Enrich,
     Filter,
     FlatMap,
     How,
@@ -44,6 +45,7 @@ from penstock.steps import keyed, stateless
 from penstock.steps.base import Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.distinct import DistinctStep
+from penstock.steps.enrich.enrich_step import EnrichStep
 from penstock.steps.joins.event_join import EventJoinStep
 from penstock.steps.joins.events import Interval
 from penstock.steps.joins.pair_function import PairFunction
@@ -145,7 +147,7 @@ def _emits(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[
 
 def _step(node: CompiledStep, states: States | None) -> Step:
     input_schema = node.input_schema()
-    if node.types is not None and not isinstance(node.parameters, Process | Connect):
+    if node.types is not None and not isinstance(node.parameters, Process | Connect | Enrich):
         return _typed_step(node, node.types)
     match node.parameters:
         case Split(column):
@@ -218,6 +220,12 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
         case Process(call) if node.types is not None:
             own = InputFunction(keys, call, _function(node), node.types, input_schema, node.time)
             return _typed_process(node, (own,), node.types, states)
+        case Enrich():
+            enriching = EnrichStep(
+                node.name, keys, node.parameters, (_function(node), node.types), schemas, timed=node.timed
+            )
+            enriching.open(states.open)
+            return enriching
         case Connect(left, right):
             assert node.types is not None, f"step {node.name!r} was checked to have types"
             calls = ((LEFT, left, DEAD_LETTER), (RIGHT, right, DEAD_LETTER_RIGHT))

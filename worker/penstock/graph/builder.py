@@ -19,9 +19,10 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place, users_frame
 from penstock.base.values import replace
+from penstock.contract.asynchronous import Cache, Retries
 from penstock.contract.call_types import TimerHandler
 from penstock.contract.connectors import Role
-from penstock.contract.event_time import EventTime, TimeUnit
+from penstock.contract.event_time import EventTime
 from penstock.contract.graph import (
     DEAD_LETTER,
     LATE,
@@ -68,10 +69,11 @@ from penstock.graph.arguments import (
     connector_of,
     how_of,
     on_of,
+    unit_of,
 )
 from penstock.graph.connect import check_user_connector
-from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role
-from penstock.graph.migrations import add_migration
+from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
+from penstock.graph.enriched import OnFailureLike, ResultOrderLike, check_enrich, enrich_of
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds
@@ -106,18 +108,17 @@ class Job:
     ) -> "Stream":
         """Begin a stream with the rows of an input.
 
-        ``connector`` is ``ps.parquet(...)``, ``ps.generator(...)``, ``ps.ingest(...)``, or an
-        object of your own that follows ``ps.Source``. ``columns`` selects columns and says their
-        types; without it all columns are read. ``event_time`` names the column of event time, of
-        type timestamp[us]; windows use it. With ``time_unit`` it has whole numbers, counted from
-        1970 on, and the stream has it as timestamp[us]. Rows may be out of order by at most
+        ``connector`` is ``ps.parquet(...)``, ``ps.generator(...)``, ``ps.ingest(...)``, or an object of your own that
+        follows ``ps.Source``. ``columns`` selects columns and says their types; without it all columns are read.
+        ``event_time`` names the column of event time, of type timestamp[us]; windows use it. With ``time_unit`` it has
+        whole numbers, counted from 1970 on, and the stream has it as timestamp[us]. Rows may be out of order by at most
         ``out_of_orderness``. Raises ConfigError.
         """
         time = None
         if event_time is not None:
             bound = microseconds("out_of_orderness", out_of_orderness)
             idle = None if idle_after is None else microseconds("idle_after", idle_after)
-            time = EventTime(event_time, bound, idle, None if time_unit is None else _unit(name, time_unit))
+            time = EventTime(event_time, bound, idle, None if time_unit is None else unit_of(name, time_unit))
         place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(connector_of(connector), columns_of(columns), time, batch_rows)
         return self._add(Step(name, parameters, (), parallelism), place)
@@ -227,8 +228,6 @@ class Stream:
     def dead_letter(self) -> "Stream":
         """The rows for which the step's function raised, with columns that describe the error."""
         return self.output(DEAD_LETTER)
-
-    # --- Steps without state ------------------------------------------------------------------
 
     def map(
         self,
@@ -415,11 +414,40 @@ class Stream:
         pairs = on_of(place, name, on)
         if not isinstance(stream, Stream) or stream.job is not self.job:
             raise ConfigError(f"{place}: step {name!r}: the second argument must be another stream of the same job")
-        inputs = (*_side(self, LEFT, tuple(pairs)), *_side(stream, RIGHT, tuple(pairs.values())))
+        left, right = tuple(pairs), tuple(pairs.values())
+        inputs = (*side_inputs(self.inputs, LEFT, left), *side_inputs(stream.inputs, RIGHT, right))
         joined = self.job._add(Step(name, join, inputs, self.parallelism), place)
         if function is not None:
             self.job.draft.functions[name, CALL] = function
         return joined
+
+    def enrich(
+        self,
+        name: str,
+        fetch: UserFunction,
+        *,
+        columns: ColumnsLike = None,
+        order: ResultOrderLike = "input",
+        capacity: int = 100,
+        timeout: Duration = "10s",
+        batch: int = 1,
+        retries: Retries | None = None,
+        on_error: OnFailureLike = "fail",
+        cache: Cache | None = None,
+    ) -> "Stream":
+        """Add to each row the columns of what the asynchronous function ``fetch`` returns for it.
+
+        The stream is keyed. Rows that wait are part of checkpoints. With ``order="input"`` rows of one key leave in
+        their order. A task makes ``capacity`` calls at once, each for ``batch`` rows. ``retries`` is
+        ``ps.retries(3, "100ms")``, ``cache`` is ``ps.cache(100_000, ttl="5m")``. Raises ConfigError.
+        """
+        about = f"{caller_place()}: step {name!r}"
+        called = {"order": order, "capacity": capacity, "timeout": timeout, "batch": batch}
+        options = {**called, "retries": retries, "on_error": on_error, "cache": cache}
+        declared = enrich_of(about, call_of(fetch, "record", None, columns, OnError.FAIL), options)
+        stream = self._step(name, declared, fetch)
+        check_enrich(declared, fetch, self.job.draft.types.get(name), about)
+        return stream
 
     def sink(self, name: str, connector: object) -> None:
         """Write the rows. ``connector`` is ``ps.parquet(folder)`` or an object of your own.
@@ -439,8 +467,6 @@ class Stream:
         inputs = tuple(replace(i, partitioning=None, keys=()) if i.keys else i for i in self.inputs)
         Stream(self.job, inputs, self.partitioner, self.parallelism)._step(parts_name(name), windows.parts)
         return self.job._add(all_step(name, windows, self.parallelism), caller_place())
-
-    # --- Inside -------------------------------------------------------------------------------
 
     def _partitioned(self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None) -> "Stream":
         inputs = tuple(replace(i, partitioning=how, keys=keys, function=function) for i in self.inputs)
@@ -571,30 +597,4 @@ class KeyedStream(Stream):
         return stream
 
 
-def migrate(step: Stream, function: UserFunction) -> None:
-    """Convert the state that ``step`` had under an earlier class: ``function`` is ``f(old: Old) -> New``.
-
-    ``step`` is what ``process`` returned, and ``New`` its state. If the job begins from a checkpoint whose state has
-    exactly the fields of ``Old``, the function is called once for each key with an object of ``Old``, and the key gets
-    what it returns. In these objects rings, lists, sets and timers are lists, maps are dicts, and an aggregate is how
-    many values it has taken and what is kept of them. Other stored state is taken over as if there were no such
-    function. Raises ConfigError.
-    """
-    names = {each.step for each in step.inputs}
-    if len(names) != 1:
-        raise ConfigError(f"{caller_place()}: ps.migrate: several steps are united here; name what process() returned")
-    add_migration(step.job.draft, names.pop(), function, caller_place(), users_frame().f_locals)
-
-
-def _unit(step: str, unit: str) -> TimeUnit:
-    """Check a unit of time. Raises ConfigError with the user's place."""
-    if unit not in set(TimeUnit):
-        raise ConfigError(f"{caller_place()}: step {step!r}: time_unit={unit!r} is not one of {', '.join(TimeUnit)}")
-    return TimeUnit(unit)
-
-
-def _side(stream: Stream, side: str, keys: tuple[str, ...]) -> tuple[Input, ...]:
-    return tuple(replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None) for i in stream.inputs)
-
-
-__all__ = ["MAIN", "Job", "KeyedStream", "Stream", "migrate"]
+__all__ = ["MAIN", "Job", "KeyedStream", "Stream"]

@@ -11,6 +11,7 @@ from penstock.contract.graph import (
     RIGHT,
     Call,
     Connect,
+    Enrich,
     Filter,
     FlatMap,
     Input,
@@ -24,6 +25,7 @@ from penstock.contract.graph import (
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
 from penstock.graph.draft import CALL, GraphDraft, partition_role
+from penstock.graph.enriched import check_enrich, check_named_errors
 from penstock.graph.entrypoint import resolve
 from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
@@ -141,12 +143,15 @@ def _reference(reference: str, reader: str, names: list[str], place: str) -> Inp
 def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> None:
     """Import the functions of an entry, which is the newest step of the draft."""
     match entry.parameters:
-        case Map(call) | FlatMap(call) | Filter(call) | Process(call):
+        case Map(call) | FlatMap(call) | Filter(call) | Process(call) | Enrich(call):
             function = draft.functions[entry.name, CALL] = resolve(call.function, place)
             parameters, types = typed_parameters(entry.parameters, function, f"{place}: step {entry.name!r}", {})
             draft.steps[-1] = replace(draft.steps[-1], parameters=parameters)
             if types is not None:
                 draft.types[entry.name] = types
+            if isinstance(entry.parameters, Enrich):
+                check_enrich(entry.parameters, function, types, f"{place}: step {entry.name!r}")
+                check_named_errors(entry.parameters, f"{place}: step {entry.name!r}")
             if isinstance(entry.parameters, Process):
                 _import_handlers(draft, entry.name, entry.parameters, place)
         case Connect() as connect:

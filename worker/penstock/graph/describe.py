@@ -7,6 +7,7 @@ from penstock.contract.graph import (
     Connect,
     CountWindow,
     Distinct,
+    Enrich,
     Filter,
     FlatMap,
     Join,
@@ -51,6 +52,10 @@ def describe(parameters: Parameters) -> str:
             return f"{call.function.replace('<locals>.', '')} per {call.per}"
         case Connect(left, right):
             return " and ".join(call.function.replace("<locals>.", "") for call in (left, right)) + " per record"
+        case Enrich(call, order, capacity, batch=batch):
+            rows = "" if batch == 1 else f", {batch} rows each"
+            name = call.function.replace("<locals>.", "")
+            return f"answers of {name}, {capacity} calls at once{rows}, in the order of {order}"
         case Aggregate(compute):
             return _compute_text(compute)
         case Window(size_us, compute, allowed_lateness_us=late) as window:

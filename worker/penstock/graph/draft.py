@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.contract.graph import LEFT, RIGHT, LogicalGraph, Step
+from penstock.base.values import replace
+from penstock.contract.graph import LEFT, RIGHT, Input, LogicalGraph, Step
+from penstock.contract.plan import Partitioning
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.model.declared.state_types import StateType
 
@@ -49,6 +51,11 @@ class GraphDraft:
     def place(self, step: str) -> str:
         """Return the file and line where a step was written. Error messages begin with it."""
         return self.places.get(step, "the graph")
+
+
+def side_inputs(inputs: tuple[Input, ...], side: str, keys: tuple[str, ...]) -> tuple[Input, ...]:
+    """Return inputs as those of one side of a step, dealt out by ``keys``."""
+    return tuple(replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None) for i in inputs)
 
 
 def partition_role(index: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.base.suggest import unknown
+from penstock.contract.asynchronous import OnFailure
 from penstock.contract.columns import (
     HIDDEN_PREFIX,
     NUMERIC_TYPES,
@@ -37,6 +38,7 @@ from penstock.contract.graph import (
     Connect,
     CountWindow,
     Distinct,
+    Enrich,
     Filter,
     FlatMap,
     Function,
@@ -232,6 +234,8 @@ class _Tracer:
                 if flow.columns is not None:
                     self._column(flow.columns, by, "column to rank by", ORDERED_TYPES)
                 return {MAIN: flow, LATE: flow}
+            case Enrich():
+                return self._enriched(self.step.parameters, flow)
             case Join() | Connect():
                 raise AssertionError("it has two flows")
 
@@ -245,6 +249,19 @@ class _Tracer:
             flows |= {side.output: self._side_flow(side.record.columns, before) for side in call.types.sides}
         if call.on_error is OnError.DEAD_LETTER:
             flows[DEAD_LETTER] = Flow(None if before.columns is None else before.columns + ERROR_COLUMNS)
+        return flows
+
+    def _enriched(self, enrich: Enrich, flow: Flow) -> dict[str, Flow]:
+        """Return the flows of rows with the columns of their answers."""
+        flows = self._called(enrich.call, flow, Flow(None, flow.time))
+        if not enrich.call.columns:
+            self._report("columns are missing: declare the columns of the answer")
+        elif flow.columns is not None:
+            columns = (*flow.columns, *enrich.call.columns)
+            self._check_names(columns)
+            flows[MAIN] = Flow(columns, flow.time)
+        if enrich.on_error is OnFailure.DEAD_LETTER:
+            flows[DEAD_LETTER] = Flow(None if flow.columns is None else flow.columns + ERROR_COLUMNS)
         return flows
 
     def _side_flow(self, columns: Columns, before: Flow) -> Flow:

@@ -21,6 +21,7 @@ from penstock.contract.graph import (
     Connect,
     CountWindow,
     Distinct,
+    Enrich,
     Filter,
     Holding,
     Input,
@@ -106,6 +107,8 @@ def _stage_to_join(step: Step, senders: list[PlannedStage]) -> PlannedStage | No
     indexes = {stage.index for stage in senders}
     if step.has_sides:
         return None  # the edge that brings a row says on which side it is
+    if isinstance(step.parameters, Enrich):
+        return None  # the time that its rows hold is that of the stage
     if len(indexes) != 1 or not all(_stays_in_task(entry, senders[0]) for entry in step.inputs):
         return None
     return senders[0] if step.parallelism in (None, senders[0].parallelism) else None
@@ -207,6 +210,8 @@ def _varies(step: Step) -> bool:
     match step.parameters:
         case Window(trigger=Trigger()) | Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK) | CountWindow():
             return True
+        case Connect() | Enrich():
+            return True
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             return any(field.type == "ClockTimer" for field in fields)
         case _:
@@ -259,7 +264,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
-        case Connect():
+        case Connect() | Enrich():
             return _keyed(step, flows)
         case _:
             return []

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from penstock.contract.call_types import CompileChoice
-from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Filter, FlatMap, Map, Process
+from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Enrich, Filter, FlatMap, Map, Process
 from penstock.graph.compiled import CompiledJob, CompiledStep
 from penstock.graph.typed_calls import SHAPES
 from penstock.model.declared.function_types import CallShape, FunctionTypes
@@ -34,5 +34,7 @@ def _functions(node: CompiledStep) -> Iterator[tuple[str, _Typed]]:
         case Connect(left, right):
             for side, call in ((LEFT, left), (RIGHT, right)):
                 yield side, (call, CallShape.PROCESS, node.side(side).function, node.side(side).types)
+        case Enrich():
+            return  # an asynchronous function is no candidate
         case _:
             raise AssertionError("only these have functions with types")

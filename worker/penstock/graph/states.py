@@ -14,6 +14,7 @@ from penstock.contract.graph import (
     Connect,
     CountWindow,
     Distinct,
+    Enrich,
     Join,
     LatestRow,
     LogicalGraph,
@@ -75,6 +76,9 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
         case Distinct():
             return _keyed(step, flows, ())
+        case Enrich():
+            columns = input_flow(step, flows).columns or ()
+            return _keyed(step, flows, tuple(StateColumn(c.name, c.type, "row") for c in columns))
         case LatestRow(by):
             return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
         case Top(most, by) | WindowTop(most, by):

@@ -18,7 +18,7 @@ from penstock.contract.call_types import (
 )
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns
-from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Filter, FlatMap, Map, Parameters, Per, Process
+from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Enrich, Filter, FlatMap, Map, Parameters, Per, Process
 from penstock.model.declared.field_kinds import field_text
 from penstock.model.declared.function_types import (
     CallShape,
@@ -36,6 +36,7 @@ SHAPES: Mapping[type, CallShape] = {
     Filter: CallShape.FILTER,
     FlatMap: CallShape.FLAT_MAP,
     Process: CallShape.PROCESS,
+    Enrich: CallShape.MAP,
 }
 
 
@@ -47,7 +48,7 @@ def typed_parameters(
     ``place`` begins error messages, and ``scope`` is that of :func:`function_types`. Raises ConfigError for types
     that do not fit the step, and for what the types say already.
     """
-    if not isinstance(parameters, Map | FlatMap | Filter | Process):
+    if not isinstance(parameters, Map | FlatMap | Filter | Process | Enrich):
         return parameters, None
     try:
         types = function_types(function, SHAPES[type(parameters)], scope)
@@ -104,7 +105,7 @@ def _check_compiled(function: Callable[..., Any], shape: CallShape, types: Funct
         raise ConfigError(f"compiled=require: {refused}; with compiled=auto Python runs the function")
 
 
-def _check_said_twice(parameters: Map | FlatMap | Filter | Process, function: Callable[..., Any]) -> None:
+def _check_said_twice(parameters: Map | FlatMap | Filter | Process | Enrich, function: Callable[..., Any]) -> None:
     """Refuse columns that are said beside types."""
     said = ["columns"] if parameters.call.columns else []
     said += ["state"] if isinstance(parameters, Process) and parameters.state else []

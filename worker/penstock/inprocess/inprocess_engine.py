@@ -18,6 +18,7 @@ from penstock.engine.checkpoint_files import SnapshotWriter, read_root
 from penstock.engine.output_publisher import publications, publish_these
 from penstock.engine.task_runtime import Stop
 from penstock.engine.task_thread import TaskLoop
+from penstock.inprocess.inline_calls import InlineCalls
 from penstock.inprocess.scheduler import CooperativeWakeup, ScheduledTask, TaskScheduler
 from penstock.model.elements import Barrier
 from penstock.ports import BlobStore, Clock
@@ -133,7 +134,7 @@ class InProcessEngine:
         for name in order.tasks:
             parts = self._job.parts(name, order, self._core.attempt)
             wakeup = CooperativeWakeup(scheduler.run_others)
-            self.tasks[name] = ScheduledTask(TaskLoop(parts, self, wakeup), parts, wakeup)
+            self.tasks[name] = ScheduledTask(TaskLoop(parts, self, wakeup, InlineCalls()), parts, wakeup)
         scheduler.add(self.tasks)
         for name in order.tasks:
             self.tasks[name].loop.begin()

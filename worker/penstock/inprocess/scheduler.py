@@ -70,7 +70,7 @@ class ScheduledTask:
             return False
         if self.is_source and not reading:
             return self.handling or not self.loop.inbox.empty
-        if self.wakeup.woken or not self.wakeup.rested:
+        if self.wakeup.woken or not self.wakeup.rested or self.loop.waits:
             return True
         ticks_in_s = self.loop.ticks_in_s()
         return ticks_in_s is not None and ticks_in_s <= 0

@@ -14,6 +14,7 @@ from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
 from penstock.steps.base import NOTHING_DUE, Emit, SidedStep, Step, StoppingStep
+from penstock.steps.enrich.async_calls import AskingStep, AsyncCalls
 from penstock.steps.processing_time import ClockedStep
 
 Reading = Callable[[], tuple[str, str, int] | None]
@@ -59,6 +60,7 @@ class Chain:
         edge into the first step, by the index of the edge, if that step has several sides.
         """
         self.steps = tuple(w.step for w in wired)
+        self._asking = tuple(step for step in self.steps if isinstance(step, AskingStep))
         self._meters = tuple(Meter() for _ in wired)
         self._clocked = tuple(step for step in self.steps if isinstance(step, ClockedStep))
         self._senders = [STAGE_INPUT] * len(wired)  # for each step: the sender of its current batch
@@ -153,6 +155,36 @@ class Chain:
         """Tell all steps that the task has loaded state of these key groups: see :class:`Step`."""
         for step in self.steps:
             step.on_groups_gained(share, fired_us)
+
+    def ask_through(self, calls: AsyncCalls) -> None:
+        """Let the steps make asynchronous calls. Called once, before rows come."""
+        for step in self._asking:
+            step.ask_through(calls)
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether rows of a step wait for answers."""
+        return any(step.waiting for step in self._asking)
+
+    @property
+    def full(self) -> bool:
+        """Return whether a step should get no more rows before answers come."""
+        return any(step.full for step in self._asking)
+
+    def on_loaded(self) -> None:
+        """Tell the steps that the task has loaded state."""
+        for step in self._asking:
+            step.on_loaded()
+
+    def on_groups_lost(self, share: Share) -> None:
+        """Tell the steps that key groups belong to another task now."""
+        for step in self._asking:
+            step.on_groups_lost(share)
+
+    def on_answers(self) -> None:
+        """Let the steps take the answers that have come."""
+        for step in self._asking:
+            step.on_answers()
 
     def stop(self) -> None:
         """Let the steps release what they hold, in order. Nothing else may be called any more."""

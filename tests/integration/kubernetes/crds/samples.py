@@ -254,7 +254,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
         "exactly one of source, map, flatMap, filter, split, aggregate, window, session, windowAll, countWindow, join, "
-        "distinct, latest, top, process, connect, sink",
+        "distinct, latest, top, process, connect, enrich, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
@@ -278,6 +278,15 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(keyBy=[], connect={"right": ["other"], "leftFunction": "m:f", "rightFunction": "m:g"}),
         "a step that keeps state needs keyBy",
     ),
+    "no call at once": (
+        _step(keyBy=["k"], enrich={"function": "m:f", "capacity": 0}),
+        "should be greater than or equal to 1",
+    ),
+    "an attempt that lasts no time": (
+        _step(keyBy=["k"], enrich={"function": "m:f", "timeout": "0s"}),
+        "must be at least 1ms",
+    ),
+    "answers without keys": (_step(keyBy=[], enrich={"function": "m:f"}), "a step that keeps state needs keyBy"),
     "two inputs and one function": (
         _step(keyBy=["k"], connect={"right": ["other"], "leftFunction": "m:f"}),
         "rightFunction",

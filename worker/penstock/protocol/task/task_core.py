@@ -89,6 +89,14 @@ class TaskCore:
         return self.state.life is TaskLifecycle.RUNNING and self.takes_input
 
     @property
+    def takes_answers(self) -> bool:
+        """Return whether rows may leave that wait for answers: not in a rescale.
+
+        In a rescale the next owner of a key group asks for its rows already.
+        """
+        return self.state.life is TaskLifecycle.RUNNING and not self.state.buffer.full
+
+    @property
     def exhausted(self) -> bool:
         """Return whether a source task has read all its splits. True for every other task."""
         return self.state.splits is None or self.state.splits.exhausted
@@ -246,6 +254,10 @@ class TaskCore:
         """Fire by the clock. Outputs that are idle become active first, and the next mark ends that again."""
         return [*self.state.marks.activate(), ev.AdvanceClock()] if self.follows_clock else []
 
+    def _answers_came(self, _: ev.AnswersCame, __: float) -> list[ev.Action]:
+        """Let rows leave that have waited. Outputs that are idle become active first."""
+        return [*self.state.marks.activate(), ev.TakeAnswers()] if self.takes_answers else []
+
     def _fired(self, event: ev.Fired, _: float) -> list[ev.Action]:
         """Take in what the steps have reached. What waited for the last slice goes on."""
         state = self.state
@@ -380,6 +392,7 @@ _HANDLERS: dict[type, Handler] = {
     ev.Fired: TaskCore._fired,
     ev.FireOn: TaskCore._fire_on,
     ev.ClockReached: TaskCore._clock_reached,
+    ev.AnswersCame: TaskCore._answers_came,
     ev.PeerVersion: lambda core, event, _: core.rescale.peer_version(event),
     ev.Paced: TaskCore._paced,
     ev.SnapshotStored: TaskCore._stored,

@@ -146,6 +146,11 @@ class ClockReached:
     """By the clock of this machine, something of the steps is due. It depends on no input."""
 
 
+@hot_dataclass
+class AnswersCame:
+    """Answers have come for which rows of the steps wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class PeerVersion:
     """The receiver of an output channel has announced in its credit that it loaded ``version``."""
@@ -289,6 +294,7 @@ Event = (
     | Fired
     | FireOn
     | ClockReached
+    | AnswersCame
     | PeerVersion
     | SnapshotStored
     | StoreFailed
@@ -375,6 +381,11 @@ class AdvanceWatermark:
 @hot_dataclass
 class AdvanceClock:
     """Let the steps fire one slice of what is due by the clock. Rows that they emit come back as Produced."""
+
+
+@hot_dataclass
+class TakeAnswers:
+    """Let the steps take the answers that have come. Rows that leave by them come back as Produced."""
 
 
 @hot_dataclass
@@ -499,6 +510,7 @@ Action = (
     | SendMark
     | AdvanceWatermark
     | AdvanceClock
+    | TakeAnswers
     | Send
     | RelayBarrier
     | Snapshot

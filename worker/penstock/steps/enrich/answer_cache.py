@@ -1,0 +1,35 @@
+"""Remembers answers by what was asked. Each task has its own; it is no part of the state."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+from penstock.base.threads import monotonic
+
+
+class AnswerCache:
+    """The answers that were used last, for a time."""
+
+    def __init__(self, most: int, ttl_s: float | None) -> None:
+        """Keep up to ``most`` answers, each for ``ttl_s`` seconds (None: for ever)."""
+        self._most, self._ttl_s = most, ttl_s
+        self._kept: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+
+    def find(self, asked: Hashable) -> Any:
+        """Return the answer; None if there is none, or it is too old."""
+        found = self._kept.get(asked)
+        if found is None:
+            return None
+        at, answer = found
+        if self._ttl_s is not None and monotonic() - at > self._ttl_s:
+            del self._kept[asked]
+            return None
+        self._kept.move_to_end(asked)
+        return answer
+
+    def keep(self, asked: Hashable, answer: Any) -> None:
+        """Keep an answer. The one that was not used for longest makes room."""
+        self._kept[asked] = monotonic(), answer
+        self._kept.move_to_end(asked)
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)

@@ -23,7 +23,7 @@ WITH_PANES = pa.schema([*FIELDS[:3], ("pane", pa.int64()), ("final", pa.bool_())
 SIZE, LATENESS = 20, 7
 BEGIN = -(10**6)
 TRIGGERS = (
-    Trigger(6), Trigger(5, on_late=True), Trigger(on_late=True), Trigger(8, TimeKind.CLOCK),
+    Trigger(6), Trigger(5), Trigger(5, on_late=True), Trigger(on_late=True), Trigger(8, TimeKind.CLOCK),
     Trigger(3, TimeKind.CLOCK, on_late=True),
 )  # fmt: skip
 

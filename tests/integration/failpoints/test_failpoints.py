@@ -15,8 +15,8 @@ from tests.integration.local_job import make_lines
 pytestmark = pytest.mark.timeout(600)
 SAMPLE = [
     # What makes output visible, and what commits it.
-    Order("link * < parquet_*", 1, Action.KILL_AFTER),
-    Order("link * < parquet_*", 2, Action.LOST),
+    Order("link * < file_sink*", 1, Action.KILL_AFTER),
+    Order("link * < file_sink*", 2, Action.LOST),
     Order("fsync file_output.stage < *", 1, Action.ERROR),
     Order("commit sqlite.Database.write < sqlite.SqliteMetaStore.swap", 3, Action.LOST),
     # What a checkpoint and the first claim write.

@@ -102,6 +102,18 @@ def test_a_publisher_that_was_fenced_writes_nothing_and_begins_with_the_marker(t
     assert numbers(target) == Counter(range(18)) + Counter(range(3))
 
 
+def test_a_sink_whose_broker_was_killed_between_two_epochs_goes_on(kafka: Kafka, target: Target) -> None:
+    sink = target.claimed()
+    sink.publisher.publish(staged(sink, 1), Epoch(1))  # its producer is warm from now on
+    later = staged(sink, 2, ROWS.slice(0, 3))
+    kafka.broker.kill()
+    kafka.broker.start()
+    kafka.wait_for_coordinator()
+    sink.publisher.publish(later, Epoch(2))
+    assert numbers(target) == Counter(range(18)) + Counter(range(3))
+    sink.close()
+
+
 def test_a_predecessor_that_is_in_the_middle_of_it_is_fenced_before_its_marker_is_read(kafka: Kafka) -> None:
     topic, name = kafka.topic("fenced"), new_name("writer")
     settings = {"bootstrap.servers": kafka.broker.address, "log_level": 0}

@@ -60,7 +60,8 @@ class MarkedTopic:
         Blocking. Raises StateError when it is not known what is visible, StorageError when a retry may help.
         """
         with self._lock, self._calls():
-            if self._producer is None:
+            if self._producer is None or self._lost_touch():
+                self._forget()
                 self._begin()
             visible = visible_blocks(self._marker, wanted, self._where)
             if visible < wanted.blocks:
@@ -157,6 +158,11 @@ class MarkedTopic:
         except BaseException:
             self._forget()
             raise
+
+    def _lost_touch(self) -> bool:
+        """Return whether the producer has lost a connection. It then may wait for ever with offsets to send."""
+        self._producer.poll(0)
+        return self._producer.complaints.reason is not None
 
     def _forget(self) -> None:
         producer, self._producer, self._marker = self._producer, None, None

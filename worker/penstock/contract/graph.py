@@ -223,21 +223,27 @@ class Trigger(Message, tag="Trigger"):
     ] = False
 
 
+WindowSize = Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
+WindowOffset = Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")]
+WindowLateness = Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")]
+WindowSlide = Annotated[
+    DurationUs | None,
+    Field(
+        "slide",
+        "the time from the begin of a window to the begin of the next one, which divides size; size when left out",
+        minimum="1us",
+    ),
+]
+
+
 class Window(Message, tag="Window"):
     """Windows of a time; one row per key and window, at its end + lateness. Without a slide they are tumbling."""
 
-    size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
+    size_us: WindowSize
     compute: Computes
-    offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
-    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
-    slide_us: Annotated[
-        DurationUs | None,
-        Field(
-            "slide",
-            "the time from the begin of a window to the begin of the next one, which divides size; size when left out",
-            minimum="1us",
-        ),
-    ] = None
+    offset_us: WindowOffset = 0
+    allowed_lateness_us: WindowLateness = 0
+    slide_us: WindowSlide = None
     trigger: Annotated[
         Trigger | None, Field("trigger", "when a window emits before its last row; adds the columns pane and final")
     ] = None
@@ -288,18 +294,11 @@ class WindowAll(Message, tag="WindowAll"):
     It takes the parts that the step before it makes: :class:`WindowParts`.
     """
 
-    size_us: Annotated[DurationUs, Field("size", "length of a window", minimum="1us")]
+    size_us: WindowSize
     compute: Computes
-    offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
-    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
-    slide_us: Annotated[
-        DurationUs | None,
-        Field(
-            "slide",
-            "the time from the begin of a window to the begin of the next one, which divides size; size when left out",
-            minimum="1us",
-        ),
-    ] = None
+    offset_us: WindowOffset = 0
+    allowed_lateness_us: WindowLateness = 0
+    slide_us: WindowSlide = None
 
     @property
     def held_us(self) -> int:
@@ -334,8 +333,8 @@ class Join(Message, tag="Join"):
 
     within_us: Annotated[DurationUs | None, Field("within", "length of windows that join rows", minimum="1us")] = None
     how: Annotated[How, Field("how", "which rows without a partner are emitted")] = How.INNER
-    offset_us: Annotated[DurationUs, Field("offset", "shift of all windows from 1970-01-01")] = 0
-    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a window waits for late rows")] = 0
+    offset_us: WindowOffset = 0
+    allowed_lateness_us: WindowLateness = 0
     call: Call | None = None
     lower_us: Annotated[SignedDurationUs | None, Field("lower", "the least of right time less left time")] = None
     upper_us: Annotated[SignedDurationUs | None, Field("upper", "the most of right time less left time")] = None

@@ -8,6 +8,7 @@ to the kit what the committed manifests are to a job. The second epoch of each l
 ``finish``: the next one carries its handles, as in a job.
 """
 
+import gc
 import os
 import signal
 import threading
@@ -216,8 +217,12 @@ class Life:
 
 
 def fork(work: Callable[[], None], ledger: Ledger) -> int:
-    """Run ``work`` in a process that is a copy of this one. Returns its pid."""
-    pid = os.fork()
+    """Run ``work`` in a process that is a copy of this one. Returns its pid.
+
+    The copy has the garbage of this process, and none of its threads. A client that is garbage waits for its threads
+    when it is closed. So the copy collects only what it made itself.
+    """
+    pid = _copy()
     if pid:
         return pid
     status = WRONG
@@ -232,6 +237,20 @@ def fork(work: Callable[[], None], ledger: Ledger) -> int:
         status = GAVE_UP
     finally:
         os._exit(status)
+
+
+def _copy() -> int:
+    """Fork, as ``os.fork``. What this process has is never collected in the copy."""
+    collects = gc.isenabled()
+    gc.disable()  # so nothing is collected before it is frozen
+    try:
+        pid = os.fork()
+        if not pid:
+            gc.freeze()
+        return pid
+    finally:
+        if collects:
+            gc.enable()
 
 
 def wait(pid: int, *, or_stop: bool = False) -> int:

@@ -1,14 +1,14 @@
 """Rows as lines of text and back, by column: JSON lines and CSV.
 
-``decode`` gets lines and gives as many rows, or says which line is at fault: a block that does not
-decode is halved down to it. ``write_json`` and ``write_csv`` write a whole file.
+``decode`` gets lines, each with its end, and gives as many rows, or says which line is at fault: a block that
+does not decode is halved down to it. ``write_json`` and ``write_csv`` write a whole file.
 """
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -19,7 +19,7 @@ from penstock.connectors.file_output import FileForm, HashingFile, clean_schema,
 from penstock.connectors.published import SUFFIXES
 from penstock.connectors.text_lines import as_text
 
-Decode = Callable[[pa.Array], pa.RecordBatch]  # of lines, as large_binary; raises ArrowInvalid
+Decode = Callable[[pa.Array], pa.RecordBatch]  # of lines with their ends, as large_binary; raises ArrowInvalid
 CONTROL = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 ESCAPED = {**{chr(n): f"\\u{n:04x}" for n in range(32)}, **CONTROL}
 NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
@@ -69,9 +69,9 @@ def json_decoder(schema: pa.Schema) -> Decode:
         trimmed = pc.ascii_trim_whitespace(as_text(lines))
         if not pc.all(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))).as_py():
             raise pa.ArrowInvalid("a line has to be one JSON object")  # so no object goes over a line's end
-        text = _joined(lines)
-        read = pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        return _one(pyarrow.json.read_json(io.BytesIO(text), read, parse), schema)
+        text = _content(lines)
+        read = pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1)
+        return _one(pyarrow.json.read_json(pa.BufferReader(text), read, parse), schema)
 
     return decoder
 
@@ -84,27 +84,28 @@ def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Dec
     )
 
     def decoder(lines: pa.Array) -> pa.RecordBatch:
-        open_quotes = pc.bit_wise_and(pc.count_substring(lines, '"'), 1)
-        if pc.any(pc.equal(open_quotes, 1)).as_py():
-            raise pa.ArrowInvalid("a quote is not closed: a value with a line break in it is not supported")
-        text = _joined(lines)
-        read = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(header))
-        return _one(pyarrow.csv.read_csv(io.BytesIO(text), read, parse, convert), schema)
+        text = _content(lines)
+        if np.any(np.frombuffer(text, np.uint8) == ord('"')):
+            open_quotes = pc.bit_wise_and(pc.count_substring(lines, '"'), 1)
+            if pc.any(pc.equal(open_quotes, 1)).as_py():
+                raise pa.ArrowInvalid("a quote is not closed: a value with a line break in it is not supported")
+        read = pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size + 1, column_names=list(header))
+        return _one(pyarrow.csv.read_csv(pa.BufferReader(text), read, parse, convert), schema)
 
     return decoder
 
 
-def _joined(lines: pa.Array) -> bytes:
-    ends = pa.array([b"\n"], pa.large_binary()).take(pa.array([0] * len(lines)))
-    joined = pc.binary_join_element_wise(lines, ends, pa.scalar(b"", pa.large_binary()))
-    return _content(joined)
+def with_ends(values: pa.Array) -> pa.Array:
+    """Return values, as large_binary, with a line end behind each."""
+    ends = pa.array([b"\n"], pa.large_binary()).take(pa.array([0] * len(values)))
+    return pc.binary_join_element_wise(values, ends, pa.scalar(b"", pa.large_binary()))
 
 
-def _content(values: pa.Array) -> bytes:
+def _content(values: pa.Array) -> pa.Buffer:
     """Return all values of a large_binary or large_string array, one behind the other."""
     offsets = pa.Array.from_buffers(pa.int64(), values.offset + len(values) + 1, [None, values.buffers()[1]])
     first, last = offsets[values.offset].as_py(), offsets[values.offset + len(values)].as_py()
-    return bytes(values.buffers()[2].slice(first, last - first))
+    return values.buffers()[2].slice(first, last - first)
 
 
 def _one(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -151,7 +152,7 @@ def write_json(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordB
 
 def json_lines(batch: pa.RecordBatch) -> bytes:
     """Return the rows as lines of JSON objects."""
-    return _content(json_texts(batch, "}\n"))
+    return bytes(_content(json_texts(batch, "}\n")))
 
 
 def json_texts(batch: pa.RecordBatch, end: str = "}") -> pa.Array:

@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import StateError
 from penstock.base.limits import TEXT_BLOCK_BYTES, TEXT_LINE_BYTES_MAX
+from penstock.base.values import replace
 
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NEWLINE, SPACE = ord("\n"), ord(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,17 @@ class LinePlace:
 class Block:
     """Consecutive lines that are rows, with the place of each; ``end`` is the place behind all lines.
 
-    ``texts`` is a large_binary array. Its values have no line end. The places are arrays of int64.
+    ``lines`` is a large_binary array. Each value has its line end. The places are arrays of int64.
     """
 
-    texts: pa.Array
+    lines: pa.Array
     bytes_at: np.ndarray
     lines_at: np.ndarray
     end: LinePlace
 
     def place(self, row: int) -> LinePlace:
         """Return where row ``row`` begins; behind the last one, where the block ends."""
-        if row >= len(self.texts):
+        if row >= len(self.lines):
             return self.end
         return LinePlace(int(self.bytes_at[row]), int(self.lines_at[row]))
 
@@ -87,30 +89,29 @@ def _opened(path: Path, byte: int) -> pa.NativeFile:
 
 
 def split_lines(text: bytes, begin: LinePlace) -> Block:
-    """Split whole lines. Rows are the lines that are not empty."""
+    """Split whole lines. Rows are the lines that are not empty. Their array shares the memory of ``text``."""
+    if not text.endswith(b"\n"):
+        return _without_end(split_lines(text + b"\n", begin))
     data = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(data == ord("\n")).astype(np.int64)
-    if not len(ends) or ends[-1] != len(text) - 1:
-        ends = np.append(ends, len(text))
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
-    at = starts.copy()
+    bounds = np.zeros(1 + np.count_nonzero(data == NEWLINE), np.int64)
+    bounds[1:] = np.flatnonzero(data == NEWLINE) + 1
+    places = begin.byte + bounds[:-1]
+    numbers = begin.line + np.arange(len(places), dtype=np.int64)
+    end = LinePlace(begin.byte + len(text), begin.line + len(places))
     if begin.byte == 0 and text.startswith(BYTE_ORDER_MARK):
-        starts[0] = len(BYTE_ORDER_MARK)
-    texts = _between(text, starts, ends)
-    filled = pc.greater(pc.binary_length(pc.ascii_trim_whitespace(as_text(texts))), 0).to_numpy(zero_copy_only=False)
-    numbers = begin.line + np.arange(len(at), dtype=np.int64)
-    end = LinePlace(begin.byte + len(text), begin.line + len(at))
-    return Block(texts.filter(pa.array(filled)), begin.byte + at[filled], numbers[filled], end)
-
-
-def _between(text: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
-    """Return the pieces of ``text`` without their line ends. The array shares no memory with ``text``."""
-    views = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(starts), [None, pa.py_buffer(np.append(starts, len(text)).tobytes()), pa.py_buffer(text)]
+        bounds[0] = len(BYTE_ORDER_MARK)
+    lines = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(places), [None, pa.py_buffer(bounds), pa.py_buffer(text)]
     )
-    trimmed = pc.ascii_rtrim(as_text(views), "\r\n") if b"\r" in text or b"\n" in text else as_text(views)
-    assert len(ends) == len(starts), "each line has an end"
-    return trimmed.cast(pa.large_binary()) if trimmed.type != pa.large_binary() else trimmed
+    if not np.any(data[bounds[:-1]] <= SPACE):  # no line is of white space only
+        return Block(lines, places, numbers, end)
+    filled = pc.greater(pc.binary_length(pc.ascii_trim_whitespace(as_text(lines))), 0).to_numpy(zero_copy_only=False)
+    return Block(lines.filter(pa.array(filled)), places[filled], numbers[filled], end)
+
+
+def _without_end(block: Block) -> Block:
+    """Return a block whose last line got an end that its file does not have."""
+    return replace(block, end=LinePlace(block.end.byte - 1, block.end.line))
 
 
 def as_text(values: pa.Array) -> pa.Array:

@@ -147,9 +147,9 @@ def _csv_columns(path: Path, form: TextForm) -> tuple[list[str], LinePlace]:
     """
     try:
         first = next(blocks(path, LinePlace()), None)
-        if first is None or not len(first.texts):
+        if first is None or not len(first.lines):
             return [], LinePlace()
-        names = next(csv.reader([first.texts[0].as_py().decode()], delimiter=form.delimiter))
+        names = next(csv.reader([first.lines[0].as_py().decode()], delimiter=form.delimiter))
     except (pa.ArrowInvalid, StateError, csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"csv source: file {path}, line 1: {error}") from error
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -278,10 +278,10 @@ class TextRows:
             return False
         self._block, self._taken = block, 0
         self.place = block.place(0)
-        if not len(block.texts):
+        if not len(block.lines):
             self._rows = None
             return True
-        found = decode(block.texts, self._decoder)
+        found = decode(block.lines, self._decoder)
         if isinstance(found, BadLine):
             check_text_unchanged(self._path, self._identity)  # its error says more
             raise StateError(self._bad(block, found))
@@ -289,7 +289,7 @@ class TextRows:
         return True
 
     def _bad(self, block: Block, bad: BadLine) -> str:
-        line = block.texts[bad.index].as_py().decode(errors="backslashreplace")
+        line = block.lines[bad.index].as_py().rstrip(b"\r\n").decode(errors="backslashreplace")
         shown = line if len(line) <= LINE_SHOWN_CHARS else f"{line[:LINE_SHOWN_CHARS]}..."
         number = block.place(bad.index).line
         return (

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.suggest import unknown
-from penstock.connectors.text_formats import Decode, csv_decoder, decode, json_decoder
+from penstock.connectors.text_formats import Decode, csv_decoder, decode, json_decoder, with_ends
 from penstock.connectors.text_lines import as_text
 from penstock.contract.kafka_options import KafkaInput, RecordFormat
 
@@ -142,7 +142,7 @@ def _one_line(decoder: Decode, instead: str | None) -> Decode:
                 raise pa.ArrowInvalid("a value has a line break in it")
             for sign in "\r\n":
                 texts = pc.replace_substring(texts, sign, instead)
-        return decoder(texts.cast(pa.large_binary()))
+        return decoder(with_ends(texts.cast(pa.large_binary())))
 
     return decoded
 

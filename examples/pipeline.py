@@ -29,7 +29,7 @@ class Numbers:
     bounded = True
 
     def __init__(self, schema: pa.Schema, rows: int, splits: int) -> None:
-        """Fill each column of whole numbers with the offset."""
+        """Fill each column of whole numbers with the offset, one of four bytes with its lower half."""
         self.schema = schema
         self.rows = rows
         self.count = splits
@@ -56,7 +56,8 @@ class NumberReader:
         first, self.offset = self.offset, min(self.offset + max_rows, self.end)
         if first == self.offset:
             return None
-        made = {f.type: pa.array(np.arange(first, self.offset), f.type) for f in self.schema}
+        numbers = np.arange(first, self.offset)
+        made = {f.type: pa.array(numbers.astype(f.type.to_pandas_dtype(), copy=False)) for f in self.schema}
         return ps.Read(pa.RecordBatch.from_arrays([made[f.type] for f in self.schema], schema=self.schema), first)
 
     def state(self) -> ps.SplitState:

@@ -104,8 +104,8 @@ docs: $(STAMP)  ## build the documentation as a site in build/site; a broken lin
 image:  ## build the images of worker and operator: BASE_IMAGE=...@sha256:... TAG=... BUILDER=docker|podman|buildah
 	@sh tools/image.sh
 
-servers: $(STAMP)  ## run Kafka and PostgreSQL on this machine to try things with, until Ctrl-C
-	@$(BIN)/python -m tools.servers
+servers: $(STAMP)  ## run Kafka, PostgreSQL and S3 on this machine to try things with, until Ctrl-C (SERVERS='kafka s3')
+	@$(BIN)/python -m tools.servers $(SERVERS)
 
 e2e-tools:  ## build Kubernetes for the cluster tests, once (12 minutes; needs Go; TOOLS=api: the quick tests)
 	@e2e/tools/build $(TOOLS)

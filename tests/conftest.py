@@ -17,7 +17,7 @@ settings.load_profile("all")
 
 def pytest_report_header() -> list[str]:
     """Say which servers are missing, in one line for all tests of a server."""
-    return [_kubernetes(), _kafka()]
+    return [_kubernetes(), _servers_of_java()]
 
 
 def _kubernetes() -> str:
@@ -28,11 +28,11 @@ def _kubernetes() -> str:
     return f"kubernetes: tests are skipped, no {', '.join(missing)} in {folder}: {REMEDY}"
 
 
-def _kafka() -> str:
+def _servers_of_java() -> str:
     missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
     if not missing:
-        return "kafka: tests start a broker, which Maven fetches once (45 MB)"
-    return f"kafka: tests are skipped, no {', '.join(missing)}: install Java 17 or newer, and Maven"
+        return "kafka, s3: tests start servers, which Maven fetches once (75 MB)"
+    return f"kafka, s3: tests are skipped, no {', '.join(missing)}: install Java 17 or newer, and Maven"
 
 
 def pytest_collection() -> None:

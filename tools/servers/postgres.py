@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.servers.fetched import ServerMissing
-from tools.servers.kafka import free_port
+from tools.servers.java_server import free_port
 
 START_MAX_S = 60.0
 STOP_MAX_S = 30.0

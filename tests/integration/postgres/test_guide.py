@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.pages import session
 from tools.servers.fetched import ServerMissing, needed
-from tools.servers.kafka import java
+from tools.servers.java_server import java
 from tools.servers.postgres import program
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def servers() -> Iterator[dict[str, str]]:
-    """Run ``make servers`` and give the variables that it prints. Skips where a server or psql is missing."""
+    """Run the servers of the page and give the variables that are printed. Skips where a server or psql is missing."""
     try:
         java()
         program("initdb")
@@ -28,7 +28,7 @@ def servers() -> Iterator[dict[str, str]]:
         needed("psql", "install the client of PostgreSQL (Debian, Ubuntu: apt install postgresql-client)")
     except ServerMissing as error:
         pytest.skip(str(error))
-    command = [sys.executable, "-m", "tools.servers"]
+    command = [sys.executable, "-m", "tools.servers", "kafka", "postgres"]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert running.stdout is not None

@@ -19,9 +19,10 @@ def test_a_file_that_is_missing_altered_or_not_wanted_is_named(tmp_path: Path) -
     assert wrong(tmp_path / "none", wanted) == ["a.jar", "b.jar"]
 
 
-def test_every_file_of_the_broker_has_a_hash() -> None:
-    files = locked("kafka")
-    assert "kafka_2.13-4.4.0.jar" in files
+@pytest.mark.parametrize(("name", "file"), [("kafka", "kafka_2.13-4.4.0.jar"), ("s3proxy", "s3proxy-4.1.0.jar")])
+def test_every_file_of_a_server_has_a_hash(name: str, file: str) -> None:
+    files = locked(name)
+    assert file in files
     assert all(name.endswith(".jar") and len(digest) == 64 for name, digest in files.items())
 
 

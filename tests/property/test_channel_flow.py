@@ -32,6 +32,8 @@ class Pair:
         self.queue: deque[tuple[int, list[int]]] = deque()
         self.seen: list[int] = []
         self.offered: list[int] = []
+        self.taken = 0  # rows
+        self.known_taken = 0  # to the sender
         self.now = 0.0
         self.sender.accept()
         self.sender.on_credit(self.receiver.credit())
@@ -69,6 +71,7 @@ class Pair:
             charge, names = self.queue.popleft()
             self.receiver.on_take(charge)
             self.seen += names
+            self.taken += len(names)
 
     def step(self, what: str, size: int) -> None:
         match what:
@@ -84,6 +87,7 @@ class Pair:
                 self.take()
             case "tell":
                 self.sender.on_credit(self.receiver.credit())
+                self.known_taken = self.taken
             case "lose":
                 self.receiver.credit()
             case "tick":
@@ -97,6 +101,7 @@ def test_everything_offered_arrives_once_in_order_whatever_the_interleaving(
     pair = Pair()
     for what, size in script:
         pair.step(what, size)
+        assert pair.sender.outstanding_rows == len(pair.offered) - pair.known_taken
     pair.sender.flush()
     for _ in range(2 * len(script) + 2):  # faults are over: now it must drain
         pair.send()
@@ -111,3 +116,5 @@ def test_everything_offered_arrives_once_in_order_whatever_the_interleaving(
         pair.step("tell", 0)
         assert before != (len(pair.queue), pair.sender.sent), "the channel is stuck"
     assert pair.seen == pair.offered
+    pair.step("tell", 0)
+    assert pair.sender.outstanding_rows == 0

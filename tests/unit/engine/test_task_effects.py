@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from sys import maxsize
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 
-from penstock.contract.ids import Ordinal, StageIndex, TaskId, Version
+from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import GroupsTime
 from penstock.engine.task_effects import TaskEffects
@@ -104,6 +105,37 @@ def test_rows_of_the_clock_are_sent_before_anything_else() -> None:
     performer._advance_clock()
     assert told == ["fired by the clock", ev.Produced((BATCH,))]
     assert not rows, "what stays here would leave behind the next barrier"
+
+
+class Behind:
+    """An output channel on which so many rows wait."""
+
+    def __init__(self, rows: int, *, full: bool = False) -> None:
+        self._rows, self.full = rows, full
+        self.flushed = 0
+
+    def outstanding_rows(self) -> int:
+        return self._rows
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+def test_the_fullest_channel_of_the_edges_says_what_is_outstanding_with_what_a_rescale_holds() -> None:
+    told: list[object] = []
+    performer, rows = hands(told)
+    names = [ChannelId(edge, TASK, TaskId(StageIndex(2), Ordinal(n), 0)) for edge, n in ((3, 0), (3, 1), (4, 0))]
+    outputs = [Behind(7), Behind(90), Behind(500, full=True)]
+    performer._outputs = cast(Any, dict(zip(names, outputs, strict=True)))
+    held = SimpleNamespace(held_rows=5)
+    unopened = ChannelId(3, TASK, TaskId(StageIndex(2), Ordinal(2), 0))
+    performer.core = cast(Any, SimpleNamespace(step=performer.core.step))
+    performer.core.state = cast(Any, SimpleNamespace(outputs=[*names, unopened], buffer=held))
+    rows.append(BATCH)
+    assert performer.outstanding({3}, 90) == 95
+    assert told == [ev.Produced((BATCH,))], "rows that were emitted are sent first"
+    assert [output.flushed for output in outputs] == [0, 1, 0], "no further rows come for the second"
+    assert performer.outstanding({3, 4}, 1_000) >= maxsize, "the task would wait"
 
 
 def test_steps_get_the_loaded_groups_and_their_watermark() -> None:

@@ -75,6 +75,9 @@ class Chain:
     def ask_through(self, calls: Any) -> None:
         """Asks nobody."""
 
+    def shed_by(self, outstanding: Any) -> None:
+        """Sheds nothing."""
+
     def stop(self) -> None:
         """Has nothing to stop."""
 

@@ -441,3 +441,35 @@ def test_a_channel_brings_rows_while_some_wait_and_half_a_second_longer() -> Non
     channel.on_element(2, 100)
     channel.on_take(100)
     assert channel.brings_rows(9.0), "they came since it was asked"
+
+
+def test_a_prompt_channel_owes_word_of_every_element_that_is_taken() -> None:
+    channel = ReceiveChannel(CHANNEL, 1000, 500, Version(1), prompt=True)
+    channel.credit()
+    for sequence in (1, 2):
+        channel.on_element(sequence, 10)
+    assert channel.owed() is Owed.NOTHING, "nothing was taken"
+    channel.on_take(10)
+    assert channel.owed() is Owed.NOW
+    assert channel.credit().received == 1
+    assert channel.owed() is Owed.NOTHING
+
+
+def test_the_rows_that_no_task_has_taken_are_outstanding_wherever_they_wait() -> None:
+    channel = sender(flush_interval_s=5.0)
+    assert channel.outstanding_rows == 0
+    channel.offer(Data("a", 3, FIXED), 0)
+    channel.offer(Data("b", 4, FIXED), 0)
+    assert channel.outstanding_rows == 7, "both wait for more rows"
+    channel.flush()
+    assert channel.take(0) is not None
+    channel.put(BARRIER)
+    assert channel.take(0) is not None
+    assert channel.passes(Data("c", 5, FIXED)) == 3
+    assert channel.outstanding_rows == 12, "both elements have left"
+    channel.on_credit(credit(1 << 40, received=2))
+    assert channel.outstanding_rows == 5, "the first element and the barrier were taken"
+    channel.on_credit(credit(1 << 40, received=1))
+    assert channel.outstanding_rows == 5, "older credit changes nothing"
+    channel.on_credit(credit(1 << 40, received=3))
+    assert channel.outstanding_rows == 0

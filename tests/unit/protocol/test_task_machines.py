@@ -83,10 +83,12 @@ def test_nothing_is_sent_to_a_receiver_that_leaves_or_has_not_announced() -> Non
     holding.begin(Version(2), [channel(0), channel(2)])
     sent = holding.offer([piece(0, 0), piece(1, None, "left"), piece(0, 2, "moves")])
     assert sent == [Send(channel(0), Data("x", 1, 10))]
+    assert holding.held_rows == 2
     holding.commit()
-    assert holding.held_bytes == 10  # what was kept for the receiver that leaves is let go
+    assert (holding.held_bytes, holding.held_rows) == (10, 1)  # what was kept for the receiver that leaves is let go
     assert holding.announced(channel(0), Version(2)) == []
     assert holding.announced(channel(2), Version(2)) == [Send(channel(2), Data("moves", 1, 10))]
+    assert holding.held_rows == 0
     assert holding.settled()
     assert holding.phase is BufferPhase.NONE
 

@@ -108,6 +108,26 @@ def test_a_local_sender_fetches_credit_when_it_runs_out_and_is_brought_it_while_
     assert not send(fit), "the credit was fetched"
 
 
+def test_a_local_sender_knows_at_once_which_rows_were_taken() -> None:
+    output, task, _ = local()
+    for _ in range(3):
+        assert output.try_send(words(), more=True)
+    assert output.outstanding_rows() == 3
+    assert task.poll(always, never) is not None  # small batches that wait are taken as one
+    assert output.outstanding_rows() == 0
+
+
+def test_a_local_sender_that_asks_passes_on_what_there_is_room_for() -> None:
+    window, element = 16_384, words("x" * 1000)
+    output, task, _ = local(window)
+    assert all(output.try_send(element) for _ in range(window // element.charge + 1))
+    before = output.stats().elements
+    with task.lock:  # as after a take whose credit was not fetched
+        task._channels[CHANNEL].state.on_take(element.charge)
+    assert output.outstanding_rows() == window // element.charge
+    assert output.stats().elements == before + 1
+
+
 def test_a_row_larger_than_the_window_leaves_when_all_rows_before_it_are_taken() -> None:
     output, task, _ = local(16_384)
     assert output.try_send(words())

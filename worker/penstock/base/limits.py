@@ -136,6 +136,7 @@ SLICE_S = 0.1  # work in a slice: a barrier waits until the task has processed o
 SLICE_ROWS_PER_FIXED_COST = 4  # factor of a slice's size where calls cost much and rows little
 SLICE_BYTES_MAX = 1024 * 1024  # size of a slice that is larger because of the fixed cost of calls
 SLICE_FIRST_ROWS = 16  # rows of the first call, which shows what a row costs
+SHED_SLICE_ROWS_MAX = 256  # rows of a node between two looks at what is outstanding: half a millisecond of its work
 OUTPUT_BUFFER_BYTES_DEFAULT = 1024 * 1024
 SOURCE_BATCH_ROWS_DEFAULT = 8192  # rows a source reads at once; Python costs are per batch
 SOURCE_BATCH_ROWS_MAX = 1_000_000

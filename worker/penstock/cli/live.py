@@ -37,6 +37,7 @@ _RARE: tuple[tuple[str, Callable[[StepStatus], int]], ...] = (  # columns, where
     ("late", lambda step: step.late_rows),
     ("no time", lambda step: step.untimed_rows),
     ("dead", lambda step: step.dead_rows),
+    ("shed", lambda step: step.shed_rows),
 )
 _STATE_STYLE = {
     JobState.RUNNING: "bold green",

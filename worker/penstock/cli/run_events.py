@@ -243,5 +243,6 @@ def _lost_rows(last: JobStatus) -> list[str]:
             "rows without event time",
         ),
         (sum(s.dead_rows for s in last.steps), "dead-letter row", "dead-letter rows"),
+        (sum(s.shed_rows for s in last.steps), "shed row", "shed rows"),
     )
     return [_times(*count) for count in counted if count[0]]

@@ -32,7 +32,7 @@ from penstock.contract.schema import (
 
 GRAPH_FORMAT = 1
 MAIN = "main"
-LATE = "late"
+LATE, SHED = "late", "shed"  # rows that came too late, and rows that a node did not send: too many were outstanding
 LATE_RIGHT = "late-right"  # late rows of the right input of a join: its columns are its own
 DEAD_LETTER = "dead-letter"
 DEAD_LETTER_RIGHT = "dead-letter-right"  # dead letters of the right input: their columns are its own
@@ -154,9 +154,10 @@ class Map(Message, tag="Map"):
 
 
 class FlatMap(Message, tag="FlatMap"):
-    """Any number of rows out for each row in, in order."""
+    """Any number of rows out for each row in, in order. With ``sheds``, its node calls ``send_next_if``."""
 
     call: Call
+    sheds: bool | Absent = ABSENT
 
 
 class Filter(Message, tag="Filter"):
@@ -569,7 +570,9 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
         case Join():
             return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            return (MAIN, *_named_outputs(call), *((DEAD_LETTER,) if call.on_error is OnError.DEAD_LETTER else ()))
+            shed = (SHED,) if isinstance(parameters, FlatMap) and parameters.sheds is True else ()
+            dead = (DEAD_LETTER,) if call.on_error is OnError.DEAD_LETTER else ()
+            return (MAIN, *_named_outputs(call), *shed, *dead)
         case Enrich(on_error=on_error):
             return (MAIN, DEAD_LETTER) if on_error is OnFailure.DEAD_LETTER else (MAIN,)
         case Connect(left, right):

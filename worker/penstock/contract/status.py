@@ -109,8 +109,9 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     ``busy_s``, ``blocked_s``, ``idle_s`` are the seconds that its tasks, added up, have spent at
     work, waiting for credit, and waiting for anything else since the attempt began.
     ``watermark_us`` is the lowest of its tasks; None where there is no event time. ``late_rows``
-    came too late for their window, ``untimed_rows`` have no event time: both are in no window. ``varies``: its results
-    depend on the clock, or on when rows came, so after a rollback they may be others.
+    came too late for their window, ``untimed_rows`` have no event time: both are in no window. ``shed_rows`` were not
+    sent, because too many were outstanding. ``varies``: its results depend on the clock, or on when rows came, so after
+    a rollback they may be others.
     """
 
     name: str
@@ -129,6 +130,7 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     idle_s: float = 0.0
     untimed_rows: int = 0
     varies: bool = False
+    shed_rows: int = 0
 
 
 class CheckpointStatus(TolerantMessage, tag="CheckpointStatus"):

@@ -192,6 +192,7 @@ def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
         late_rows=one.late_rows + two.late_rows,
         dead_rows=one.dead_rows + two.dead_rows,
         untimed_rows=one.untimed_rows + two.untimed_rows,
+        shed_rows=one.shed_rows + two.shed_rows,
         busy=one.busy * share[0] + two.busy * share[1],
         blocked=one.blocked * share[0] + two.blocked * share[1],
         blocked_s=one.blocked_s + two.blocked_s,

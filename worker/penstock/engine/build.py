@@ -106,6 +106,11 @@ class JobParts:
         return {e.plan.index: _edge_schema(e) for e in self._job.edges}
 
     @property
+    def prompt_edges(self) -> frozenset[int]:
+        """Return the edges whose receivers report every element that they take."""
+        return self._job.prompt_edges
+
+    @property
     def publishers(self) -> dict[str, SinkPublisher]:
         """Return what publishes the output of each sink step."""
         return {name: sink.publisher for name, sink in self._sinks.items()}

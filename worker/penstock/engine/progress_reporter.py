@@ -78,6 +78,7 @@ class ProgressCounters:
                 state_keys=counters.get((step, "keys"), 0),
                 watermark_us=watermark,
                 varies=stage.varying is not ABSENT and step in stage.varying,
+                shed_rows=counters.get((step, "shed"), 0),
             )
             for place, step in enumerate(stage.steps)
         ]

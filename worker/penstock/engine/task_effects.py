@@ -4,7 +4,8 @@ Everything here runs on the task's thread. Only sending may wait. While it waits
 and to events that do not depend on the order of rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.base.limits import CREDIT_FIRST_CHANNEL_BYTES_MIN, SOURCE_JOINED_READ_BYTES
@@ -98,6 +99,24 @@ class TaskEffects:
             window = CREDIT_FIRST_CHANNEL_BYTES_MIN if output is None else output.window
             waiting[channel.edge] = waiting.get(channel.edge, 0) + window
         return min(waiting.values(), default=2 * SOURCE_JOINED_READ_BYTES) // 2
+
+    def outstanding(self, edges: Collection[int], queue: int) -> int:
+        """Send what the steps have emitted, and return how many rows wait: see :class:`OutstandingRows`.
+
+        Rows that a rescale holds back are outstanding, too.
+        """
+        self._flush()
+        self.wake_receivers()
+        most = 0
+        for channel in self.core.state.outputs:
+            output = self._outputs.get(channel) if channel.edge in edges else None
+            if output is None:
+                continue
+            rows = output.outstanding_rows()
+            if output.full or rows >= queue:
+                output.flush()
+            most = max(most, maxsize if output.full else rows)
+        return most + self.core.state.buffer.held_rows
 
     # --- Steps and their rows -----------------------------------------------------------------
 

@@ -87,6 +87,7 @@ class TaskLoop:
         """Ask for the task's state."""
         self._parts.chain.follow_clock(self._host.clock.wall_us)
         self._parts.chain.ask_through(self._calls)
+        self._parts.chain.shed_by(self._effects.outstanding)
         self._effects.step(ev.Build())
 
     def _placed(self, error: BaseException) -> BaseException:

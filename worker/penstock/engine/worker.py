@@ -157,8 +157,8 @@ class EngineTasks:
         """Open channels. Each element that arrives wakes its task."""
         peers = {o: Peer(m.incarnation, m.flight) for o, m in order.members.items()}
         wakeups = {task: w for task, w in self._wakeups.items() if task in self.threads}
-        schemas = self._place.job.schemas
-        wiring = Wiring(peers, order.channels, schemas, wakeups, order.version)
+        job = self._place.job
+        wiring = Wiring(peers, order.channels, job.schemas, wakeups, order.version, job.prompt_edges)
         self._place.exchange.open_attempt(attempt, wiring)
 
     def _end(self, threads: list[TaskThread], order: ev.ResetTo | Stop) -> None:

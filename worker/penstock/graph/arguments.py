@@ -7,9 +7,10 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
 from penstock.base.user_code import caller_place
 from penstock.contract.call_types import CompileChoice
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns, normal_type
 from penstock.contract.event_time import TimeUnit
-from penstock.contract.graph import PYTHON_CONNECTOR, Call, Compute, Connector, How, OnError, Per
+from penstock.contract.graph import PYTHON_CONNECTOR, Call, Compute, Connector, FlatMap, How, OnError, Per
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.draft import label
 
@@ -90,6 +91,11 @@ def call_of(
             raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
     choice = CompileChoice(compiled)
     return Call(label(function), Per(given), batch_rows, columns_of(columns), OnError(on_error), choice)
+
+
+def flat_map_of(call: Call, function: UserFunction) -> FlatMap:
+    """Describe a flat map: a node may have an output for rows that it sheds."""
+    return FlatMap(call, True if getattr(function, "sheds", False) is True else ABSENT)
 
 
 def computed_of(step: str, compute: Mapping[str, Aggregation]) -> tuple[Compute, ...]:

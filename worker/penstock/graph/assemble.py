@@ -56,6 +56,7 @@ from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
+from penstock.steps.shedding import SheddingNodeStep
 from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_input import InputFunction
@@ -96,7 +97,7 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
     position = {node: i for i, node in enumerate(inner)}
     wired = [
         WiredStep(
-            _step(stage.nodes[i], states),
+            _step(stage, i, states),
             _readers_by_output(stage, i, position),
             _emits_by_output(stage, i, emits),
         )
@@ -145,7 +146,8 @@ def _emits(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[
     return (*edges, *sinks)
 
 
-def _step(node: CompiledStep, states: States | None) -> Step:
+def _step(stage: CompiledStage, place: int, states: States | None) -> Step:
+    node = stage.nodes[place]
     input_schema = node.input_schema()
     if node.types is not None and not isinstance(node.parameters, Process | Connect | Enrich):
         return _typed_step(node, node.types)
@@ -154,8 +156,11 @@ def _step(node: CompiledStep, states: States | None) -> Step:
             return stateless.SplitStep(node.name, column, node.output_schema(MAIN))
         case Map(call):
             return stateless.MapStep(node.name, call, _function(node), node.output_schema(MAIN))
-        case FlatMap(call) if isinstance(node.function, SeqNode):
-            return SeqNodeStep(node.name, call, node.function, node.output_schema(MAIN))
+        case FlatMap(call, sheds) if isinstance(node.function, SeqNode):
+            output = node.output_schema(MAIN)
+            if sheds is True:
+                return SheddingNodeStep(node.name, call, node.function, output, stage.edges_behind(place))
+            return SeqNodeStep(node.name, call, node.function, output)
         case FlatMap(call):
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
         case Filter(call):

@@ -35,7 +35,6 @@ from penstock.contract.graph import (
     Connector,
     Distinct,
     Filter,
-    FlatMap,
     Input,
     Join,
     LatestRow,
@@ -67,6 +66,7 @@ from penstock.graph.arguments import (
     columns_of,
     computed_of,
     connector_of,
+    flat_map_of,
     how_of,
     on_of,
     unit_of,
@@ -210,7 +210,7 @@ class Stream:
         return Stream(self.job, sum((o.inputs for o in others), self.inputs), None, self.parallelism)
 
     def output(self, name: str) -> "Stream":
-        """Return another output of the same step by its name: ``late`` or ``dead-letter``."""
+        """Return another output of the same step by its name: ``late``, ``dead-letter`` or ``shed``."""
         step = step_of(self.job.draft.steps, self.inputs[0].step, name)
         return Stream(self.job, (Input(step, name),))
 
@@ -269,7 +269,7 @@ class Stream:
         :meth:`map`.
         """
         call = call_of(function, per, batch_rows, columns, on_error, compiled=compiled)
-        return self._step(name, FlatMap(call), function, per)
+        return self._step(name, flat_map_of(call, function), function, per)
 
     def filter(
         self,

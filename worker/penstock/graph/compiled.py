@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.contract.columns import Columns
-from penstock.contract.graph import LogicalGraph, Parameters
+from penstock.contract.graph import MAIN, FlatMap, LogicalGraph, Parameters
 from penstock.contract.plan import EdgePlan, PhysicalPlan, StagePlan
 from penstock.contract.streamjob import Spec
 from penstock.graph.migrations import Migration
@@ -104,6 +104,16 @@ class CompiledStage:
     plan: StagePlan
     nodes: tuple[CompiledStep, ...]
 
+    def edges_behind(self, place: int) -> frozenset[int]:
+        """Return the indexes of the edges that take rows of a node's main output, perhaps by way of later nodes."""
+        edges = {index for output, index in self.nodes[place].edges if output == MAIN}
+        reached = {place}
+        for later, node in enumerate(self.nodes[place + 1 :], place + 1):
+            if any(link.node in reached and (link.node != place or link.output == MAIN) for link in node.inputs):
+                reached.add(later)
+                edges.update(index for _, index in node.edges)
+        return frozenset(edges)
+
     def node(self, name: str) -> CompiledStep:
         """Return the node with this name. It must exist."""
         return next(n for n in self.nodes if n.name == name)
@@ -148,6 +158,17 @@ class CompiledJob:
     stages: tuple[CompiledStage, ...]
     edges: tuple[CompiledEdge, ...]
     places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def prompt_edges(self) -> frozenset[int]:
+        """Return the edges behind nodes that ask how many rows are outstanding."""
+        return frozenset(
+            edge
+            for stage in self.stages
+            for place, node in enumerate(stage.nodes)
+            if isinstance(node.parameters, FlatMap) and node.parameters.sheds is True
+            for edge in stage.edges_behind(place)
+        )
 
     @property
     def runs_user_code(self) -> bool:

@@ -32,6 +32,7 @@ from penstock.contract.graph import (
     ONLY,
     OP,
     RIGHT,
+    SHED,
     Aggregate,
     Call,
     Compute,
@@ -240,7 +241,7 @@ class _Tracer:
                 raise AssertionError("it has two flows")
 
     def _called(self, call: Call, before: Flow, after: Flow, side: str = ONLY) -> dict[str, Flow]:
-        flows = {MAIN: after}
+        flows = {MAIN: after, SHED: after} if SHED in self.step.outputs else {MAIN: after}
         if call.types is not None:
             known = before.columns is not None
             problem = self.column_finder.record_problem(self.step, before.columns or (), side) if known else None

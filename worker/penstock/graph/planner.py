@@ -16,6 +16,7 @@ from penstock.contract.call_types import CallTypes, StateFields
 from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     MAIN,
+    STATEFUL,
     Aggregate,
     Call,
     Connect,
@@ -23,6 +24,7 @@ from penstock.contract.graph import (
     Distinct,
     Enrich,
     Filter,
+    FlatMap,
     Holding,
     Input,
     Join,
@@ -99,7 +101,22 @@ def lay_out(graph: LogicalGraph, problems: Problems) -> Layout:
                 edges.append(Edge(plan, entry, step, port))
         stage.steps.append(step)
         stage_of[step.name] = stage.index
+    for stage in stages:
+        _check_shedding(stage, problems)
     return Layout(tuple(stages), tuple(edges), stage_of)
+
+
+def _check_shedding(stage: PlannedStage, problems: Problems) -> None:
+    """Refuse a node that sheds rows in a task with state. Its answers are others after a failure."""
+    keeps = [step.name for step in stage.steps if isinstance(step.parameters, STATEFUL)]
+    for step in stage.steps:
+        if keeps and isinstance(step.parameters, FlatMap) and step.parameters.sheds is True:
+            problems.at(
+                step,
+                f"{step.parameters.call.function} calls send_next_if in a task that keeps state (of {keeps[0]!r}): its "
+                "answers are others when rows come again after a failure, so rows would be shed that the state has "
+                "counted. Put the node before the step with state, or into a farm behind it",
+            )
 
 
 def _stage_to_join(step: Step, senders: list[PlannedStage]) -> PlannedStage | None:
@@ -210,7 +227,7 @@ def _varies(step: Step) -> bool:
     match step.parameters:
         case Window(trigger=Trigger()) | Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK) | CountWindow():
             return True
-        case Connect() | Enrich():
+        case Connect() | Enrich() | FlatMap(sheds=True):
             return True
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             return any(field.type == "ClockTimer" for field in fields)

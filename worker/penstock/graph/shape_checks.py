@@ -13,6 +13,7 @@ from penstock.contract.graph import (
     ONLY,
     PYTHON_CONNECTOR,
     RIGHT,
+    SHED,
     STATEFUL,
     Connector,
     LogicalGraph,
@@ -84,6 +85,8 @@ def _no_output(step: str, output: str, outputs: tuple[str, ...]) -> str:
         return f"step {step!r} is a sink: nothing can be read from it"
     if output == DEAD_LETTER:
         return f"step {step!r} has no output 'dead-letter': set onError: dead-letter at this step"
+    if output == SHED:
+        return f"step {step!r} has no output 'shed': only a ps.SeqNode that calls send_next_if has one"
     return f"{unknown('output', output, outputs)} (of step {step!r})"
 
 
@@ -156,9 +159,9 @@ def _report_cycle(waiting: list[Step], problems: Problems) -> None:
 def _check_outputs(step: Step, graph: LogicalGraph, problems: Problems) -> None:
     """Report outputs that nothing reads, because their rows would be lost.
 
-    The outputs of late rows are an exception: their rows are counted and dropped.
+    The outputs of late rows and of rows that are shed are an exception: their rows are counted and dropped.
     """
     for output in step.outputs:
-        if output not in (LATE, LATE_RIGHT) and not graph.readers_of(step.name, output):
+        if output not in (LATE, LATE_RIGHT, SHED) and not graph.readers_of(step.name, output):
             what = "nothing reads it" if output == MAIN else f"nothing reads its output {output!r}"
             problems.at(step, f"{what}; end every branch with a sink")

@@ -17,7 +17,7 @@ from penstock.inprocess.tasks import Counts, InProcessTasks
 class Result:
     """What came of a run. ``result["counts"]`` are the rows of the collecting sink ``counts``.
 
-    ``late`` and ``dead_letters`` count rows by step; ``restarts`` counts the ABORTs on the way.
+    ``late``, ``dead_letters`` and ``shed`` count rows by step; ``restarts`` counts the ABORTs on the way.
     ``complete`` is false when the run was ended by ``rows`` or ``timeout``.
     """
 
@@ -26,6 +26,7 @@ class Result:
     dead_letters: Mapping[str, int]
     restarts: int = 0
     complete: bool = True
+    shed: Mapping[str, int] = field(default_factory=dict)
 
     def __getitem__(self, sink: str) -> Rows:
         """Return the rows of a collecting sink. Raises KeyError naming the nearest one."""
@@ -128,6 +129,7 @@ def result_of(prepared: Prepared, tasks: InProcessTasks, *, complete: bool) -> R
         dict(_by_step(counts, ("dead_letters",))),
         tasks.restarts,
         complete,
+        dict(_by_step(counts, ("shed",))),
     )
 
 

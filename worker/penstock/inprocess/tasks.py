@@ -52,7 +52,7 @@ from penstock.steps.base import KeepingStep
 from penstock.storage.memory import MemoryBlobStore
 from penstock.transport.exchange import Identity
 
-COUNTED = ("rows_in", "rows_out", "late", "late_after_idle", "without_time", "dead_letters")
+COUNTED = ("rows_in", "rows_out", "late", "late_after_idle", "without_time", "dead_letters", "shed")
 Counts = Counter[tuple[str, str]]
 
 

@@ -30,6 +30,7 @@ STEP_COUNTERS: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
         "Rows for which a function of the user failed",
         lambda s: s.dead_rows,
     ),
+    ("penstock_step_shed_rows", "Rows that were not sent: too many were outstanding", lambda s: s.shed_rows),
     ("penstock_step_blocked_seconds", "Time its tasks waited for credit", lambda s: s.blocked_s),
     ("penstock_step_busy_seconds", "Time its tasks worked", lambda s: s.busy_s),
 )

@@ -8,7 +8,7 @@ A step does nothing at a barrier: all that it must remember is in its keyed stat
 the snapshot of that. The output of a step depends only on its input and its state.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -371,6 +371,27 @@ class StoppingStep(Protocol):
 
     def stop(self) -> None:
         """Release it: the task is over, and no other method is called any more. Raises nothing."""
+        ...
+
+
+class OutstandingRows(Protocol):
+    """Knows the channels of a task."""
+
+    def __call__(self, edges: Collection[int], queue: int, /) -> int:
+        """Send what was emitted. Return how many rows the receiver of the fullest channel of ``edges`` has not taken.
+
+        It is very large for a channel to which the task could not send without waiting. A channel with ``queue``
+        rows or more does not wait for others before it sends.
+        """
+        ...
+
+
+@runtime_checkable
+class SheddingStep(Protocol):
+    """A step that sheds rows when too many are outstanding."""
+
+    def shed_by(self, outstanding: OutstandingRows) -> None:
+        """Ask ``outstanding`` from now on. Called once, before rows come."""
         ...
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
-from penstock.steps.base import NOTHING_DUE, Emit, SidedStep, Step, StoppingStep
+from penstock.steps.base import NOTHING_DUE, Emit, OutstandingRows, SheddingStep, SidedStep, Step, StoppingStep
 from penstock.steps.enrich.async_calls import AskingStep, AsyncCalls
 from penstock.steps.processing_time import ClockedStep
 
@@ -160,6 +160,12 @@ class Chain:
         """Let the steps make asynchronous calls. Called once, before rows come."""
         for step in self._asking:
             step.ask_through(calls)
+
+    def shed_by(self, outstanding: OutstandingRows) -> None:
+        """Let the steps ask how many rows are outstanding. Called once, before rows come."""
+        for step in self.steps:
+            if isinstance(step, SheddingStep):
+                step.shed_by(outstanding)
 
     @property
     def waiting(self) -> bool:

@@ -10,6 +10,8 @@ remembered them would give other rows the second time. So attributes cannot be a
 
 import logging
 from collections.abc import Iterable, Mapping
+from sys import maxsize
+from types import CodeType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -34,8 +36,9 @@ class SeqNode:
     columns: ClassVar[Mapping[str, object] | Iterable[Any] | None] = None
     on_error: ClassVar[str] = "fail"
 
-    __slots__ = ("__arguments", "__dict__", "__sent", "__started")
+    __slots__ = ("__arguments", "__dict__", "__limit", "__sent", "__started")
     __arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    __limit: "SendLimit | None"
     __sent: list[dict[str, Any]] | None
     __started: bool
 
@@ -43,6 +46,7 @@ class SeqNode:
         """Remember the arguments: every task makes its instance with them."""
         node = super().__new__(cls)
         object.__setattr__(node, "_SeqNode__arguments", (args, kwargs))
+        object.__setattr__(node, "_SeqNode__limit", SendLimit() if _sheds(cls) else None)
         object.__setattr__(node, "_SeqNode__sent", None)
         object.__setattr__(node, "_SeqNode__started", False)
         return node
@@ -67,11 +71,38 @@ class SeqNode:
         Raises ConfigError outside of ``consume``.
         """
         if self.__sent is None:
-            raise ConfigError(
-                f"{type(self).__name__}: send_next was called outside of consume: rows that belong to no input row "
-                "cannot be repeated after a failure"
-            )
+            raise self.__called_outside("send_next")
         self.__sent.append(x)
+
+    def send_next_if(self, x: dict[str, Any], queue: int = 1000) -> bool:
+        """Send a row if fewer than ``queue`` rows are outstanding, and return whether it was sent. Never waits.
+
+        Outstanding are the rows that this node has sent and that the next task has not taken; where several tasks are
+        next, those of the task that has most. A row is not sent either if the node would have to wait. A row that is
+        not sent goes to the output ``shed``, and is counted. Raises ConfigError outside of ``consume``, if no method
+        of the class has this call, and for a ``queue`` below 1.
+        """
+        sent, limit = self.__sent, self.__limit
+        if sent is None:
+            raise self.__called_outside("send_next_if")
+        if limit is None:
+            raise ConfigError(
+                f"{type(self).__name__}: send_next_if was called by a function outside of the class: call it in a "
+                "method of the class, so that the step has the output shed"
+            )
+        if queue < limit.queue_min:
+            limit.ask(queue)
+        if limit.outstanding + len(sent) < queue:
+            sent.append(x)
+            return True
+        limit.shed.append(x)
+        return False
+
+    def __called_outside(self, method: str) -> ConfigError:
+        return ConfigError(
+            f"{type(self).__name__}: {method} was called outside of consume: rows that belong to no input row "
+            "cannot be repeated after a failure"
+        )
 
     # --- What a step calls --------------------------------------------------------------------
 
@@ -87,6 +118,15 @@ class SeqNode:
             kind = type(returned).__name__
             raise TypeError(f"consume returned {kind}; it sends rows with send_next, and returns nothing")
         return sent
+
+    @property
+    def sheds(self) -> bool:
+        """Return whether a method of the class calls :meth:`send_next_if`."""
+        return self.__limit is not None
+
+    def limit_by(self, limit: "SendLimit") -> None:
+        """Let :meth:`send_next_if` go by ``limit``."""
+        object.__setattr__(self, "_SeqNode__limit", limit)
 
     def instance(self) -> "SeqNode":
         """Make another node with the arguments of this one."""
@@ -116,15 +156,49 @@ class SeqNode:
             )
 
 
+class SendLimit:
+    """What ``send_next_if`` goes by: how many rows are outstanding. ``shed`` has the rows that were not sent.
+
+    ``queue_min`` is the least queue that was asked for.
+    """
+
+    __slots__ = ("outstanding", "queue_min", "shed")
+
+    def __init__(self) -> None:
+        """Begin with nothing outstanding."""
+        self.outstanding = 0
+        self.queue_min = maxsize
+        self.shed: list[dict[str, Any]] = []
+
+    def ask(self, queue: int) -> None:
+        """Note a queue that is less than all before it. Raises ConfigError if it is below 1."""
+        if queue < 1:
+            raise ConfigError(f"send_next_if(..., queue={queue}): a queue of less than one row would refuse every row")
+        self.queue_min = queue
+
+
+def _sheds(kind: type[SeqNode]) -> bool:
+    """Return whether code of a class, or of a class between it and SeqNode, calls ``send_next_if``."""
+    between = kind.__mro__[: kind.__mro__.index(SeqNode)]
+    return any(_names("send_next_if", value) for each in between for value in vars(each).values())
+
+
+def _names(name: str, value: object) -> bool:
+    """Return whether the code of a method, or of a function inside it, uses an attribute ``name``."""
+    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
+    return isinstance(code, CodeType) and (name in code.co_names or any(_names(name, c) for c in code.co_consts))
+
+
 def check_node(node: SeqNode) -> None:
     """Raise ConfigError, with file and line, for a class that cannot be a node."""
     kind = type(node)
     if kind.consume is SeqNode.consume:
         raise ConfigError(f"{_class_place(kind)}node {kind.__name__} has no method consume(self, x)")
-    if "send_next" in kind.on_stop.__code__.co_names:
+    called = [name for name in ("send_next", "send_next_if") if name in kind.on_stop.__code__.co_names]
+    if called:
         raise ConfigError(
-            f"{_code_place(kind.on_stop)}{kind.__name__}.on_stop calls send_next: no row can be sent when a task ends, "
-            "because its last checkpoint is complete; send it from consume"
+            f"{_code_place(kind.on_stop)}{kind.__name__}.on_stop calls {called[0]}: no row can be sent when a task "
+            "ends, because its last checkpoint is complete; send it from consume"
         )
     if kind.columns is None:
         place = _code_place(kind.consume)

@@ -223,8 +223,7 @@ class FlatMapStep(UserFunctionStep):
             return (as_batch(one_batch(returned), output), None), refusals
 
         def combine(results: Sequence[list[Any]]) -> tuple[pa.RecordBatch, list[int]]:
-            parents = [i for i, rows in enumerate(results) for _ in rows]
-            return from_records((r for rows in results for r in rows), output), parents
+            return flattened(results, output)
 
         records = RecordFunction(function, call_all_lists, combine)
         super().__init__(name, caller_of(call, batches, records))
@@ -236,7 +235,7 @@ class FlatMapStep(UserFunctionStep):
         accepted = result.accepted(bounds)
         if parents is None:
             return with_hidden(emitted, least_bound(accepted, emitted.num_rows))
-        return with_hidden(emitted, accepted.take(pa.array(parents, pa.int64())))
+        return with_bounds_of(emitted, parents, accepted)
 
     def _parent_in(self, result: CallResult[Any], row: int) -> int | None:
         parents = result.value[1]
@@ -271,6 +270,11 @@ class FilterStep(UserFunctionStep):
         return int(np.flatnonzero(result.value.fill_null(False))[row])
 
 
+def with_bounds_of(emitted: pa.RecordBatch, parents: Sequence[int], bounds: pa.Array) -> pa.RecordBatch:
+    """Give each emitted row the bound of its parent."""
+    return with_hidden(emitted, bounds.take(pa.array(parents, pa.int64())))
+
+
 def caller_of(
     call: Call, batches: Run[Any], records: Callable[..., RecordCalls[Any]]
 ) -> Callable[[Locate], Caller[Any]]:
@@ -278,6 +282,12 @@ def caller_of(
     if call.per is Per.BATCH:
         return lambda place: Caller(place, call, batches)
     return lambda place: RecordCaller(place, call, records)
+
+
+def flattened(results: Sequence[list[Any]], schema: pa.Schema) -> tuple[pa.RecordBatch, list[int]]:
+    """Make one batch of the records that several calls gave, and return it with the call of each row."""
+    calls = [call for call, records in enumerate(results) for _ in records]
+    return from_records((each for records in results for each in records), schema), calls
 
 
 def returned_records(returned: Any) -> Iterable[Any]:

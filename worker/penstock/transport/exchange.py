@@ -68,7 +68,8 @@ class Wiring:
 
     ``schemas`` are by edge. ``wakeups`` has an entry for every task of this worker, even for a task
     without channels. ``version`` is the assignment that this worker has loaded; peers count as
-    having loaded it until they report a newer one.
+    having loaded it until they report a newer one. Channels of ``prompt`` edges report every element
+    that their task takes.
     """
 
     members: Mapping[Ordinal, Peer]
@@ -76,6 +77,7 @@ class Wiring:
     schemas: Mapping[int, pa.Schema]
     wakeups: Mapping[TaskId, Wakeup]
     version: Version
+    prompt: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -231,7 +233,7 @@ class Exchange:
         me = self._identity.ordinal
         inbound: dict[ChannelId, InputChannel] = {
             channel: self._current.inputs[channel.receiver].add(
-                receive_state(channel, self._settings, wiring.version), None
+                receive_state(channel, self._settings, wiring.version, prompt=channel.edge in wiring.prompt), None
             )
             for channel in wiring.channels
             if channel.receiver.worker == me != channel.sender.worker

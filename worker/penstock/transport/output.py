@@ -87,6 +87,10 @@ class Output:
         """True when rows would be refused now."""
         return self._state.full
 
+    def outstanding_rows(self) -> int:
+        """Return how many rows were queued that the receiver's task has not taken, as far as is known here."""
+        return self._state.outstanding_rows
+
     @property
     def window(self) -> int:
         """How many bytes may wait at the receiver at its present speed."""
@@ -198,6 +202,14 @@ class LocalOutput(Output):
     def flush(self) -> None:
         """Wake the receiver. A local channel holds no rows back to collect more."""
         self.wake_receiver()
+
+    def outstanding_rows(self) -> int:
+        """Return how many rows were queued that the receiver's task has not taken."""
+        with self._lock:
+            if not self._closed:
+                self._apply_credit(self._receiver.credit())
+                self._on_room()
+            return self._state.outstanding_rows
 
     def _offer(self, data: Batch, now: float) -> bool:
         if not self._closed and data.charge <= self._state.piece_bytes:
@@ -436,9 +448,12 @@ class LocalCreditCarrier:
             self._output.on_credit(channel.credit())
 
 
-def receive_state(channel: ChannelId, settings: ShuffleSettings, version: Version) -> ReceiveChannel:
-    """Make the receiver's end of a channel."""
-    return ReceiveChannel(channel, settings.high_watermark_bytes, settings.low_watermark_bytes, version)
+def receive_state(
+    channel: ChannelId, settings: ShuffleSettings, version: Version, *, prompt: bool = False
+) -> ReceiveChannel:
+    """Make the receiver's end of a channel. A ``prompt`` one reports every element that its task takes."""
+    sizes = settings.high_watermark_bytes, settings.low_watermark_bytes
+    return ReceiveChannel(channel, *sizes, version, prompt=prompt)
 
 
 def join_locally(

@@ -12,7 +12,7 @@ early. So they wait behind the open fill and do not close it.
 Credit: the receiver grants bytes, and the sender spends the charge of each data element. Both count
 the same charge, because the charge travels with the element. Control elements are free.
 ``Credit.received`` counts the elements that the receiver's task has *taken*. Only by that number
-does the sender know that nothing is outstanding.
+does the sender know what is outstanding. A receiver of a prompt channel says it after every take.
 
 The window follows the pace of the receiver's task (:mod:`pace`). Credit carries the window. The
 sender keeps at most half a window in its buffer, and sends no larger element unless it is one row.
@@ -81,10 +81,14 @@ class SendChannel(Generic[P]):
         "_open_bytes",
         "_open_until",
         "_queue",
+        "_rows",
+        "_rows_left",
+        "_rows_taken",
         "_sequence",
         "_spent",
         "_taken",
         "_trailing",
+        "_untaken",
         "piece_bytes",
         "receiver_version",
         "waiting_bytes",
@@ -107,6 +111,10 @@ class SendChannel(Generic[P]):
         self._granted = 0
         self._spent = 0
         self._taken = 0
+        self._rows = 0  # that were ever offered; of these have left, and were taken:
+        self._rows_left = 0
+        self._rows_taken = 0
+        self._untaken: deque[tuple[int, int]] = deque()  # elements that have left: number, and rows up to its last
         self.receiver_version = version
         self.waiting_bytes = 0
         self._follow(CREDIT_FIRST_CHANNEL_BYTES_MIN)
@@ -122,6 +130,11 @@ class SendChannel(Generic[P]):
     def roomy(self) -> bool:
         """True when half of the buffer is free, so that a refused task is worth waking."""
         return 2 * self.waiting_bytes <= self._limit
+
+    @property
+    def outstanding_rows(self) -> int:
+        """Rows that were offered, and that the receiver's task has not taken as far as its credit says."""
+        return self._rows - self._rows_taken
 
     def offer(self, data: Data[P], now: float) -> bool:
         """Take a batch into the open fill. False when the channel is full; then nothing changes."""
@@ -140,6 +153,7 @@ class SendChannel(Generic[P]):
         if not self._open:
             self._open_until = now + self._flush_interval_s
         self._open.append(data)
+        self._rows += data.rows
         self._open_bytes += data.charge
         self.waiting_bytes += data.charge
         full = self._open_bytes >= self._limit
@@ -179,7 +193,14 @@ class SendChannel(Generic[P]):
         self._spent += data.charge
         self._sequence += 1
         self._last_data = self._sequence
+        self._rows += data.rows
+        self._leaves(data.rows)
         return self._sequence
+
+    def _leaves(self, rows: int) -> None:
+        """Note that the newest element has left with so many rows."""
+        self._rows_left += rows
+        self._untaken.append((self._sequence, self._rows_left))
 
     def flush(self) -> None:
         """Close the open fill, so that it may leave before its deadline."""
@@ -227,6 +248,8 @@ class SendChannel(Generic[P]):
             )
         self._granted = max(self._granted, credit.granted)
         self._taken = max(self._taken, credit.received)
+        while self._untaken and self._untaken[0][0] <= self._taken:
+            self._rows_taken = self._untaken.popleft()[1]
         self.receiver_version = max(self.receiver_version, credit.version)
         if credit.window != self.window:
             self._follow(credit.window)
@@ -255,6 +278,8 @@ class SendChannel(Generic[P]):
             self._controls -= 1
         self._queue.popleft()
         self._sequence += 1
+        if isinstance(element, Fill):
+            self._leaves(sum(part.rows for part in element.parts))
         return Outgoing(self._sequence, element)
 
     def _may_spend(self, charge: int) -> bool:
@@ -323,7 +348,8 @@ class ReceiveChannel:
 
     The queue belongs to the caller. When the queue reaches the window, nothing is granted until it
     has fallen to a share of the window: the share that the low watermark is of the high one. The
-    window is never larger than the high watermark. For one thread at a time.
+    window is never larger than the high watermark. A ``prompt`` channel owes its sender word of every
+    element taken, because the sender asks how many rows are outstanding. For one thread at a time.
     """
 
     __slots__ = (
@@ -333,6 +359,7 @@ class ReceiveChannel:
         "_ended",
         "_high",
         "_low",
+        "_prompt",
         "_received",
         "_refill",
         "_seen",
@@ -348,9 +375,12 @@ class ReceiveChannel:
         "window",
     )
 
-    def __init__(self, channel: ChannelId, high_watermark: int, low_watermark: int, version: Version) -> None:
+    def __init__(
+        self, channel: ChannelId, high_watermark: int, low_watermark: int, version: Version, *, prompt: bool = False
+    ) -> None:
         assert 0 <= low_watermark < high_watermark, "watermarks need a gap"
         self.channel = channel
+        self._prompt = prompt
         self._high = high_watermark
         self._low = low_watermark
         self.version = version
@@ -445,10 +475,12 @@ class ReceiveChannel:
     def owed(self) -> Owed:
         """Return when the sender must get its credit. A version or half a window is sent at once.
 
+        So is word of an element taken from a prompt channel.
+
         Less credit can wait while the queue holds data, because the task goes on and owes more soon.
         Another window can wait a little: until then the sender may cut its batches too large.
         """
-        if self.version > self._told_version:
+        if self.version > self._told_version or (self._prompt and self._taken > self._told_taken):
             return Owed.NOW
         grant = self._grant() - self._told
         if grant >= self.window - self._refill:

@@ -58,6 +58,7 @@ class RescaleBuffer:
         "_limit",
         "_peers",
         "_version",
+        "held_rows",
         "phase",
     )
 
@@ -67,6 +68,7 @@ class RescaleBuffer:
         self._bytes_max = bytes_max
         self._limit = bytes_max
         self._bytes = 0
+        self.held_rows = 0
         self._version = Version(0)
         self._held: list[RoutedRows] = []
         self._closed: dict[ChannelId, None] = {}
@@ -118,6 +120,7 @@ class RescaleBuffer:
             elif to is not None or self.phase is BufferPhase.UNDECIDED:
                 self._held.append(piece)
                 self._bytes += piece.data.charge
+                self.held_rows += piece.data.rows
         return sends
 
     def announced(self, channel: ChannelId, version: Version) -> list[Send]:
@@ -164,6 +167,7 @@ class RescaleBuffer:
     def _keep(self, pieces: list[RoutedRows]) -> None:
         self._held = pieces
         self._bytes = sum(p.data.charge for p in pieces)
+        self.held_rows = sum(p.data.rows for p in pieces)
 
     def _enter(self, phase: BufferPhase) -> None:
         self.phase = checked(TRANSITIONS, self.phase, phase)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import max_ as max  # noqa: A004  ps.max is no built-in
     from penstock.graph.aggregations import min_ as min  # noqa: A004
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
-    from penstock.graph.builder import Job, KeyedStream, Stream
+    from penstock.graph.builder import Job, Stream
     from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres
     from penstock.graph.connected import connect
     from penstock.graph.enriched import cache, retries
+    from penstock.graph.keyed_stream import KeyedStream
     from penstock.graph.migrating import migrate
     from penstock.graph.parameters import Parameters
     from penstock.graph.window_shapes import count_window, session, sliding, tumbling
@@ -85,11 +86,12 @@ _HOMES = {
     ),
     "penstock.contract.manifest": ("SinkHandle", "SplitState"),
     "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
-    "penstock.graph.builder": ("Job", "KeyedStream", "Stream"),
+    "penstock.graph.builder": ("Job", "Stream"),
     "penstock.graph.migrating": ("migrate",),
     "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet", "postgres"),
     "penstock.graph.connected": ("connect",),
     "penstock.graph.enriched": ("cache", "retries"),
+    "penstock.graph.keyed_stream": ("KeyedStream",),
     "penstock.graph.parameters": ("Parameters",),
     "penstock.inprocess.run": ("Result", "run"),
     "penstock.model.declared.hints": (

@@ -12,7 +12,7 @@ Every step has a name, and checkpoints find the state of a step by this name. Th
 records the steps and the place of each call. ``validate`` and ``flow`` check them later.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from penstock.base import limits
@@ -20,7 +20,6 @@ from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place, users_frame
 from penstock.base.values import replace
 from penstock.contract.asynchronous import Cache, Retries
-from penstock.contract.call_types import TimerHandler
 from penstock.contract.connectors import Role
 from penstock.contract.event_time import EventTime
 from penstock.contract.graph import (
@@ -30,24 +29,18 @@ from penstock.contract.graph import (
     LEFT,
     MAIN,
     RIGHT,
-    Aggregate,
     AsOf,
     Connector,
-    Distinct,
     Filter,
     Input,
     Join,
-    LatestRow,
     Map,
     OnError,
     Parameters,
-    Process,
     Sink,
     Source,
     Split,
     Step,
-    Top,
-    WindowTop,
 )
 from penstock.contract.join_times import check_interval, check_table_join
 from penstock.contract.plan import Partitioning
@@ -74,14 +67,13 @@ from penstock.graph.arguments import (
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
 from penstock.graph.enriched import OnFailureLike, ResultOrderLike, check_enrich, enrich_of
-from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds
-from penstock.graph.window_steps import ShapeLike, window_all_parameters, window_parameters
-from penstock.graph.window_tops import all_step, check_most, parts_name, step_of, top_step
-from penstock.graph.window_triggers import TimeLike, TriggerLike
+from penstock.graph.window_steps import window_all_parameters
+from penstock.graph.window_tops import all_step, parts_name, step_of
 
 if TYPE_CHECKING:
+    from penstock.graph.keyed_stream import KeyedStream
     from penstock.inprocess.prepare import Inputs
     from penstock.inprocess.run import Result
 
@@ -177,6 +169,8 @@ class Stream:
         """Send all rows with equal key columns to the task that owns the state of the key."""
         if not columns:
             raise ConfigError(f"{caller_place()}: key_by needs at least one column")
+        from penstock.graph.keyed_stream import KeyedStream  # noqa: PLC0415  it is a Stream itself
+
         keyed = self._partitioned(Partitioning.KEY, keys=tuple(columns))
         return KeyedStream(keyed.job, keyed.inputs, None, self.parallelism)
 
@@ -495,106 +489,4 @@ class Stream:
                 self.job.draft.functions[name, partition_role(index)] = self.partitioner
 
 
-class KeyedStream(Stream):
-    """Rows that are partitioned by key. The next step may keep state for each key."""
-
-    def aggregate(self, name: str, /, **compute: Aggregation) -> Stream:
-        """Emit one row for each row: its keys, and the values of the key so far.
-
-        Each keyword names a computed column: ``count=ps.count()``.
-        """
-        return self._step(name, Aggregate(computed_of(name, compute)))
-
-    def window(
-        self,
-        name: str,
-        shape: ShapeLike,
-        /,
-        *,
-        offset: Duration | None = None,
-        allowed_lateness: Duration = "0s",
-        trigger: TriggerLike | None = None,
-        time: TimeLike = "event",
-        top: WindowTop | None = None,
-        **compute: Aggregation,
-    ) -> Stream:
-        """Emit one row for each key and window of event time, or of the clock (``time="clock"``).
-
-        ``shape`` is ``ps.tumbling("1m")``, ``ps.sliding("10m", "1m")``, ``ps.session("30m")``, or
-        ``ps.count_window(100)``: each 100 rows of a key, without columns of time. A text is the length of tumbling
-        windows; ``offset`` shifts them. A window emits when the watermark reaches its end plus ``allowed_lateness``.
-        The columns are the keys, window_start and window_end (timestamp[us]), and the computed columns. Rows that
-        arrive later go to the output ``late``. If nothing reads this output, late rows are counted and dropped.
-
-        With ``trigger`` (``ps.early("10s")``, ``ps.on_late()`` or both in a tuple) a tumbling window also emits before
-        that: panes with the totals so far. ``pane`` (0, 1, ..) and ``final`` (true for the last one) follow
-        ``window_end``. ``top``, as ``ps.top(10, by="count")``, keeps the best rows of each window, whatever their key.
-        """
-        times = offset, allowed_lateness
-        parameters = window_parameters(name, shape, times, computed_of(name, compute), (trigger, time, top))
-        windows = self._step(name, parameters)
-        return windows if top is None else self.job._add(top_step(name, top, self.parallelism), caller_place())
-
-    def distinct(self, name: str, *, within: Duration | None = None, allowed_lateness: Duration = "0s") -> Stream:
-        """Emit the rows of each key that are no duplicates, unchanged and at once.
-
-        Of each key the first row is emitted, and then the next row whose event time is at least ``within`` after
-        that of the row emitted before. Without ``within`` no other row of the key is ever emitted. Rows that arrive
-        more than ``allowed_lateness`` too late go to the output ``late``. Raises ConfigError.
-        """
-        size = None if within is None else microseconds("within", within)
-        if size == 0:
-            raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: it must be longer")
-        return self._step(name, Distinct(size, microseconds("allowed_lateness", allowed_lateness)))
-
-    def latest(self, name: str, *, by: str) -> Stream:
-        """Emit the row of each key with the greatest value of ``by``, each time that it changes.
-
-        The columns are ``op``, which is always ``upsert``, and those of the row. Only a sink can read them.
-        """
-        return self._step(name, LatestRow(by))
-
-    def top(self, name: str, most: int, /, *, by: str) -> Stream:
-        """Emit the changes of the ``most`` rows of each key with the greatest values of ``by``.
-
-        The columns are ``op`` and those of the row: ``upsert`` for a row that enters, ``delete`` for one that
-        leaves. Only a sink can read them. Raises ConfigError.
-        """
-        check_most(f"{caller_place()}: step {name!r}", most)
-        return self._step(name, Top(most, by))
-
-    def process(
-        self,
-        name: str,
-        function: UserFunction,
-        *,
-        state: ColumnsLike = None,
-        columns: ColumnsLike = None,
-        per: PerLike | None = None,
-        batch_rows: int | None = None,
-        on_error: OnErrorLike = "fail",
-        compiled: CompiledLike = "auto",
-        on_timer: Mapping[str, UserFunction] | None = None,
-    ) -> Stream:
-        """Call ``function`` with rows of keys that the task owns, and the state of the keys.
-
-        A function with types, ``f(r: A, s: S, out: ps.Out[B, {"rare": C}])``, takes a ``ps.record`` and the
-        ``ps.state`` of its key, and emits records: ``out.emit(B(...))``, and ``out.to("rare", C(...))`` for the
-        output ``rare``. A record for which it raises changes nothing. ``on_timer`` has a function for each ``ps.Timer``
-        of the state, ``f(t: ps.Time, key, s: S, out: ps.Out[B])``. It is called once when event time reaches the timer.
-
-        Without types it is ``function(rows, state)``. ``state`` declares the columns of the state; each key has
-        one value per column. ``columns`` are required. The state is part of every checkpoint. Raises ConfigError.
-        """
-        call = call_of(function, per, batch_rows, columns, on_error, compiled=compiled)
-        handlers = dict(on_timer or {})
-        named = tuple(TimerHandler(timer, label(handler)) for timer, handler in handlers.items())
-        stream = self._step(name, Process(call, columns_of(state), named), function, per)
-        draft = self.job.draft
-        about = f"{draft.place(name)}: step {name!r}"
-        check_handlers(draft.types.get(name), handlers, about, users_frame().f_locals)
-        draft.functions |= {(name, timer_role(timer)): handler for timer, handler in handlers.items()}
-        return stream
-
-
-__all__ = ["MAIN", "Job", "KeyedStream", "Stream"]
+__all__ = ["MAIN", "Job", "Stream"]

@@ -9,8 +9,9 @@ from penstock.base.values import replace
 from penstock.contract.call_types import TimerHandler
 from penstock.contract.graph import LEFT, RIGHT, Connect, Step
 from penstock.graph.arguments import CompiledLike, OnErrorLike, UserFunction, call_of
-from penstock.graph.builder import KeyedStream, Stream
+from penstock.graph.builder import Stream
 from penstock.graph.draft import label
+from penstock.graph.keyed_stream import KeyedStream
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types
 

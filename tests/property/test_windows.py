@@ -11,8 +11,9 @@ from penstock.contract.graph import Compute, Function
 from penstock.keyed_state.hot import HotTable
 from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.by_shape import window
 from penstock.steps.windows.late_rows import WindowShape
+from penstock.steps.windows.whole import ShapeStep
 
 TIME = pa.timestamp("us")
 INPUT = pa.schema([("mote", pa.int64()), ("ts", TIME), ("value", pa.float64())])
@@ -41,7 +42,7 @@ ROW = st.tuples(st.none() | st.integers(0, 3), st.integers(-50, 200), st.none() 
 BATCHES = st.lists(st.tuples(st.lists(ROW, max_size=12), st.integers(0, 30)), min_size=1, max_size=8)
 
 
-def made(shape: WindowShape) -> tuple[AnyWindowStep, list[pa.RecordBatch], list[pa.RecordBatch]]:
+def made(shape: WindowShape) -> tuple[ShapeStep, list[pa.RecordBatch], list[pa.RecordBatch]]:
     step = window("minutes", shape, KeyColumns(INPUT, ["mote"], 16), COMPUTE, (INPUT, OUTPUT))
     step.open(HotTable)
     main: list[pa.RecordBatch] = []

@@ -28,6 +28,7 @@ from penstock.steps.windows.sessions import SessionShape, SessionStep
 from penstock.steps.windows.sliding import SlidingStep
 from penstock.steps.windows.top import WindowTopStep
 from penstock.steps.windows.tumbling import WindowStep
+from penstock.steps.windows.whole import WholeStep
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 12
@@ -61,6 +62,7 @@ Step = (
     WindowStep
     | SlidingStep
     | SessionStep
+    | WholeStep
     | ClockStep
     | CountStep
     | AllKeysStep

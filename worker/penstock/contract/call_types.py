@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.contract.codec import ABSENT, Absent, Message
-from penstock.contract.columns import ColumnName, Columns
+from penstock.contract.columns import ColumnName, Columns, DeclaredColumns
 from penstock.contract.schema import Field
 
 Reference = Annotated[
@@ -76,3 +76,10 @@ class TimerHandler(Message, tag="TimerHandler"):
 
     timer: Annotated[ColumnName, Field("timer", "the field of the state")]
     function: Annotated[Reference, Field("function", "the function that is called when the timer fires")]
+
+
+class WholeCall(Message, tag="WholeCall"):
+    """The function that is called with all rows of a window, and the columns that it emits."""
+
+    function: Annotated[Reference, Field("function", "the function, which takes (key, window, rows, out)")]
+    columns: Annotated[DeclaredColumns, Field("columns", "the columns that the function emits")]

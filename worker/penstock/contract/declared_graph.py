@@ -16,6 +16,7 @@ from penstock.contract.call_types import CompileChoice, Reference
 from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
+    COMPUTE_OR_WHOLE,
     MIGRATES,
     STATEFUL,
     Aggregate,
@@ -116,14 +117,21 @@ def _windows() -> FieldRow:
     """Return the field row of windows. It has the fields of both classes."""
 
     def make(top: Top | None, **values: object) -> DeclaredWindow:
-        window = Window(**values)  # type: ignore[arg-type]
+        window = Window(**_computing(values))  # type: ignore[arg-type]
         check_windows(window.size_us, window.slide_us)
         check_times(window)
         check_top(window, top is not None)
         return DeclaredWindow(parameters=window, top=top)
 
     fields = (*rows_of(Window), *rows_of(DeclaredWindow))
-    return FieldRow("window", Kind.OBJECT, "tumbling or sliding windows of time", fields=fields, make=make)
+    meaning = "tumbling or sliding windows of time"
+    return FieldRow("window", Kind.OBJECT, meaning, fields=fields, make=make, rules=Window.RULES)
+
+
+def _computing(values: dict[str, object]) -> dict[str, object]:
+    """Return the values of a window that are there. Raises ConfigError if it has two kinds of results."""
+    COMPUTE_OR_WHOLE.refuse(bool(values["compute"]) == (values["whole"] is not None))
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def declared_window_all(**values: object) -> WindowAll:
@@ -136,7 +144,7 @@ def declared_window_all(**values: object) -> WindowAll:
 
 def declared_session(**values: object) -> Session:
     """Build sessions as a file declares them. Raises ConfigError for a lateness by the clock."""
-    session = Session(**values)  # type: ignore[arg-type]
+    session = Session(**_computing(values))  # type: ignore[arg-type]
     check_times(session)
     return session
 

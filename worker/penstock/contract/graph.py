@@ -18,7 +18,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
 from penstock.contract.asynchronous import Cache, OnFailure, ResultOrder, Retries
-from penstock.contract.call_types import CallTypes, CompileChoice, Reference, TimerHandler
+from penstock.contract.call_types import CallTypes, CompileChoice, Reference, TimerHandler, WholeCall
 from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
@@ -237,20 +237,33 @@ WindowSlide = Annotated[
 ]
 
 
+COMPUTE_OR_WHOLE = Rule(
+    "(has(self.compute) && size(self.compute) > 0) != has(self.whole)",
+    "a window has either compute or whole: computed columns, or a function that sees all its rows",
+)
+WholeFunction = Annotated[
+    WholeCall | Absent, Field("whole", "a function that sees all rows of a window, instead of computed columns")
+]
+
+
 class Window(Message, tag="Window"):
-    """Windows of a time; one row per key and window, at its end + lateness. Without a slide they are tumbling."""
+    """Windows of a time; one row per key and window, at its end + lateness. Without a slide they are tumbling.
+
+    With ``whole`` there is a row for each row that its function emits.
+    """
+
+    RULES = (COMPUTE_OR_WHOLE,)
 
     size_us: WindowSize
-    compute: Computes
+    compute: Computes = ()
     offset_us: WindowOffset = 0
     allowed_lateness_us: WindowLateness = 0
     slide_us: WindowSlide = None
     trigger: Annotated[
         Trigger | None, Field("trigger", "when a window emits before its last row; adds the columns pane and final")
     ] = None
-    time: Annotated[TimeKind, Field("time", "which time counts: that of the rows, or that of the clock")] = (
-        TimeKind.EVENT
-    )
+    time: WhichTime = TimeKind.EVENT
+    whole: WholeFunction = ABSENT
 
     @property
     def step_us(self) -> int:
@@ -266,12 +279,13 @@ class Window(Message, tag="Window"):
 class Session(Message, tag="Session"):
     """Windows of rows that are less than a gap apart; one row per key and session, at its end + lateness."""
 
+    RULES = (COMPUTE_OR_WHOLE,)
+
     gap_us: Annotated[DurationUs, Field("gap", "the time without a row that ends a session", minimum="1us")]
-    compute: Computes
+    compute: Computes = ()
     allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a session waits for late rows")] = 0
-    time: Annotated[TimeKind, Field("time", "which time counts: that of the rows, or that of the clock")] = (
-        TimeKind.EVENT
-    )
+    time: WhichTime = TimeKind.EVENT
+    whole: WholeFunction = ABSENT
 
     @property
     def held_us(self) -> int:
@@ -450,42 +464,15 @@ Parameters = (
 )  # fmt: skip
 Holding = Window | Session | WindowAll | Join
 STATEFUL = (
-    Aggregate,
-    Window,
-    Session,
-    WindowAll,
-    CountWindow,
-    Join,
-    Distinct,
-    LatestRow,
-    Top,
-    WindowTop,
-    Process,
-    Connect,
-    Enrich,
-)
+    Aggregate, Window, Session, WindowAll, CountWindow,
+    Join, Distinct, LatestRow, Top, WindowTop, Process, Connect, Enrich,
+)  # fmt: skip
 KINDS: dict[type, str] = {
-    Source: "source",
-    Map: "map",
-    FlatMap: "flatMap",
-    Filter: "filter",
-    Split: "split",
-    Aggregate: "aggregate",
-    Window: "window",
-    Session: "session",
-    CountWindow: "countWindow",
-    WindowParts: "windowParts",
-    WindowAll: "windowAll",
-    Join: "join",
-    Distinct: "distinct",
-    LatestRow: "latest",
-    Top: "top",
-    WindowTop: "windowTop",
-    Process: "process",
-    Connect: "connect",
-    Enrich: "enrich",
-    Sink: "sink",
-}
+    Source: "source", Map: "map", FlatMap: "flatMap", Filter: "filter", Split: "split", Aggregate: "aggregate",
+    Window: "window", Session: "session", CountWindow: "countWindow", WindowParts: "windowParts",
+    WindowAll: "windowAll", Join: "join", Distinct: "distinct", LatestRow: "latest", Top: "top",
+    WindowTop: "windowTop", Process: "process", Connect: "connect", Enrich: "enrich", Sink: "sink",
+}  # fmt: skip
 
 
 class Input(Message, tag="Input"):

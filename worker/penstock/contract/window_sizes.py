@@ -3,6 +3,7 @@
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.units import span_text
+from penstock.contract.codec import ABSENT
 from penstock.contract.graph import Session, TimeKind, Trigger, Window
 
 
@@ -48,6 +49,8 @@ def check_top(window: Window | Session, has_top: bool) -> None:
 def _check_trigger(window: Window, trigger: Trigger) -> None:
     if window.time is TimeKind.CLOCK:
         raise ConfigError("trigger: a window by the clock emits once: make it shorter")
+    if window.whole is not ABSENT:
+        raise ConfigError("trigger: a function that sees whole windows is called once for each: leave out the trigger")
     if trigger == Trigger(time=trigger.time):
         raise ConfigError("trigger: it says nothing: write early, onLate (ps.early, ps.on_late) or both")
     if window.step_us != window.size_us:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     DEAD_LETTER,
     DEAD_LETTER_RIGHT,
@@ -63,7 +64,7 @@ from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
 from penstock.steps.windows.all_keys import AllKeysStep, PartsStep
 from penstock.steps.windows.by_clock import CLOCK, ClockStep
-from penstock.steps.windows.by_shape import AnyWindowStep, window
+from penstock.steps.windows.by_shape import AnyWindowStep, whole_window, window
 from penstock.steps.windows.counted import CountStep
 from penstock.steps.windows.late_rows import LateRows, WindowShape, instants
 from penstock.steps.windows.sessions import SessionShape
@@ -304,10 +305,14 @@ def _window(
         case Window(size, _, offset, lateness):
             shape = WindowShape(size, offset, lateness, time, declared.step_us)
             trigger = declared.trigger
-    if not by_clock:
-        return _opened(window(node.name, shape, keys, declared.compute, schemas, trigger=trigger), states)
-    timed_rows = schemas[0].append(CLOCK), schemas[1]
-    return _opened(ClockStep(window(node.name, shape, keys, declared.compute, timed_rows), timed=node.timed), states)
+    shown, output = schemas
+    taken = shown.append(CLOCK) if by_clock else shown
+    step: AnyWindowStep
+    if declared.whole is not ABSENT:
+        step = whole_window(node.name, shape, keys, _function_of_several(node), (taken, shown, output))
+    else:
+        step = window(node.name, shape, keys, declared.compute, (taken, output), trigger=trigger)
+    return _opened(ClockStep(step, timed=node.timed) if by_clock else step, states)
 
 
 def _opened(step: AnyWindowStep | AllKeysStep | ClockStep | CountStep | WindowTopStep, states: States) -> Step:
@@ -325,7 +330,7 @@ def _join(node: CompiledStep, join: Join, states: States) -> Step:
         output, time = output.remove(len(output) - 1), output.field(len(output) - 1)
     if join.call is not None:
         schemas = (node.side(LEFT).schema(), node.side(RIGHT).schema(), output)
-        function = PairFunction(node.name, join.call, _function_of_pairs(node), schemas)
+        function = PairFunction(node.name, join.call, _function_of_several(node), schemas)
     pairs = PairBatches(sides, output, function, time)
     step: WindowJoinStep | EventJoinStep
     partners: IntervalPartners | VersionPartners
@@ -352,7 +357,7 @@ def _join_side(node: CompiledStep, number: int, max_key_groups: int, kind: tuple
     return (timed_side if by_interval else join_side)(number, keys, schema, side.time, alone)
 
 
-def _function_of_pairs(node: CompiledStep) -> "Callable[[Any, Any], Any]":
+def _function_of_several(node: CompiledStep) -> "Callable[..., Any]":
     assert node.function is not None, f"step {node.name!r} has a user function"
     return node.function
 

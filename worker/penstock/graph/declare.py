@@ -3,6 +3,7 @@
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
+from penstock.contract.call_types import WholeCall
 from penstock.contract.codec import ABSENT
 from penstock.contract.declared_graph import DeclaredGraph, DeclaredStep, RightSide, Strategy
 from penstock.contract.graph import (
@@ -18,8 +19,10 @@ from penstock.contract.graph import (
     Join,
     Map,
     Process,
+    Session,
     Source,
     Step,
+    Window,
     WindowAll,
 )
 from penstock.contract.plan import Partitioning
@@ -30,6 +33,7 @@ from penstock.graph.entrypoint import resolve
 from penstock.graph.migrations import add_migration
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types, typed_parameters
+from penstock.graph.window_steps import check_whole
 from penstock.graph.window_tops import all_step, led_to_parts, led_to_top, parts_name, top_name, top_step
 
 STEPS_PATH = "spec.job.graph.steps"
@@ -156,6 +160,9 @@ def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> Non
                 _import_handlers(draft, entry.name, entry.parameters, place)
         case Connect() as connect:
             _import_both(draft, entry.name, connect, place)
+        case Window(whole=WholeCall() as whole) | Session(whole=WholeCall() as whole):
+            function = draft.functions[entry.name, CALL] = resolve(whole.function, place)
+            check_whole(function, f"{place}: step {entry.name!r}")
         case Join(call=Call() as call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)
     if entry.partition_function is not None:

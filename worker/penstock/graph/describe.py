@@ -1,5 +1,7 @@
 """Describes steps, edges and stages in a few words. All drawings of a job use these texts."""
 
+from penstock.contract.call_types import WholeCall
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
@@ -62,10 +64,10 @@ def describe(parameters: Parameters) -> str:
             slide = "" if window.step_us == size_us else f" every {duration_text(window.step_us)}"
             lateness = f" + {duration_text(late)}" if late else ""
             emits = f"{_clock_text(window.time)}{_trigger_text(window.trigger)}"
-            return f"{duration_text(size_us)}{slide}{lateness}{emits}: {_compute_text(compute)}"
-        case Session(gap_us, compute, late, time):
-            lateness = f" + {duration_text(late)}" if late else ""
-            return f"sessions with gap {duration_text(gap_us)}{lateness}{_clock_text(time)}: {_compute_text(compute)}"
+            return f"{duration_text(size_us)}{slide}{lateness}{emits}: {_compute_text(compute, window.whole)}"
+        case Session(gap_us, compute, late, time, whole):
+            times = f"{duration_text(gap_us)}{f' + {duration_text(late)}' if late else ''}{_clock_text(time)}"
+            return f"sessions with gap {times}: {_compute_text(compute, whole)}"
         case WindowParts(size_us, compute, step_us=step_us) as parts:
             slide = "" if step_us == size_us else f" every {duration_text(step_us)}"
             return f"parts of {duration_text(parts.size_us)}{slide}: {_compute_text(compute)}"
@@ -106,7 +108,9 @@ def _trigger_text(trigger: Trigger | None) -> str:
     return early + (", on late" if trigger.on_late else "")
 
 
-def _compute_text(compute: tuple[Compute, ...]) -> str:
+def _compute_text(compute: tuple[Compute, ...], whole: WholeCall | Absent = ABSENT) -> str:
+    if whole is not ABSENT:
+        return f"{whole.function.replace('<locals>.', '')} of all rows"
     return ", ".join(
         f"{c.name}={c.function}({c.column or ''})" if c.name != str(c.function) or c.column else c.name for c in compute
     )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from penstock.base.suggest import unknown
 from penstock.contract.asynchronous import OnFailure
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import (
     HIDDEN_PREFIX,
     NUMERIC_TYPES,
@@ -386,10 +387,19 @@ class _Tracer:
         if flow.columns is None:
             return Flow(None)
         keys = tuple(c for k in self.step.keys if (c := find(flow.columns, k)) is not None)
-        values = tuple(Column(c.name, self._computed_type(c, flow.columns)) for c in compute)
+        values = tuple(Column(c.name, self._computed_type(c, flow.columns)) for c in compute) or self._of_function()
         columns = keys + window + values
         self._check_names(columns)
         return Flow(columns, "window_end" if window else None)
+
+    def _of_function(self) -> Columns:
+        """Return the columns of the function that sees all rows of a window."""
+        windows = self.step.parameters
+        if not isinstance(windows, Window | Session) or windows.whole is ABSENT:
+            return ()
+        if not windows.whole.columns:
+            self._report("columns are missing: declare the columns that the function emits")
+        return windows.whole.columns
 
     def _computed_type(self, compute: Compute, columns: Columns) -> str:
         allowed = {

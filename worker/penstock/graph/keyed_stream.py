@@ -18,10 +18,10 @@ from penstock.graph.arguments import (
     computed_of,
 )
 from penstock.graph.builder import Stream
-from penstock.graph.draft import label
+from penstock.graph.draft import CALL, label
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.window_shapes import Duration, microseconds
-from penstock.graph.window_steps import ShapeLike, window_parameters
+from penstock.graph.window_steps import ShapeLike, computed_or_whole, window_parameters
 from penstock.graph.window_tops import check_most, top_step
 from penstock.graph.window_triggers import TimeLike, TriggerLike
 
@@ -47,6 +47,8 @@ class KeyedStream(Stream):
         trigger: TriggerLike | None = None,
         time: TimeLike = "event",
         top: WindowTop | None = None,
+        whole: UserFunction | None = None,
+        columns: ColumnsLike = None,
         **compute: Aggregation,
     ) -> Stream:
         """Emit one row for each key and window of event time, or of the clock (``time="clock"``).
@@ -60,10 +62,18 @@ class KeyedStream(Stream):
         With ``trigger`` (``ps.early("10s")``, ``ps.on_late()`` or both in a tuple) a tumbling window also emits before
         that: panes with the totals so far. ``pane`` (0, 1, ..) and ``final`` (true for the last one) follow
         ``window_end``. ``top``, as ``ps.top(10, by="count")``, keeps the best rows of each window, whatever their key.
+
+        With ``whole`` the rows are kept, and ``whole(key, window, rows, out)`` sees all rows of a window, in place of
+        computed columns. ``key`` has an attribute for each key column, ``window`` has ``start`` and ``end`` in
+        microseconds, and ``rows`` is a RecordBatch in the order of time. It emits by ``out.emit(...)`` dicts or
+        RecordBatches with ``columns``, which follow the keys, window_start and window_end. Raises ConfigError.
         """
         times = offset, allowed_lateness
-        parameters = window_parameters(name, shape, times, computed_of(name, compute), (trigger, time, top))
+        computed = computed_or_whole(name, compute, whole, columns)
+        parameters = window_parameters(name, shape, times, computed, (trigger, time, top))
         windows = self._step(name, parameters)
+        if whole is not None:
+            self.job.draft.functions[name, CALL] = whole
         return windows if top is None else self.job._add(top_step(name, top, self.parallelism), caller_place())
 
     def distinct(self, name: str, *, within: Duration | None = None, allowed_lateness: Duration = "0s") -> Stream:

@@ -57,10 +57,10 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
         case Window(size_us, compute, offset_us) as window:
             slide = () if window.step_us == size_us else (window.step_us,)
             panes = () if window.trigger is None else (StateColumn("pane", "int64", "panes"),)
-            columns = (*_computed(step, compute, flows), *panes, *_clock(window.time))
+            columns = (*_kept_by_windows(step, compute, flows), *panes, *_clock(window.time))
             return _keyed(step, flows, columns, (size_us, offset_us, *slide))
         case Session(gap_us, compute, time=time):
-            return _keyed(step, flows, (*_computed(step, compute, flows), *_clock(time)), (gap_us,))
+            return _keyed(step, flows, (*_kept_by_windows(step, compute, flows), *_clock(time)), (gap_us,))
         case WindowAll(size_us, compute, offset_us, slide_us=slide_us):
             parts = input_flow(step, flows).columns or ()
             merged = (StateColumn(c.name, _type(parts, c.name), str(c.function)) for c in merged_of(compute))
@@ -77,8 +77,7 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
         case Distinct():
             return _keyed(step, flows, ())
         case Enrich():
-            columns = input_flow(step, flows).columns or ()
-            return _keyed(step, flows, tuple(StateColumn(c.name, c.type, "row") for c in columns))
+            return _keyed(step, flows, _rows(step, flows))
         case LatestRow(by):
             return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
         case Top(most, by) | WindowTop(most, by):
@@ -106,6 +105,15 @@ def _keyed(step: Step, flows: Flows, columns: tuple[StateColumn, ...], times: tu
 def _computed(step: Step, compute: tuple[Compute, ...], flows: Flows) -> tuple[StateColumn, ...]:
     outputs, inputs = flows[step.name, MAIN].columns or (), input_flow(step, flows).columns or ()
     return tuple(StateColumn(c.name, _type(outputs, c.name), _text(c, inputs)) for c in compute)
+
+
+def _kept_by_windows(step: Step, compute: tuple[Compute, ...], flows: Flows) -> tuple[StateColumn, ...]:
+    """List the computed columns; where a function sees all rows, the columns of these."""
+    return _computed(step, compute, flows) or _rows(step, flows)
+
+
+def _rows(step: Step, flows: Flows) -> tuple[StateColumn, ...]:
+    return tuple(StateColumn(c.name, c.type, "row") for c in input_flow(step, flows).columns or ())
 
 
 def _clock(time: TimeKind) -> tuple[StateColumn, ...]:

@@ -134,7 +134,7 @@ def test_a_side_with_too_many_rows_of_a_key_is_named(tmp_path: Path) -> None:
     many = [(1, 1, 1)] * (JOIN_SIDE_ROWS_MAX // 4)
     for _ in range(4):
         tasks.take(LEFT, left(many))
-    with pytest.raises(StateError, match="step 'j': a key has more than 1000000 left rows in 3s"):
+    with pytest.raises(StateError, match="step 'j': a key has more than 1,000,000 left rows in 3s"):
         tasks.take(LEFT, left(many[:1]))
     tasks.close()
 

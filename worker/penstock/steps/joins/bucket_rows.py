@@ -1,10 +1,11 @@
-"""The rows of both sides of an interval join, by key, time and side, in keyed state.
+"""Rows by key, time and side, in keyed state: those of an interval join, and those of windows that keep their rows.
 
 A *unit* has the rows of one key and side whose times lie in one bucket. The key of the state is (bucket, key, place),
 where place is twice the number of a part, plus the number of the side. Part 0 is there for each unit. It has the number
-of rows, the timer of the unit, and how many rows of output were emitted of the events at that time. Each part
-has up to ``PART_ROWS`` rows, as bytes in the order in which they came, and the range of their times. So a batch writes
-its own rows and at most one part for each unit that it meets, and a row looks only at parts whose times concern it.
+of rows; of a join also the timer of the unit, and how many rows of output were emitted of the events at that time. Each
+part has up to ``PART_ROWS`` rows, as bytes in the order in which they came, and the range of their times. So a batch
+writes its own rows and at most one part for each unit that it meets, and a row looks only at parts whose times concern
+it.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import StateError
-from penstock.base.limits import JOIN_SIDE_ROWS_MAX, KEY_GROUPS_MAX
+from penstock.base.limits import KEY_GROUPS_MAX
 from penstock.base.units import span_text
+from penstock.contract.manifest import step_of
 from penstock.model.arrays import NO_BYTES, Bytes, Int32s, Int64s, UInt64s, variable
 from penstock.model.kernels import intervals, joins, key_bytes
 from penstock.model.kernels.intervals import PART_ROWS
@@ -93,47 +95,71 @@ class StoredRows:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """How rows are bucketed, how many of a key and side a bucket may have, and what the user can do against more.
+
+    Buckets begin at 1970-01-01 plus ``offset_us`` plus a multiple of ``size_us``.
+    """
+
+    size_us: int
+    rows_max: int
+    advice: str
+    offset_us: int = 0
+
+    def of(self, times: Int64s) -> Int64s:
+        """Return the bucket of each time."""
+        return (times - self.offset_us) // self.size_us
+
+
 class BucketRows:
     """Rows by key, bucket and side. State rows are valid until the next call of :meth:`add` or :meth:`delete`."""
 
+    sides: tuple[str, ...] = ("rows", "rows")  # how messages call the rows of a side
+    numbers: tuple[str, ...] = ()  # more columns of a unit
+    timers: tuple[TimerColumn, ...] = ()
+
     def __init__(
-        self, step: str, codec: KeyCodec, key_names: tuple[str, ...], bucket_us: int, state: OpenState
+        self, name: str, codec: KeyCodec, key_names: tuple[str, ...], buckets: Buckets, state: OpenState
     ) -> None:
-        """Open the state of ``step``. ``codec`` encodes the keys of both sides."""
-        self.step = step
-        self._bucket_us = bucket_us
+        """Open the state ``name`` of a step. ``codec`` encodes the keys of both sides."""
+        self.step = step_of(name)
+        self._buckets = buckets
         self._codec = codec
         names, kinds = (BUCKET, *key_names, PLACE), (pa.int64(), *codec.kinds, pa.int64())
         self._places = KeyCodec(kinds, codec.max_key_groups)
-        values = (Value(ROWS, BYTES), *(Value(name, "int64") for name in (COUNT, LEAST, MOST, EMITTED)))
+        values = (Value(ROWS, BYTES), *(Value(each, "int64") for each in (COUNT, LEAST, MOST, *self.numbers)))
         keys = tuple(zip(names, kinds, strict=True))
-        self.state: KeyedState = state(StateSchema(step, keys, values, timers=(TimerColumn(NEXT),)))
+        self.state: KeyedState = state(StateSchema(name, keys, values, timers=self.timers))
 
     # --- Rows that come -----------------------------------------------------------------------
 
     def add(
         self, side: JoinSide, rows: pa.RecordBatch, times: Int64s, keys: tuple[list[pa.Array], tuple[UInt64s, Int32s]]
     ) -> None:
-        """Keep n rows of a side, and wake their units at these times. Raises StateError for too many of one key."""
+        """Keep n rows of a side. Raises StateError for too many of one key."""
         columns, hashed = keys
-        buckets, sides = times // self._bucket_us, np.full(len(times), side.number, np.int64)
+        buckets, sides = self._buckets.of(times), np.full(len(times), side.number, np.int64)
         units = self.state.rows(self._keys(columns, hashed, buckets, sides))
         numbers = np.empty(len(times), np.int64)
         joins.number_rows(units, self.state.column(COUNT), numbers)
-        if len(numbers) and numbers.max() >= JOIN_SIDE_ROWS_MAX:
+        most = self._buckets.rows_max
+        if len(numbers) and numbers.max() >= most:
+            span = span_text(self._buckets.size_us / 1_000_000)
             raise StateError(
-                f"step {self.step!r}: a key has more than {JOIN_SIDE_ROWS_MAX} {SIDES[side.number]} rows in "
-                f"{span_text(self._bucket_us / 1_000_000)}: make the interval smaller, or filter such keys before the "
-                "join"
+                f"step {self.step!r}: a key has more than {most:,} {self.sides[side.number]} in {span}: "
+                f"{self._buckets.advice}"
             )
-        intervals.lower_timers(units, times, self.state.column(NEXT))
-        self.state.arm(units, _NOT_REACHED)
+        self._wake(units, times)
         places, parts = units, numbers // PART_ROWS
         if parts.any():
             places = self.state.rows(self._keys(columns, hashed, buckets, 2 * parts + sides))
         ranges = self.state.column(LEAST), self.state.column(MOST)
         intervals.note_times(places, numbers, times, ranges)
         append_stored(self.state, ROWS, places, side.encoded(rows))
+
+    def _wake(self, units: Int32s, times: Int64s) -> None:
+        """Do nothing: units have no timers. Units are state rows of part 0."""
 
     def rows_at(
         self, columns: list[pa.Array], hashed: tuple[UInt64s, Int32s], buckets: Int64s, places: Int64s
@@ -152,22 +178,7 @@ class BucketRows:
         key_bytes.hash_eight((places.view(np.uint64), NO_BYTES, 0), hashes)
         return self._places.window_keys([*columns, pa.array(places)], buckets, (hashes, hashed[1]))
 
-    # --- Units that are due -------------------------------------------------------------------
-
-    def next_due(self) -> int:
-        """Return the time of the first timer, or the largest int64 if there is none."""
-        return self.state.next_timer()
-
-    def take_due(self, bound: int, most: int) -> DueUnits:
-        """Take up to ``most`` units with ``timer <= bound`` off the queue, in the order of time and hash."""
-        taken = self.state.take_timers(bound, most)
-        return DueUnits(taken.rows, taken.times, taken.hashes, self.state.column(EMITTED)[taken.rows])
-
-    def put_back(self, due: DueUnits) -> None:
-        """Queue units again, with the time and the number of emitted rows that ``due`` says."""
-        self.state.column(NEXT)[due.rows] = due.times
-        self.state.column(EMITTED)[due.rows] = due.emitted
-        self.state.arm(due.rows, _NOT_REACHED)
+    # --- Units --------------------------------------------------------------------------------
 
     def units(self, rows: Int32s) -> Units:
         """Return what is known of units, by their state rows."""
@@ -229,6 +240,33 @@ class BucketRows:
     def about_keys(self) -> int:
         """Return about how many parts there are."""
         return self.state.about_keys()
+
+
+class TimedUnits(BucketRows):
+    """Units with a timer each, which :meth:`add` sets to the earliest time of its rows."""
+
+    sides = tuple(f"{side} rows" for side in SIDES)
+    numbers = (EMITTED,)
+    timers = (TimerColumn(NEXT),)
+
+    def _wake(self, units: Int32s, times: Int64s) -> None:
+        intervals.lower_timers(units, times, self.state.column(NEXT))
+        self.state.arm(units, _NOT_REACHED)
+
+    def next_due(self) -> int:
+        """Return the time of the first timer, or the largest int64 if there is none."""
+        return self.state.next_timer()
+
+    def take_due(self, bound: int, most: int) -> DueUnits:
+        """Take up to ``most`` units with ``timer <= bound`` off the queue, in the order of time and hash."""
+        taken = self.state.take_timers(bound, most)
+        return DueUnits(taken.rows, taken.times, taken.hashes, self.state.column(EMITTED)[taken.rows])
+
+    def put_back(self, due: DueUnits) -> None:
+        """Queue units again, with the time and the number of emitted rows that ``due`` says."""
+        self.state.column(NEXT)[due.rows] = due.times
+        self.state.column(EMITTED)[due.rows] = due.emitted
+        self.state.arm(due.rows, _NOT_REACHED)
 
 
 def _parts(counts: Int64s) -> tuple[Int64s, Int64s]:

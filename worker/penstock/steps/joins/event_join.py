@@ -30,13 +30,13 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.limits import FIRED_ROWS_MAX, JOIN_WINDOWS_MAX
+from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX, JOIN_WINDOWS_MAX
 from penstock.base.values import replace
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Bytes, Int32s, Int64s, fixed, fixed_array, flat, pack_validity
 from penstock.model.kernels import intervals, joins, windows
 from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden
-from penstock.steps.joins.bucket_rows import NO_BUCKET, BucketRows, DueUnits, StoredRows, Units
+from penstock.steps.joins.bucket_rows import NO_BUCKET, Buckets, DueUnits, StoredRows, TimedUnits, Units
 from penstock.steps.joins.events import NEVER, Happening, events_of, happening
 from penstock.steps.joins.pairs import PairBatches, Picks, nullable
 from penstock.steps.joins.partners import Partners
@@ -79,7 +79,9 @@ class EventJoinStep(PlainStep):
         """Open the state. Called once, before all other methods."""
         keys = self._sides[0].keys
         names = tuple(name for name, _ in keys.fields)
-        self._kept = BucketRows(self.name, keys.codec, names, self._partners.bucket_us, state)
+        advice = "make the interval smaller, or filter such keys before the join"
+        buckets = Buckets(self._partners.bucket_us, JOIN_SIDE_ROWS_MAX, advice)
+        self._kept = TimedUnits(self.name, keys.codec, names, buckets, state)
         self._partners.bind(self._kept)
 
     # --- Rows that come -----------------------------------------------------------------------

@@ -33,11 +33,13 @@ class ClockStep(PlainStep):
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
 
-        def opened(schema: StateSchema) -> KeyedState:
-            self._state = state(schema)
-            return self._state
+        def open_one(schema: StateSchema) -> KeyedState:
+            opened = state(schema)
+            if schema.name == self.name:  # of windows; their rows may have a state of their own
+                self._state = opened
+            return opened
 
-        self._inner.open(opened)
+        self._inner.open(open_one)
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
         """Store the outputs."""

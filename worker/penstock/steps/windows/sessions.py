@@ -45,6 +45,8 @@ class SessionShape:
 class SessionStep(PlainStep):
     """Emits one row for each key and session: keys, window_start, window_end, computed columns."""
 
+    slice_rows = FIRED_SLIDING_ROWS_MAX  # parts that are over at once
+
     def __init__(
         self,
         name: str,
@@ -91,7 +93,7 @@ class SessionStep(PlainStep):
         Returns the time reached.
         """
         self._late.reach(time_us)
-        over = self._state.take_timers(time_us - self._shape.lateness_us, FIRED_SLIDING_ROWS_MAX)
+        over = self._state.take_timers(time_us - self._shape.lateness_us, self.slice_rows)
         if len(over.rows):
             self._end(over.rows, over.times)
         return reached(time_us, self._state.next_timer(), self._shape.lateness_us)

@@ -35,6 +35,8 @@ def places_of(shape: WindowShape) -> int:
 class SlidingStep(PlainStep):
     """Emits one row for each key and window: keys, window_start, window_end, computed columns."""
 
+    slice_rows = FIRED_SLIDING_ROWS_MAX  # pages that answer at once
+
     def __init__(
         self,
         name: str,
@@ -84,7 +86,7 @@ class SlidingStep(PlainStep):
         """
         self._late.reach(time_us)
         bound = time_us - self._shape.lateness_us
-        left = FIRED_SLIDING_ROWS_MAX
+        left = self.slice_rows
         end = self._state.next_timer()
         for _ in range(FIRED_ENDS_MAX):
             if end > bound or left == 0:

@@ -23,6 +23,7 @@ class WindowStep(PlainStep):
 
     values: tuple[Value, ...] = ()  # of a window, beside its aggregates
     timers: tuple[TimerColumn, ...] = ()
+    slice_rows = FIRED_ROWS_MAX  # windows that emit at once
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class WindowStep(PlainStep):
         first = self._state.next_due()
         if first > bound or first == NOTHING_DUE:
             return time_us
-        rows = self._state.take_due(bound, FIRED_ROWS_MAX)
+        rows = self._state.take_due(bound, self.slice_rows)
         if len(rows):
             self._emit(self._last(rows))
             self._state.delete(rows)

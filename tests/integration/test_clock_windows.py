@@ -6,31 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.test_temperature import FILES, input_files, readings, written
-from tests.integration.through_kills import run_through_kills
+from tests.integration.through_kills import run_step_through_kills
 
-JOB = """\
-apiVersion: penstock.dev/v1alpha1
-kind: StreamJob
-metadata: {{name: clock}}
-spec:
-  replicas: 2
-  job:
-    graph:
-      steps:
-        - name: readings
-          source:
-            parquet: {{path: {folder}/in, rate: 200}}
-            columns: [{{name: mote, type: int64}}, {{name: temperature, type: double}}]
-        - name: halves
-          keyBy: [mote]
-          window:
-            size: 500ms
-            time: clock
-            compute:
-              - {{name: count, function: count}}
-              - {{name: sum, function: sum, column: temperature}}
-        - name: output
-          sink: {{parquet: {{path: {folder}/out}}}}
+HALVES = """\
+keyBy: [mote]
+window:
+  size: 500ms
+  time: clock
+  compute:
+    - {name: count, function: count}
+    - {name: sum, function: sum, column: temperature}
 """
 
 
@@ -41,8 +26,7 @@ def test_each_row_is_in_one_window(tmp_path: Path) -> None:
         count, total = expected[row.mote]
         expected[row.mote] = count + 1, total + row.temperature
 
-    (tmp_path / "job.yaml").write_text(JOB.format(folder=tmp_path))
-    run_through_kills(tmp_path / "job.yaml", tmp_path)
+    run_step_through_kills(tmp_path, HALVES, late=False)
 
     found: dict[int, Any] = defaultdict(lambda: (0, 0.0))
     rows: Any = written(tmp_path / "out")

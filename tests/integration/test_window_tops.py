@@ -4,39 +4,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from penstock.graph import keep_job_file, read_job_file
 from tests.integration.test_temperature import input_files, minutes, written
-from tests.integration.through_kills import run_through_kills
+from tests.integration.through_kills import run_step_through_kills
 
-JOB = """\
-apiVersion: penstock.dev/v1alpha1
-kind: StreamJob
-metadata: {{name: warmest}}
-spec:
-  replicas: 2
-  job:
-    graph:
-      steps:
-        - name: readings
-          source:
-            parquet: {{path: {folder}/in, rate: 200}}
-            columns:
-              - {{name: mote, type: int64}}
-              - {{name: ts, type: "timestamp[us]"}}
-              - {{name: temperature, type: double}}
-            eventTime: {{column: ts, outOfOrderness: 30s}}
-        - name: minutes
-          keyBy: [mote]
-          window:
-            size: 1m
-            allowedLateness: 10s
-            top: {{count: 3, by: sum}}
-            compute: [{{name: sum, function: sum, column: temperature}}]
-        - name: output
-          sink: {{parquet: {{path: {folder}/out}}}}
-        - name: late
-          inputs: [minutes.late]
-          sink: {{parquet: {{path: {folder}/late}}}}
+WARMEST = """\
+keyBy: [mote]
+window:
+  size: 1m
+  allowedLateness: 10s
+  top: {count: 3, by: sum}
+  compute: [{name: sum, function: sum, column: temperature}]
 """
 
 
@@ -46,9 +23,7 @@ def test_the_best_rows_of_windows_are_those_of_a_naive_model(tmp_path: Path) -> 
     for row in minutes(on_time):
         mote, start, end, _, total, *_ = row
         sums[start, end].append((total, mote))
-    (tmp_path / "job.yaml").write_text(JOB.format(folder=tmp_path))
-    keep_job_file(read_job_file(tmp_path / "job.yaml"), tmp_path / "job.json")
-    run_through_kills(tmp_path / "job.json", tmp_path)
+    run_step_through_kills(tmp_path, WARMEST)
 
     found: dict[Any, list[Any]] = defaultdict(list)
     rows: Any = written(tmp_path / "out")

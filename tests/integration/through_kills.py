@@ -1,10 +1,34 @@
 """Runs a job on real engines to its end, through kills, checkpoints and rescales 2 -> 3 -> 2."""
 
 from pathlib import Path
+from textwrap import indent
 
 from penstock.graph import keep_job_file, read_job_file
 from tests.integration.engine_rig import Rig
 from tests.integration.local_job import REPOSITORY
+
+READINGS = """\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {name: windows}
+spec:
+  replicas: 2
+  job:
+    parameters: {folder: .}
+    graph:
+      steps:
+        - name: readings
+          source:
+            parquet: {path: "${folder}/in", rate: 200}
+            columns: [{name: mote, type: int64}, {name: ts, type: "timestamp[us]"}, {name: temperature, type: double}]
+            eventTime: {column: ts, outOfOrderness: 30s}
+"""
+OUTPUT = """\
+        - {name: output, inputs: [windows], sink: {parquet: {path: "${folder}/out"}}}
+"""
+LATE = """\
+        - {name: late, inputs: [windows.late], sink: {parquet: {path: "${folder}/late"}}}
+"""
 
 
 def run_through_kills(job: Path, folder: Path, /, **parameters: object) -> None:
@@ -34,6 +58,17 @@ def run_module_through_kills(folder: Path, module: str, code: str, job: str) -> 
     """Run a job with the parameter ``folder``. ``job`` is the text of its file, ``code`` that of the user's module."""
     (folder / f"{module}.py").write_text(code)
     (folder / "job.yaml").write_text(job)
+    run_through_kills(folder / "job.yaml", folder, folder=folder)
+
+
+def run_step_through_kills(folder: Path, step: str, *, late: bool = True) -> None:
+    """Run a job that reads readings from the folder ``in``, has the step ``windows`` and writes to the folder ``out``.
+
+    ``step`` is the text of the step without its name, ``late`` whether it has late rows, which go to the folder
+    ``late``.
+    """
+    lines = [f"        - name: windows\n{indent(step, ' ' * 10)}", OUTPUT, LATE if late else ""]
+    (folder / "job.yaml").write_text(READINGS + "".join(lines))
     run_through_kills(folder / "job.yaml", folder, folder=folder)
 
 

@@ -1,12 +1,13 @@
 """``ps.run`` and ``penstock.testing``: whole jobs in the test's own thread."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -526,3 +527,34 @@ def test_what_cannot_be_pushed_or_reached_is_refused() -> None:
             t.watermark("readings", "soon")
     with ps.testing.run(words, FOLDERS) as t, pytest.raises(ps.ConfigError, match="has no event time"):
         t.watermark("lines", "10:00")
+
+
+def asks(params: ps.Parameters) -> ps.Job:
+    async def length(row: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        if row["line"] == "for ever":
+            await asyncio.Event().wait()
+        if row["line"] == "refused":
+            raise ValueError(row["line"])
+        return {"length": len(row["line"])}
+
+    job = ps.Job()
+    lines = job.source("lines", ps.parquet("no-input"), columns={"line": "string"}).key_by("line")
+    lines.enrich("length", length, columns={"length": "int64"}, timeout="1h").sink("out", ps.discard())
+    return job
+
+
+async def in_a_loop(call: Callable[[], Any]) -> Any:
+    """Call from a coroutine, as a notebook calls a cell."""
+    return call()
+
+
+def test_a_job_that_asks_a_service_runs_inside_of_an_event_loop() -> None:
+    found = asyncio.run(in_a_loop(lambda: ps.run(asks, inputs={"lines": LINES}, collect=True)))
+    assert Counter(pairs(found["out"])) == {("a b a", 5): 1, ("b c", 3): 1, ("a", 1): 1}
+
+
+def test_calls_are_cancelled_inside_of_an_event_loop() -> None:
+    lines = [{"line": "for ever"}, {"line": "refused"}]
+    with pytest.raises(ps.UserCodeError, match="ValueError: refused"):
+        asyncio.run(in_a_loop(lambda: ps.run(asks, inputs={"lines": lines}, collect=True)))

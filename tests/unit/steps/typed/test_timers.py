@@ -88,7 +88,7 @@ def test_a_timer_fires_once_when_event_time_reaches_it() -> None:
         assert fired(t) == [("ann", "a", 10), ("bob", "a", 20)]
         assert [row["who"] for row in t.rows("aside")] == ["ann", "bob"]
         state = t.state("keep")
-        assert state["ann"] == Two(a=None, b=None, fired=1, label="a", names={"10": 1})  # type: ignore[arg-type]
+        assert state["ann"] == Two(a=None, b=None, fired=1, label="a", names={"10": 1})
 
 
 def test_timers_fire_in_the_order_of_time_and_a_cleared_one_does_not_fire() -> None:
@@ -154,7 +154,7 @@ def test_a_function_that_raises_leaves_nothing_and_its_timer_stays_cleared() -> 
         (bad,) = t.rows("bad")
         assert (bad["who"], bad["at"], bad["error_step"]) == ("ann", None, "keep")
         assert bad["error"] == "timer 'a' of 1970-01-01T00:00:00.000013: ValueError: thirteen"
-        assert t.state("keep")["ann"] == Two(a=None, b=None, names={})  # type: ignore[arg-type]
+        assert t.state("keep")["ann"] == Two(a=None, b=None, names={})
         assert t.result().dead_letters == {"keep": 1}
 
 

@@ -85,8 +85,8 @@ class _FieldHint:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Generic, Protocol, TypeVar, overload
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from typing import Generic, Protocol, Self, TypeVar, overload
 
     T = TypeVar("T")
     K = TypeVar("K")
@@ -97,12 +97,18 @@ if TYPE_CHECKING:
     Timer = int | None
     ClockTimer = int | None
 
+    class _Kept:
+        """A field that a function uses as it is. The constructor of a state takes what its setter takes."""
+
+        def __get__(self, state: object, cls: object) -> Self: ...
+
     class Decimal(decimal.Decimal, Generic[T, W]):
         """A decimal number: ``ps.Decimal[12, 2]`` has 12 digits, 2 of them behind the point."""
 
-    class Ring(Generic[T, W]):
+    class Ring(_Kept, Generic[T, W]):
         """The newest values, of a number, bool, Time or Enum: ``ps.Ring[ps.int8, 5]``."""
 
+        def __set__(self, state: object, values: "Sequence[T] | Ring[T, W]") -> None: ...
         def append(self, value: T) -> T:
             """Add a value. Returns the one that fell out, or zero while the ring is not full."""
 
@@ -112,9 +118,10 @@ if TYPE_CHECKING:
         def clear(self) -> None:
             """Remove all values."""
 
-    class List(Generic[T]):
+    class List(_Kept, Generic[T]):
         """A list for each key, bounded by ``ps.field(max=...)``: ``ps.List[Order]``."""
 
+        def __set__(self, state: object, values: "Sequence[T] | List[T]") -> None: ...
         def append(self, value: T) -> None:
             """Add an item at the end."""
 
@@ -128,9 +135,10 @@ if TYPE_CHECKING:
         def clear(self) -> None:
             """Remove all items."""
 
-    class Map(Generic[K, V]):
+    class Map(_Kept, Generic[K, V]):
         """A map for each key, bounded by ``ps.field(max=...)``: ``ps.Map[str, int]``."""
 
+        def __set__(self, state: object, values: "Mapping[K, V] | Map[K, V]") -> None: ...
         @overload
         def get(self, key: K) -> V | None: ...
         @overload
@@ -153,9 +161,10 @@ if TYPE_CHECKING:
         def clear(self) -> None:
             """Remove all entries."""
 
-    class Set(Generic[K]):
+    class Set(_Kept, Generic[K]):
         """A set for each key, bounded by ``ps.field(max=...)``: ``ps.Set[str]``."""
 
+        def __set__(self, state: object, values: "Collection[K] | Set[K]") -> None: ...
         def add(self, key: K) -> None:
             """Add an entry."""
 
@@ -179,9 +188,10 @@ if TYPE_CHECKING:
         def clear(self) -> None:
             """Forget all values."""
 
-    class Timers:
+    class Timers(_Kept):
         """Any number of times for each key, bounded by ``ps.field(max=...)``."""
 
+        def __set__(self, state: object, values: "Sequence[int] | Timers") -> None: ...
         def add(self, time: int) -> None:
             """Set a timer."""
 

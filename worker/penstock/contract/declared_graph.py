@@ -17,6 +17,7 @@ from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
     COMPUTE_OR_WHOLE,
+    LIVES,
     MIGRATES,
     STATEFUL,
     Aggregate,
@@ -30,6 +31,7 @@ from penstock.contract.graph import (
     Filter,
     FlatMap,
     Join,
+    KeyTtl,
     LatestRow,
     Map,
     OnError,
@@ -195,6 +197,7 @@ class DeclaredConnect(RightSide):
     ] = CompileChoice.AUTO
     on_timer: TimerHandlers = ()
     migrate: Annotated[Reference | None, MIGRATES] = None
+    ttl: Annotated[KeyTtl | None, LIVES] = None
 
     @property
     def parameters(self) -> Connect:
@@ -203,7 +206,7 @@ class DeclaredConnect(RightSide):
             Call(function, batch_rows=self.batch_rows, on_error=self.on_error, compiled=self.compiled)
             for function in (self.left_function, self.right_function)
         )
-        return Connect(left, right, self.on_timer, self.migrate or ABSENT)
+        return Connect(left, right, self.on_timer, self.migrate or ABSENT, self.ttl or ABSENT)
 
 
 def _join() -> FieldRow:

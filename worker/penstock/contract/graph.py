@@ -407,6 +407,16 @@ class WindowTop(Message, tag="WindowTop"):
     by: str
 
 
+class KeyTtl(Message, tag="KeyTtl"):
+    """When the keys of a step are forgotten."""
+
+    after_us: Annotated[DurationUs, Field("after", "how long a key lives after the last write", minimum="1us")]
+    time: WhichTime = TimeKind.EVENT
+
+
+LIVES = Field("ttl", "when keys are forgotten, in place of what the class of the state says")
+
+
 class Process(Message, tag="Process"):
     """A user function over keyed batches, with one value per key and ``state`` column."""
 
@@ -414,6 +424,7 @@ class Process(Message, tag="Process"):
     state: Annotated[DeclaredColumns, Field("state", "state columns; each key has one value in each column")] = ()
     on_timer: TimerHandlers = ()
     migrate: MigrateFunction = ABSENT
+    ttl: Annotated[KeyTtl | Absent, LIVES] = ABSENT
 
 
 class Connect(Message, tag="Connect"):
@@ -426,6 +437,7 @@ class Connect(Message, tag="Connect"):
     right: Call
     on_timer: TimerHandlers = ()
     migrate: MigrateFunction = ABSENT
+    ttl: Annotated[KeyTtl | Absent, LIVES] = ABSENT
 
 
 class Enrich(Message, tag="Enrich"):

@@ -5,6 +5,7 @@ from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    Call,
     Compute,
     Connect,
     CountWindow,
@@ -51,9 +52,9 @@ def describe(parameters: Parameters) -> str:
         case Split(column, into):
             return f"{column} at spaces into {into}"
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):
-            return f"{call.function.replace('<locals>.', '')} per {call.per}"
+            return f"{_name(call)} per {call.per}{_ttl_text(parameters)}"
         case Connect(left, right):
-            return " and ".join(call.function.replace("<locals>.", "") for call in (left, right)) + " per record"
+            return f"{_name(left)} and {_name(right)} per record{_ttl_text(parameters)}"
         case Enrich(call, order, capacity, batch=batch):
             rows = "" if batch == 1 else f", {batch} rows each"
             name = call.function.replace("<locals>.", "")
@@ -95,6 +96,15 @@ def describe(parameters: Parameters) -> str:
 def _options(options: dict[str, str | int | float | bool | None]) -> str:
     set_options = {n: v for n, v in options.items() if v}  # None, False and 0 mean "not set"
     return "".join(f" {v}" if n == "path" else f" {n}={v}" for n, v in set_options.items())
+
+
+def _name(call: Call) -> str:
+    return call.function.replace("<locals>.", "")
+
+
+def _ttl_text(parameters: Parameters) -> str:
+    ttl = parameters.ttl if isinstance(parameters, Process | Connect) else ABSENT
+    return "" if ttl is ABSENT else f", keys live {duration_text(ttl.after_us)}{_clock_text(ttl.time)}"
 
 
 def _clock_text(time: TimeKind) -> str:

@@ -18,7 +18,7 @@ from penstock.contract.call_types import (
 )
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns
-from penstock.contract.graph import LEFT, RIGHT, Call, Connect, Enrich, Filter, FlatMap, Map, Parameters, Per, Process
+from penstock.contract.graph import LEFT, RIGHT, Connect, Enrich, Filter, FlatMap, Map, Parameters, Per, Process
 from penstock.model.declared.field_kinds import field_text
 from penstock.model.declared.function_types import (
     CallShape,
@@ -31,6 +31,7 @@ from penstock.model.declared.record_types import RecordType
 from penstock.model.declared.state_types import StateType
 from penstock.model.declared.value_kinds import kind_text
 
+Calling = Map | FlatMap | Filter | Process | Enrich
 SHAPES: Mapping[type, CallShape] = {
     Map: CallShape.MAP,
     Filter: CallShape.FILTER,
@@ -48,14 +49,15 @@ def typed_parameters(
     ``place`` begins error messages, and ``scope`` is that of :func:`function_types`. Raises ConfigError for types
     that do not fit the step, and for what the types say already.
     """
-    if not isinstance(parameters, Map | FlatMap | Filter | Process | Enrich):
+    if not isinstance(parameters, Calling):
         return parameters, None
     try:
         types = function_types(function, SHAPES[type(parameters)], scope)
         call = parameters.call
         if types is None:
-            _check_choice(call, function)
+            _check_untyped(parameters, function)
             return parameters, None
+        types = _with_ttl(types, parameters)
         _check_said_twice(parameters, function)
         if call.compiled is CompileChoice.REQUIRE:
             _check_compiled(function, SHAPES[type(parameters)], types)
@@ -74,7 +76,7 @@ def connected_types(
     """
     calls, types = {}, {}
     for side, function in functions.items():
-        typed, found = typed_parameters(Process(getattr(connect, side)), function, place, scope)
+        typed, found = typed_parameters(Process(getattr(connect, side), ttl=connect.ttl), function, place, scope)
         if found is None:
             raise ConfigError(
                 f"{place}: {side}: {function_place(function)} has no types: of a step with two inputs both functions "
@@ -89,8 +91,22 @@ def connected_types(
     return replace(connect, left=calls[LEFT], right=calls[RIGHT]), types, both
 
 
-def _check_choice(call: Call, function: Callable[..., Any]) -> None:
-    if call.compiled is CompileChoice.REQUIRE:
+def _with_ttl(types: FunctionTypes, parameters: Calling) -> FunctionTypes:
+    """Return the types with the ttl that the step says. The class of the state keeps its own."""
+    if not isinstance(parameters, Process) or parameters.ttl is ABSENT:
+        return types
+    assert types.state is not None, "a process has a state"
+    return replace(types, state=replace(types.state, ttl_us=parameters.ttl.after_us, time=parameters.ttl.time))
+
+
+def _check_untyped(parameters: Calling, function: Callable[..., Any]) -> None:
+    """Refuse what only functions with types can have."""
+    if isinstance(parameters, Process) and parameters.ttl is not ABSENT:
+        raise ConfigError(
+            f"{function_place(function)}: ttl: only the keys of a @ps.state are forgotten, and no hint of this "
+            "function is one"
+        )
+    if parameters.call.compiled is CompileChoice.REQUIRE:
         raise ConfigError(
             f"{function_place(function)}: compiled=require: only functions with types are compiled, and no hint of "
             "this one is a @ps.record"
@@ -105,7 +121,7 @@ def _check_compiled(function: Callable[..., Any], shape: CallShape, types: Funct
         raise ConfigError(f"compiled=require: {refused}; with compiled=auto Python runs the function")
 
 
-def _check_said_twice(parameters: Map | FlatMap | Filter | Process | Enrich, function: Callable[..., Any]) -> None:
+def _check_said_twice(parameters: Calling, function: Callable[..., Any]) -> None:
     """Refuse columns that are said beside types."""
     said = ["columns"] if parameters.call.columns else []
     said += ["state"] if isinstance(parameters, Process) and parameters.state else []

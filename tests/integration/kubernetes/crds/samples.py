@@ -124,7 +124,11 @@ GOOD: dict[str, Plain] = {
             {
                 "name": "seen",
                 "keyBy": ["line"],
-                "process": {"function": "m:f", "onTimer": [{"timer": "idle", "function": "m:g"}]},
+                "process": {
+                    "function": "m:f",
+                    "onTimer": [{"timer": "idle", "function": "m:g"}],
+                    "ttl": {"after": "7d", "time": "clock"},
+                },
             },
             {"name": "out", "sink": {"discard": {}}},
         ],
@@ -294,6 +298,10 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a timer without its function": (
         _step(keyBy=["k"], process={"function": "m:f", "onTimer": [{"timer": "idle"}]}),
         "function",
+    ),
+    "keys that are forgotten at once": (
+        _step(keyBy=["k"], process={"function": "m:f", "ttl": {"after": "0s"}}),
+        "after",
     ),
     "no best row": (_step(keyBy=["k"], top={"count": 0, "by": "c"}), "should be greater than or equal to 1"),
     "a sum of nothing": (

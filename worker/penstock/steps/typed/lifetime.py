@@ -1,8 +1,9 @@
 """When a key is forgotten whose state has a ``ttl``: the time is a timer column of its own, which each write renews.
 
 A key is over for a record if and only if its time is not after that of the record, nor after the time that the step has
-reached. So it does not matter when the queue removes it. The times of a key never fall. Timers of the user do not
-expire: a key of which some are set keeps them, and nothing else.
+reached. So it does not matter when the queue removes it. The times of a key never fall. A record may be so late that
+the key which it begins is over at once: then nothing of it is kept. Timers of the user do not expire: a key of which
+some are set keeps them, and nothing else.
 """
 
 from typing import Any
@@ -38,12 +39,20 @@ class Lifetime:
             self._rows.log.write(self._expires, row, NO_TIMER)
             self._rows.forget()
 
-    def renew(self, row: int, time_us: int) -> None:
-        """Let the key live from a time on, if the call that ends has written to its state."""
+    def renew(self, row: int, time_us: int, now_us: int = NO_BOUND) -> None:
+        """Let the key at which the rows stand live from a time on, if the call that ends has written to its state.
+
+        It is forgotten if it is over at ``now_us``. Nothing changes if the time is not known (NO_BOUND).
+        """
         before = self._expires[row]
         until = min(time_us + self._ttl_us, NOTHING_DUE - 1)
-        if until > before and (before == NO_TIMER or self._rows.log.wrote):
+        if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or self._rows.log.wrote):
+            return
+        if until > now_us:
             self._rows.log.write(self._expires, row, until)
+        else:
+            self._rows.log.write(self._expires, row, NO_TIMER)
+            self._rows.forget()
 
 
 class RecordLives:
@@ -61,7 +70,7 @@ class RecordLives:
 
     def renew(self, record: int, row: int) -> None:
         """Let the key live from the time of the record on, if its call has written."""
-        self._lifetime.renew(row, self._times[record])
+        self._lifetime.renew(row, self._times[record], self._now[record])
 
 
 def record_times(column: pa.Array, reached: Int64s) -> Int64s:

@@ -9,7 +9,7 @@ from penstock.contract.graph import TimeKind
 from penstock.model.arrays import Int32s, Int64s, flat
 from penstock.model.declared.field_kinds import TimerField, TimersField, timer_column
 from penstock.model.declared.state_types import StateType
-from penstock.steps.base import NO_BOUND, KeyedState, TimerColumn
+from penstock.steps.base import NO_BOUND, NOTHING_DUE, KeyedState, TimerColumn
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.processing_time import ProcessingTime
 from penstock.steps.typed.bound_table import BoundTable
@@ -55,9 +55,17 @@ class SharedStates:
         reached_us = self.reached[keys.codec.hashed(keys.of(part))[1]]
         return RecordLives(self.lifetime, record_times(flat(part.column(time)), reached_us), reached_us)
 
-    def renewed_us(self, time_us: int) -> int:
-        """Return from when on a key lives to which the function of a timer of this time has written."""
-        return time_us if self._ttl_time is TimeKind.EVENT else self.ctx.time
+    def renewed_us(self, kind: TimeKind, time_us: int) -> int:
+        """Return from when on a key lives to which the function of a timer has written; NO_BOUND: that is not known.
+
+        ``kind`` and ``time_us`` are those of the timer. Event time of a timer of the clock is that which was reached.
+        """
+        if self._ttl_time is TimeKind.CLOCK:
+            return self.ctx.time
+        if kind is TimeKind.EVENT:
+            return time_us
+        watermark = self.ctx.watermark
+        return NO_BOUND if watermark is None or watermark == NOTHING_DUE else watermark
 
     def arm(self, rows: Int32s) -> None:
         """Queue the timers that records have set."""

@@ -105,8 +105,8 @@ class TimerContext:
     keep: bool
     kinds: tuple[TimeKind, ...]
     reached: Int64s
+    renewed_us: Callable[[TimeKind, int], int]  # from a timer's kind and time to that from which its key lives on
     lifetime: Lifetime | None = None
-    renewed_us: Callable[[int], int] = int  # from the time of a timer to that from which its key lives on
 
 
 class TimerCalls:
@@ -140,7 +140,7 @@ class TimerCalls:
         if self._context.lifetime is not None:
             self._context.lifetime.bind(table)
         columns = [table.fixed(name) for name in self._columns]
-        calls = _SliceCalls(self._handlers, self._context, columns, self._many, at_end=at_end)
+        calls = _SliceCalls(self._handlers, self._context, columns, self._many, kind=self._time, at_end=at_end)
         keys = self._context.keys.of(state, rows)
         for time, row, field in order:
             if at_end and self.names[field] == EXPIRES:
@@ -179,6 +179,7 @@ class _SliceCalls:
         columns: list[Any],
         many: Sequence[TimersCell | None],
         *,
+        kind: TimeKind,
         at_end: bool,
     ) -> None:
         self._names = tuple(handlers)
@@ -187,7 +188,7 @@ class _SliceCalls:
         self._columns = columns
         self._many = many
         self._before: list[int] = []
-        self._at_end = at_end
+        self._kind, self._at_end = kind, at_end
         # Also those of the other kind of time: their functions may set these.
         self._cells = [cell for cell in context.rows.cells.values() if isinstance(cell, TimersCell) and cell.fires]
         for cell in self._cells:
@@ -224,7 +225,7 @@ class _SliceCalls:
             returned = self._handlers[field](time, key, context.rows.proxy, context.emitted.out)
             check_returns_nothing(returned, "out")
             if context.lifetime is not None and name != EXPIRES:
-                context.lifetime.renew(row, context.renewed_us(time))
+                context.lifetime.renew(row, context.renewed_us(self._kind, time))
         except BaseException as error:
             if isinstance(error, NOT_THE_USERS):
                 raise

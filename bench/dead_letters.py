@@ -16,7 +16,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +28,6 @@ import pyarrow.parquet as pq
 
 import penstock as ps
 from bench import machine, records
-from bench.records import Record
 from bench.variants import verdict
 
 TITLE = "one bad row in 8,192, as a dead letter"
@@ -179,17 +177,8 @@ def main(arguments: list[str] | None = None) -> int:
             rates = [[r["results"]["rows_per_s"] for r in told if r["name"] == name] for name in names]
             verdicts.append(verdict(names, "rows_per_s", *rates))
             print(f"   {function}: {verdicts[-1]}")
-    record: Record = {
-        "kind": "scenario",
-        "scenario": "dead-letters",
-        "title": TITLE,
-        "command": records.command_line("bench.dead_letters", sys.argv[1:]),
-        "machine": made_on,
-        "targets": [],
-        "runs": runs,
-        "verdicts": verdicts,
-    }
-    stem = f"dead-letters-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    stem, record = records.of_scenario("dead-letters", TITLE, "bench.dead_letters", made_on, runs)
+    record["verdicts"] = verdicts
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if all(one["exact"] for one in runs) else 1
 

@@ -45,12 +45,8 @@ MEMORY_BYTES = 1 << 34
 TIME = pa.timestamp("us")
 INPUTS = [pa.schema([("key", pa.int64()), (f"ts{n}", TIME), (f"value{n}", pa.int64())]) for n in range(2)]
 OUTPUT = pa.schema([*INPUTS[0], *list(INPUTS[1])[1:]])
-SWEEP = (
-    "window/10_000",
-    "window/100_000",
-    "window/1_000_000",
-    *(f"{kind}/{n}" for kind in ("interval", "table") for n in (10_000, 100_000, 1_000_000)),
-)
+KINDS = ("window", "interval", "table")
+SWEEP = tuple(f"{kind}/{n}" for kind in KINDS for n in (10_000, 100_000, 1_000_000))
 FIGURES = ("rows_per_s", "pairs_per_s", "cpu_ns_per_row", "pause_batch_ms", "pause_slice_ms", "state_mib")
 
 
@@ -98,18 +94,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("cell", nargs="*", default=SWEEP, metavar="KIND/KEYS")
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
     options = parser.parse_args(arguments)
+    cells = [tuple(cell.split("/")) for cell in options.cell]
+    if unknown := sorted({kind for kind, _ in cells} - set(KINDS)):
+        parser.error(f"{unknown[0]} is no kind of join: {', '.join(KINDS)}")
     made_on = machine.describe()
-    runs = [measure(kind, int(keys)) for kind, keys in (cell.split("/") for cell in options.cell)]
-    record: Record = {
-        "kind": "scenario",
-        "scenario": "joins",
-        "title": TITLE,
-        "command": records.command_line("bench.joins", sys.argv[1:]),
-        "machine": made_on,
-        "targets": [],
-        "runs": runs,
-    }
-    stem = f"joins-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    runs = [measure(kind, int(keys)) for kind, keys in cells]
+    stem, record = records.of_scenario("joins", TITLE, "bench.joins", made_on, runs)
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if all(run["exact"] for run in runs) else 1
 

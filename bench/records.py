@@ -31,7 +31,9 @@ def command_line(module: str, arguments: Sequence[str]) -> str:
     return shlex.join(["python", "-m", module, *kept])
 
 
-def of_scenario(name: str, title: str, module: str, made_on: Record, runs: list[Record]) -> tuple[str, Record]:
+def of_scenario(
+    name: str, title: str, module: str, made_on: Record, runs: list[Record], *, targets: Iterable[Record] = ()
+) -> tuple[str, Record]:
     """Return the stem and the record of a scenario that ``python -m module`` has just measured."""
     record: Record = {
         "kind": "scenario",
@@ -39,7 +41,7 @@ def of_scenario(name: str, title: str, module: str, made_on: Record, runs: list[
         "title": title,
         "command": command_line(module, sys.argv[1:]),
         "machine": made_on,
-        "targets": [],
+        "targets": list(targets),
         "runs": runs,
     }
     return f"{name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}", record

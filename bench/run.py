@@ -10,7 +10,6 @@ import argparse
 import shutil
 import sys
 import tempfile
-import time
 import tomllib
 from pathlib import Path
 
@@ -74,21 +73,14 @@ def measure(scenario: Scenario, made_on: Record, options: argparse.Namespace) ->
     for one in runs:
         _prepare(one)
     kept = [one_run(one, first=i == 0) for i, one in enumerate(runs)]
-    record: Record = {
-        "kind": "scenario",
-        "scenario": scenario.name,
-        "title": scenario.title,
-        "command": records.command_line("bench.run", sys.argv[1:]),
-        "machine": made_on,
-        "targets": _targets(scenario),
-        "runs": kept,
-    }
+    stem, record = records.of_scenario(
+        scenario.name, scenario.title, "bench.run", made_on, kept, targets=_targets(scenario)
+    )
     if scenario.variants:
         record["verdicts"] = compare(kept, scenario.variants)
         if scenario.judged:
             record["verdicts"] += judge(kept, scenario.variants, scenario.judged)
         show_verdicts(record["verdicts"])
-    stem = f"{scenario.name}-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
     path = records.write(stem, record, options.out)
     drawn = pictures.draw(record, options.out / stem)
     print(f"   kept in {path}; drawn: {', '.join(p.name for p in drawn) or 'nothing'}")

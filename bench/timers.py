@@ -108,16 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     gc.collect()
     gc.freeze()
     runs = [measure(pending) for pending in options.pending]
-    record: Record = {
-        "kind": "scenario",
-        "scenario": "timers",
-        "title": TITLE,
-        "command": records.command_line("bench.timers", sys.argv[1:]),
-        "machine": made_on,
-        "targets": [],
-        "runs": runs,
-    }
-    stem = f"timers-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    stem, record = records.of_scenario("timers", TITLE, "bench.timers", made_on, runs)
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if all(run["exact"] for run in runs) else 1
 

@@ -28,7 +28,6 @@ import pyarrow.parquet as pq
 
 import penstock as ps
 from bench import machine, records
-from bench.records import Record
 from bench.variants import verdict
 
 TITLE = "functions with types, compiled and run by Python"
@@ -245,17 +244,8 @@ def main(arguments: list[str] | None = None) -> int:
             rates = [[r["results"]["rows_per_s"] for r in told if r["name"] == name] for name in names]
             verdicts.append(verdict(names, "rows_per_s", *rates))
             print(f"   {function}: {verdicts[-1]}")
-    record: Record = {
-        "kind": "scenario",
-        "scenario": "typed-functions",
-        "title": TITLE,
-        "command": records.command_line("bench.typed_functions", sys.argv[1:]),
-        "machine": made_on,
-        "targets": [],
-        "runs": runs,
-        "verdicts": verdicts,
-    }
-    stem = f"typed-functions-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    stem, record = records.of_scenario("typed-functions", TITLE, "bench.typed_functions", made_on, runs)
+    record["verdicts"] = verdicts
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if all(one["exact"] for one in runs) else 1
 

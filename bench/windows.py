@@ -128,16 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     made_on = machine.describe()
     runs = [_measured(cell) for cell in options.cell]
-    record: Record = {
-        "kind": "scenario",
-        "scenario": "windows",
-        "title": TITLE,
-        "command": records.command_line("bench.windows", sys.argv[1:]),
-        "machine": made_on,
-        "targets": [],
-        "runs": runs,
-    }
-    stem = f"windows-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    stem, record = records.of_scenario("windows", TITLE, "bench.windows", made_on, runs)
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if all(run["exact"] for run in runs) else 1
 

@@ -72,22 +72,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"   {name:32} {value}")
     for text in wrong:
         print(f"   WRONG: {text}")
-    record: Record = {
-        "kind": "scenario",
-        "scenario": "fleet",
-        "title": f"{options.jobs} running jobs and one operator",
-        "command": records.command_line("bench.fleet", sys.argv[1:]),
-        "machine": made_on,
-        "targets": [{"name": n, "at_most": most} for n, most in TARGETS],
-        "runs": [
-            {
-                "name": f"fleet jobs={options.jobs}", "exact": not wrong, "wrong": wrong,
-                "results": found, "scenario": {"jobs": options.jobs, "interval": options.interval},
-                "hdr": None,
-            }
-        ],
+    run = {
+        "name": f"fleet jobs={options.jobs}", "exact": not wrong, "wrong": wrong,
+        "results": found, "scenario": {"jobs": options.jobs, "interval": options.interval},
+        "hdr": None,
     }  # fmt: skip
-    stem = f"fleet-{made_on['revision']}-{time.strftime('%Y%m%dT%H%M%S')}"
+    title, targets = f"{options.jobs} running jobs and one operator", [{"name": n, "at_most": m} for n, m in TARGETS]
+    stem, record = records.of_scenario("fleet", title, "bench.fleet", made_on, [run], targets=targets)
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if not wrong else 1
 

@@ -71,5 +71,5 @@ def test_output_of_somebody_else_is_refused(tmp_path: Path) -> None:
         words = " ".join(cluster.job.words().split())
     finally:
         cluster.job.end()
-    assert "already holds 1 Parquet files that this job did not write (mine.parquet" in words
+    assert "already holds 1 files that this job did not write (mine.parquet" in words
     assert (tmp_path / "out" / "mine.parquet").read_text() == "mine"

@@ -79,6 +79,7 @@ NAMES = {
     "renamed",
     "retries",
     "run",
+    "s3",
     "seconds",
     "session",
     "sliding",

@@ -1,16 +1,15 @@
 """Jobs that write to PostgreSQL on a real local cluster: exact when engines and the server are killed."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.integration.command_job import running
+from tests.integration.word_files import WordFiles
 from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
 
 pytestmark = pytest.mark.timeout(900)
-WORDS, ROWS = 50, 1000  # rows of a file
 COUNT = """\
 apiVersion: penstock.dev/v1alpha1
 kind: StreamJob
@@ -38,26 +37,8 @@ spec:
 """
 
 
-class Input:
-    """A followed folder of JSON lines."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.rows = 0
-        folder.mkdir()
-
-    def add(self) -> None:
-        """Add a file, whole."""
-        lines = [json.dumps({"word": f"word {n % WORDS}"}) for n in range(self.rows, self.rows + ROWS)]
-        self.rows += ROWS
-        draft = self._folder / f"{self.rows}.tmp"
-        draft.write_text("\n".join(lines) + "\n")
-        draft.rename(draft.with_suffix(".jsonl"))
-
-
-def check_exact(postgres: Postgres, every: str, newest: str, rows: int) -> None:
+def check_exact(postgres: Postgres, every: str, newest: str, due: Counter[str]) -> None:
     """Every row is counted once, and of each word the newest count is there."""
-    due = Counter(f"word {n % WORDS}" for n in range(rows))
     found = Counter((row["word"], row["times"]) for row in postgres.rows(every))
     assert found == Counter((word, n) for word, most in due.items() for n in range(1, most + 1))
     assert {row["word"]: row["times"] for row in postgres.rows(newest)} == due
@@ -67,7 +48,7 @@ def test_counts_are_written_exactly_once_while_engines_and_the_server_are_killed
     postgres: Postgres, tmp_path: Path
 ) -> None:
     every, newest = postgres.table("word text, times bigint"), postgres.table("word text PRIMARY KEY, times bigint")
-    lines = Input(tmp_path / "in")
+    lines = WordFiles(tmp_path / "in")
     lines.add()
     names = {"all": every, "newest": newest, "password": PASSWORD_VARIABLE}
     with running(tmp_path, "words", COUNT.format(uri=postgres.server.uri, **names)) as job:
@@ -89,6 +70,6 @@ def test_counts_are_written_exactly_once_while_engines_and_the_server_are_killed
         job.until(written)
         job.until(lambda: all(sink.since_us is None for sink in job.status().sinks))
         job.stop()
-    check_exact(postgres, every, newest, lines.rows)
+    check_exact(postgres, every, newest, lines.counts())
     left = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
     assert left == [], "the password is in what the job has left"

@@ -30,7 +30,7 @@ def test_a_folder_is_taken(owner: JobUid | None, newest: int, origin: Origin | N
 @pytest.mark.parametrize(
     ("owner", "newest", "origin", "text"),
     [
-        (None, 3, None, "1 Parquet files that this job did not write (file …): name an empty"),
+        (None, 3, None, "1 files that this job did not write (file …): name an empty"),
         (None, 3, SAVEPOINT, "that this job did not write"),
         (OTHER, 3, None, "they are output of job other"),
         (OTHER, 3, SAVEPOINT, "they are output of job other"),

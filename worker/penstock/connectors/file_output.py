@@ -65,11 +65,15 @@ PUBLISHED = "PUBLISHED"
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """How rows become a file: their schema, the ending of a visible name, and what writes all rows of a file."""
+    """How rows become a file: their schema, the ending of a visible name, and what writes all rows of a file.
+
+    With ``part_bytes`` of rows in memory a file is full; None: ``SINK_PART_BYTES``.
+    """
 
     schema: pa.Schema
     suffix: str
     write: "Callable[[HashingFile, pa.Schema, Sequence[pa.RecordBatch]], None]"
+    part_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +275,17 @@ class Record:
         return {"job_uid": self.owner, "after": after}
 
 
+def parse_record(data: bytes) -> Record | None:
+    """Read what :meth:`Record.as_plain` gave, as JSON; None for anything else."""
+    try:
+        plain = parsed(data.decode())
+        after = plain.get("after")
+        origin = Origin(JobUid(after["job_uid"]), Epoch(after["epoch"])) if after else None
+        return Record(JobUid(plain["job_uid"]), origin)
+    except (PeerError, UnicodeError, KeyError, TypeError, AttributeError):
+        return None
+
+
 class OutputFolder:
     """One output folder, for the job that takes it."""
 
@@ -372,11 +387,8 @@ class OutputFolder:
 
     def _read(self) -> Record | None:
         try:
-            plain = parsed(read_plain(self.files, self._all / OWNER, OWNER_BYTES_MAX).decode())
-            after = plain.get("after")
-            origin = Origin(JobUid(after["job_uid"]), Epoch(after["epoch"])) if after else None
-            return Record(JobUid(plain["job_uid"]), origin)
-        except (FileNotFoundError, PeerError, UnicodeError, KeyError, TypeError):
+            return parse_record(read_plain(self.files, self._all / OWNER, OWNER_BYTES_MAX))
+        except FileNotFoundError:
             return None
 
     def _found(self, record: Record | None, without: Epoch | None = None) -> FolderContents:

@@ -237,7 +237,7 @@ class FileSinkWriter:
         self._open.append(kept)
         self._open_bytes += kept.nbytes
         self._hold(kept.nbytes)
-        if self._open_bytes >= limits.SINK_PART_BYTES:
+        if self._open_bytes >= (self._form.part_bytes or limits.SINK_PART_BYTES):
             self._encoder.submit(self._cut_part().store_early)
 
     def seal(self, epoch: Epoch, name: str) -> "FilePending":

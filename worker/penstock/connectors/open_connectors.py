@@ -19,6 +19,7 @@ from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
 from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.published import plain_step
+from penstock.connectors.s3.s3_sink import S3Sink
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.columns import Columns
@@ -26,6 +27,7 @@ from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
+from penstock.contract.s3_options import S3Output
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
@@ -78,6 +80,9 @@ def open_sink(
         case "postgres":
             table = PostgresOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
             return PostgresSink(step, table, schema, staging / plain_step(step), files)
+        case "s3":
+            objects = S3Output(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+            return S3Sink(step, objects, schema, staging / plain_step(step), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
+from penstock.contract.s3_options import S3Output
 from penstock.contract.schema import (
     Count,
     Field,
@@ -263,6 +264,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         PostgresOutput,
         guarantee="exactly-once",
         keyed_by="key_columns",
+    ),
+    ConnectorKind(
+        "s3",
+        Role.SINK,
+        "files in a bucket of S3, or of a store with its API; a visible object never changes",
+        S3Output,
+        guarantee="exactly-once",
     ),
     ConnectorKind(
         "discard",

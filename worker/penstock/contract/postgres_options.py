@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from penstock.contract.schema import Field, Fields, LongText
+from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
-SECRET_RULE = "env:NAME (a variable of the workers) or file:/PATH, never the secret itself"
-SecretPlace = Annotated[str, Field(pattern=r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+", rule=SECRET_RULE, secret=True)]
 URI_RULE = "postgresql://user@host:5432/database without a password: give `password`, which says where it is"
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]*"
 

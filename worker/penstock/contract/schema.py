@@ -228,6 +228,14 @@ SignedDurationUs = Annotated[
 Quantity = Annotated[int, Field(kind=Kind.QUANTITY)]  # in bytes
 Count = Annotated[int, Field(minimum=0)]
 LongText = Annotated[str, Field(length_max=4096)]
+SecretPlace = Annotated[
+    str,
+    Field(
+        pattern=r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+",
+        rule="env:NAME (a variable of the workers) or file:/PATH, never the secret itself",
+        secret=True,
+    ),
+]
 ObjectName = Annotated[str, Field(pattern=OBJECT_NAME, rule=OBJECT_NAME_RULE)]
 Time = Annotated[str, Field(format="date-time", length_max=64)]  # RFC 3339
 MessageText = Annotated[str, Field(length_min=0, length_max=MESSAGE_CHARS_MAX)]  # for people

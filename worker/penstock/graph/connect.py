@@ -71,6 +71,17 @@ def postgres(
     return Connector("postgres", {name: value for name, value in options.items() if value is not None})
 
 
+def s3(url: str, *, format: str = "parquet", **more: Option) -> Connector:  # noqa: A002 - the name of the option
+    """Write files to a bucket of S3, or of a store with its API, exactly once.
+
+    ``url`` is ``s3://bucket/folder``, and ``format`` is "parquet", "json" or "csv". ``more`` are the options of a job
+    file as Python spells them: ``endpoint``, ``region``, ``access_key="env:NAME"``, ``secret_key``, ``session_token``,
+    ``roll_bytes``. Without keys they come from where the clients of AWS find them. Needs
+    ``pip install 'penstock[s3]'``.
+    """
+    return Connector("s3", {n: v for n, v in {"url": url, "format": format, **more}.items() if v is not None})
+
+
 def generator(
     *,
     rows: int | None = None,

@@ -127,6 +127,11 @@ def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:
     row = option_row(kind)
     reader = Reader(Origin(kind.name))
     reader.read(replace(row, fields=tuple(replace(f, name=f.target) for f in row.fields)), given, "")
+    path = given.get("path")
+    if isinstance(path, str) and "://" in path:
+        reader.problems.append(
+            f"{path!r} is an address, and {kind.name} reads and writes folders: ps.s3(url) writes to S3"
+        )
     return reader.problems
 
 

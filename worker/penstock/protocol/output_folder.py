@@ -36,9 +36,7 @@ def refusal(found: FolderContents, me: JobUid, origin: Origin | None) -> str | N
         whose, remedy = "", "name an empty folder, or remove them"
         if found.owner is not None:  # that job may run, so the text does not suggest to remove them
             whose, remedy = f"; they are output of job {found.owner}", "name an empty folder"
-        return (
-            f"already holds {found.files} Parquet files that this job did not write ({found.first} …){whose}: {remedy}"
-        )
+        return f"already holds {found.files} files that this job did not write ({found.first} …){whose}: {remedy}"
     return above(found, origin)
 
 

@@ -264,7 +264,15 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
         "exactly one of parquet, json, csv, kafka, generator, ingest",
     ),
-    "a sink of no kind": (_step(sink={}), "exactly one of parquet, json, csv, kafka, postgres, discard"),
+    "files of an S3 sink that are too small": (
+        _step(sink={"s3": {"url": "s3://lake/words", "rollBytes": "1Ki"}}),
+        "must be at least 64Ki",
+    ),
+    "files of an S3 sink that are too large": (
+        _step(sink={"s3": {"url": "s3://lake/words", "rollBytes": "65Mi"}}),
+        "must be at most 64Mi",
+    ),
+    "a sink of no kind": (_step(sink={}), "exactly one of parquet, json, csv, kafka, postgres, s3, discard"),
     "keyed and dealt out": (
         _step(keyBy=["k"], partition="broadcast", split={"column": "c"}),
         "keyBy and partition are both there: keyed rows go to the owner of their key",

@@ -39,12 +39,15 @@ def check_sink(make: MakeTarget, rows: pa.RecordBatch, *, every: int = 1, first:
     A slow target may have only the outgoing calls ``first``, ``first + every`` and so on hit.
 
     ``rows`` has at least six rows, all different. Processes are forked from this one, killed before
-    every outgoing call, stopped there while a successor finishes, and given an error there. Raises RuleBroken.
+    every outgoing call, stopped there while a successor finishes, and given an error there. So ``visible`` runs in
+    this process and ``sink`` in those: a client with threads of its own must serve one of the two only. Raises
+    RuleBroken.
     """
     must(rows.num_rows >= PIECES, "rows", f"{rows.num_rows} rows were given, the kit needs {PIECES}")
     expected = counted(rows.to_pylist())
     must(len(expected) == rows.num_rows, "rows", "two of the rows are equal: a repeat could not be seen")
-    _check_calls(make(), rows)
+    with _Trial(make, rows) as trial:
+        trial.call_one_by_one(rows)
     with _Trial(make, rows) as trial:
         calls = trial.count()
     done = Counter[Action]()
@@ -141,6 +144,11 @@ class _Trial:
 
     def __exit__(self, *_: object) -> None:
         self._scratch.cleanup()
+
+    def call_one_by_one(self, rows: pa.RecordBatch) -> None:
+        """Check the calls one by one, in one process."""
+        pid = fork(lambda: _check_calls(self._target, rows), self._ledger)
+        self._survived(wait(pid), "a process that makes each call once")
 
     def count(self) -> int:
         """Run one life to its end, and return how many outgoing calls it makes."""

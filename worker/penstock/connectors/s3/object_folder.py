@@ -1,0 +1,177 @@
+"""A folder of a bucket, and what the store's errors mean to a job.
+
+The client (obstore) is an extra, and is loaded when a connector is made. It has threads of its own, which a process
+that is forked from this one has not: whoever forks does so before the first call.
+
+No text of the store is shown as it is, because it may repeat what was signed: only its code and message are.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from penstock.base.errors import ConfigError, StorageError
+from penstock.base.threads import Lock
+from penstock.connectors.secret_places import read_secret
+from penstock.contract.s3_options import S3Output
+
+CONNECT_MAX = "10s"
+SILENT_MAX = "60s"  # what was asked and is not answered for so long has failed
+RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
+SHOWN_CHARS = 300
+PIECE_BYTES = 8 * 1024 * 1024
+KEYS = "correct `accessKey` and `secretKey`"
+RIGHTS = (
+    "grant s3:ListBucket on the bucket, s3:GetObject, s3:PutObject and s3:DeleteObject on the objects in the folder"
+)
+REFUSED = {  # codes of answers that stay the same until somebody changes keys, rights or options
+    "NoSuchBucket": "make the bucket, or correct `url`",
+    "InvalidAccessKeyId": KEYS,
+    "SignatureDoesNotMatch": KEYS,
+    "ExpiredToken": "renew `sessionToken` and its keys",
+    "AuthorizationHeaderMalformed": "correct `region`",
+    "PermanentRedirect": "correct `region`",
+    "AccessDenied": f"correct the keys, or {RIGHTS}",
+}
+REMEDIES = {
+    **REFUSED,
+    "RequestTimeTooSkewed": "set the clock of this machine",
+    "dns error": "correct `endpoint`",
+    "Connection refused": "check `endpoint`, and that the store runs",
+    "certificate": "let this machine trust the certificate of `endpoint`",
+    "timed out": "check `endpoint`, and that the network lets the workers through",
+}
+
+
+class Unusable(StorageError):
+    """The store refuses what was asked for, and does so again until somebody changes keys, rights or options."""
+
+
+def library() -> Any:
+    """Return the client. Raises ConfigError that names the extra when it is not installed."""
+    try:
+        import obstore  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigError(
+            "s3: the client library is not installed: pip install 'penstock[s3]', on every worker"
+        ) from error
+    return obstore
+
+
+def open_folder(options: S3Output) -> "ObjectFolder":
+    """Return the folder that options name; nothing is asked yet. Raises ConfigError when a key lacks the other one."""
+    if (options.access_key is None) != (options.secret_key is None):
+        raise ConfigError("s3: accessKey and secretKey go together: give both or none")
+    library()
+    return ObjectFolder(options.url.rstrip("/"), lambda: _connect(options))
+
+
+def _connect(options: S3Output) -> Any:
+    from obstore.store import S3Store  # noqa: PLC0415 - an extra
+
+    bucket, _, prefix = options.url.removeprefix("s3://").partition("/")
+    places = (
+        ("access_key_id", "accessKey", options.access_key),
+        ("secret_access_key", "secretKey", options.secret_key),
+        ("session_token", "sessionToken", options.session_token),
+    )
+    config: Any = {name: read_secret(place, f"s3: {option}") for name, option, place in places if place is not None}
+    given = (("region", options.region), ("endpoint", options.endpoint))
+    config |= {name: value for name, value in given if value is not None}
+    client: Any = {"allow_http": True, "connect_timeout": CONNECT_MAX, "timeout": SILENT_MAX}
+    return S3Store(bucket, prefix=prefix.strip("/") or None, config=config, client_options=client, retry_config=RETRIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is in an object, in short."""
+
+    size: int
+    sha256: str
+
+
+class ObjectFolder:
+    """Objects by their names in the folder. Any thread may use it. Every call blocks and raises StorageError."""
+
+    def __init__(self, place: str, connect: Callable[[], Any]) -> None:
+        """Connect with the first call, and again when the store has refused something: keys may have changed."""
+        self.place = place
+        self._connect = connect
+        self._store: Any = None
+        self._lock = Lock()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object in one request if there is none of this name. Returns whether this call has made it."""
+        with self._asked(name) as store:
+            try:
+                store.put(name, data, mode="create", use_multipart=False)
+            except (library().exceptions.AlreadyExistsError, library().exceptions.PreconditionError):
+                return False
+            return True
+
+    def content(self, name: str) -> Content | None:
+        """Read a whole object, in pieces; None when there is none."""
+        seen, size = hashlib.sha256(), 0
+        with self._asked(name) as store:
+            try:
+                for piece in store.get(name).stream(PIECE_BYTES):
+                    seen.update(piece)
+                    size += len(piece)
+            except FileNotFoundError as error:
+                self._check_bucket(error)
+                return None
+        return Content(size, seen.hexdigest())
+
+    def read(self, name: str) -> bytes | None:
+        """Return a small object; None when there is none."""
+        with self._asked(name) as store:
+            try:
+                return bytes(store.get(name).bytes())
+            except FileNotFoundError as error:
+                self._check_bucket(error)
+                return None
+
+    def names(self, below: str = "") -> list[str]:
+        """List all names in the folder, or in a folder in it, sorted. It shows what was created before the call."""
+        with self._asked(below) as store:
+            return sorted(meta["path"] for chunk in store.list(below or None) for meta in chunk)
+
+    def delete(self, name: str) -> None:
+        """Remove an object; one that is not there is no error."""
+        with self._asked(name) as store:
+            try:
+                store.delete(name)
+            except FileNotFoundError as error:
+                self._check_bucket(error)
+
+    def _check_bucket(self, error: FileNotFoundError) -> None:
+        if "NoSuchBucket" in str(error):
+            raise error
+
+    @contextmanager
+    def _asked(self, name: str) -> Iterator[Any]:
+        known = library().exceptions
+        with self._lock:
+            if self._store is None:
+                self._store = self._connect()
+            store = self._store
+        try:
+            yield store
+        except (known.BaseError, OSError) as error:
+            text = str(error)
+            refused = any(code in text for code in REFUSED)
+            self._store = None if refused else self._store
+            kind = Unusable if refused else StorageError
+            raise kind(f"s3: {self.place}{'/' if name else ''}{name}: {told(text)}") from None
+
+
+def told(text: str) -> str:
+    """Return what a text of the client says: the store's code and message, or its first line; and what helps."""
+    found = [re.search(rf"<{tag}>([^<]*)</{tag}>", text) for tag in ("Code", "Message")]
+    said = ": ".join(match[1] for match in found if match) or text.partition("\n")[0]
+    helps = next((remedy for word, remedy in REMEDIES.items() if word in text), "")
+    return said[:SHOWN_CHARS] + (f": {helps}" if helps else "")

@@ -1,0 +1,71 @@
+"""The options of the S3 sink."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from penstock.contract.schema import Field, Fields, LongText, Quantity, SecretPlace
+
+ROLL_BYTES_MIN, ROLL_BYTES_MAX = "64Ki", "64Mi"
+_CHAIN = "Without it as the clients of AWS do: from the variables AWS_*, the role of the pod or of the machine"
+
+Url = Annotated[
+    LongText,
+    Field(
+        "url",
+        "the bucket, and the folder in it if it is not the whole bucket: s3://bucket/folder",
+        pattern=r"s3://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^?#]*)?",
+        rule="s3://bucket or s3://bucket/folder",
+    ),
+]
+Region = Annotated[str | None, Field("region", "the region of the bucket; us-east-1 if nothing else says it")]
+Endpoint = Annotated[
+    LongText | None,
+    Field(
+        "endpoint",
+        "where a store is that is not AWS's: https://host:port; the bucket is in the path",
+        pattern=r"https?://[^/?#@]+/?",
+        rule="https://host:port, or http:// where the network is trusted",
+        secret=True,
+    ),
+]
+AccessKey = Annotated[
+    SecretPlace | None,
+    Field("accessKey", f"where the id of the access key is: env:NAME or file:/PATH; with secretKey. {_CHAIN}"),
+]
+SecretKey = Annotated[SecretPlace | None, Field("secretKey", "where the secret access key is, in the same way")]
+SessionToken = Annotated[
+    SecretPlace | None, Field("sessionToken", "where the token of temporary keys is, in the same way")
+]
+
+
+class FileFormat(StrEnum):
+    """What a file holds."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Output(Fields):
+    """Options of the S3 sink."""
+
+    url: Url
+    format: Annotated[
+        FileFormat, Field("format", "what a file holds: parquet, json (lines) or csv (with a header)")
+    ] = FileFormat.PARQUET
+    region: Region = None
+    endpoint: Endpoint = None
+    access_key: AccessKey = None
+    secret_key: SecretKey = None
+    session_token: SessionToken = None
+    roll_bytes: Annotated[
+        Quantity,
+        Field(
+            "rollBytes",
+            "bytes of rows in memory that one file holds at most; each checkpoint begins new files, too",
+            minimum=ROLL_BYTES_MIN,
+            maximum=ROLL_BYTES_MAX,
+        ),
+    ] = 32 * 1024 * 1024

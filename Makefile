@@ -13,15 +13,17 @@ SEEDS ?= 1..2000
 MESSAGES ?= 1000000
 FIRST ?= 0
 TOOLS ?= all
-# Two tests at a time on two cores; more processes than this only wait for each other's.
+# As many tests at a time as there are cores; of all tests half more, because many of them wait for other processes.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+PARALLEL_ALL := -n $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3 + 1) / 2 ))) --maxprocesses 6 \
+	--dist worksteal
 LOCKS := requirements.lock requirements-build.lock
 # Tests and jobs start many Pythons; each would compile the project anew, and its tests as well.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: failpoints help setup demo servers test unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
+.PHONY: failpoints help setup demo servers test long unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -41,7 +43,11 @@ demo: $(STAMP)  ## count words of real text while workers die and come; Spark ch
 
 test: $(STAMP)  ## run every test
 	@echo "== make test: every test (unit, golden, property, simulation, integration)"
-	@$(BIN)/python -m pytest $(PARALLEL)
+	@$(BIN)/python -m pytest $(PARALLEL_ALL)
+
+long: $(STAMP)  ## run the tests that draw, hit or kill, with more of it: hours (LONG='FILE ...')
+	@echo "== make long: the tests of make test whose counts are smaller there"
+	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.support.long_tests $(LONG)
 
 unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
 	@echo "== make unit: the quick tests"

@@ -4,9 +4,11 @@ import gc
 import os
 import shutil
 
+import pytest
 from hypothesis import settings
 
 from tests.integration.kubernetes.binaries import API_BINARIES, REMEDY, cache
+from tests.support.long_tests import LONG
 
 # Property tests never judge a time: the first example may compile a kernel. Other examples are
 # drawn in each run, so what is left to find, many runs find; `make unit` draws the fewer ones.
@@ -17,7 +19,13 @@ settings.load_profile("all")
 
 def pytest_report_header() -> list[str]:
     """Say which servers are missing, in one line for all tests of a server."""
-    return [_kubernetes(), _servers_of_java()]
+    return [_counts(), _kubernetes(), _servers_of_java()]
+
+
+def _counts() -> str:
+    if LONG:
+        return "counts: long"
+    return "counts: of each change; make long and make night run more seeds, effects and kills of the same tests"
 
 
 def _kubernetes() -> str:
@@ -38,6 +46,12 @@ def _servers_of_java() -> str:
 def pytest_collection() -> None:
     """Let the garbage collector rest while tests are imported: what is imported stays."""
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take the time limits away from long tests: how long a count takes depends on the machine."""
+    for item in items if LONG else ():
+        item.add_marker(pytest.mark.timeout(0), append=False)
 
 
 def pytest_collection_finish() -> None:

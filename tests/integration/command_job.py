@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.contract.codec import decode
 from penstock.contract.status import JobState, JobStatus
-from tests.integration.local_job import wait_until
+from penstock.supervisor import JobClient, connect
+from tests.integration.local_job import epoch_of, wait_until
 
 WITHIN_S = 200.0
 
@@ -22,6 +22,7 @@ class RunningJob:
         self.root = root
         self._name = name
         self._log = root / "log"
+        self._client: JobClient | None = None
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=root, stdout=out, stderr=out
@@ -35,7 +36,10 @@ class RunningJob:
         return done.stdout
 
     def status(self) -> JobStatus:
-        return decode(JobStatus, self.command("status", self._name, "--json"))
+        """Ask the supervisor, which the job has from its first output on."""
+        if self._client is None:
+            self._client = connect(self.root / ".penstock", self._name)
+        return self._client.status()
 
     def until(self, reached: Callable[[], bool]) -> None:
         """Wait for something, while the job runs."""
@@ -65,10 +69,28 @@ class RunningJob:
         assert victim is not None
         os.kill(victim, signal.SIGKILL)
 
+    def commit(self, more: int = 2) -> None:
+        """Wait for more checkpoints. Two of them are committed only by a job that has recovered."""
+        goal = epoch_of(self.status()) + more
+        self.until(lambda: epoch_of(self.status()) >= goal)
+
     def stop(self) -> None:
         """End the job in good order."""
         self.command("stop", self._name)
-        self.process.wait(WITHIN_S)
+        assert self.process.wait(WITHIN_S) == 0, self._log.read_text()
+
+    def finish_at_full_rate(self, job: str) -> None:
+        """Stop a job that was slowed down for a test, and run ``job`` in its place to the end of its input."""
+        self.stop()
+        (self.root / "job.yaml").write_text(job)
+        self.command("run", "job.yaml")
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        if self._client is not None:
+            self._client.close()
+        self.process.kill()
+        self.process.wait()
 
     def _runs(self, workers: int) -> bool:
         now = self.status()
@@ -83,5 +105,4 @@ def running(root: Path, name: str, job: str) -> Iterator[RunningJob]:
     try:
         yield found
     finally:
-        found.process.kill()
-        found.process.wait()
+        found.end()

@@ -25,6 +25,8 @@ from penstock.supervisor import ClusterSettings, LocalCluster
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "examples" / "wordcount.yaml"
 WITHIN_S = 120.0
+LOOK_EVERY_S, LOOK_PAUSE_MAX_S = 0.02, 0.5
+LOOK_PAUSE = 4  # times as long as the look itself
 QUICK = ControlSettings(
     resend_interval_s=0.1,
     lease_duration_s=3.0,
@@ -108,11 +110,18 @@ def until(cluster: LocalCluster, wanted: Callable[[JobStatus], bool], within_s: 
 
 
 def wait_until(reached: Callable[[], bool], within_s: float = WITHIN_S, shown: Callable[[], str] = str) -> None:
-    """Look at another process again and again; there is no event to wait for."""
+    """Look at another process again and again; there is no event to wait for.
+
+    A look that takes long is made less often: it would take a core from what it waits for.
+    """
     pause, end = threading.Event(), time.monotonic() + within_s
-    while not reached():
-        assert time.monotonic() < end, f"not within {within_s} s: {shown()}"
-        pause.wait(0.02)
+    while True:
+        began = time.monotonic()
+        if reached():
+            return
+        now = time.monotonic()
+        assert now < end, f"not within {within_s} s: {shown()}"
+        pause.wait(min(max(LOOK_EVERY_S, LOOK_PAUSE * (now - began)), LOOK_PAUSE_MAX_S))
 
 
 def wait_for_output(folders: Folders) -> None:

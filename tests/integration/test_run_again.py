@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from penstock.supervisor import connect
 from tests.integration.local_job import WITHIN_S, wait_until
 from tests.integration.test_new_files import penstock, put, running
+from tests.support.long_tests import long_only
 
 JOB = """\
 apiVersion: penstock.dev/v1alpha1
@@ -45,13 +47,70 @@ FINISHED = "all its input was read and all its output is published, so nothing r
 ROWS = 3000
 
 
+def prepare(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    put(folder / "in", "first.parquet", ROWS)
+    (folder / "numbers_of.py").write_text(CODE)
+    (folder / "factors.py").write_text("TWO = 2\n")
+    at_rate(folder, 0)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    put(tmp_path / "in", "first.parquet", ROWS)
-    (tmp_path / "numbers_of.py").write_text(CODE)
-    (tmp_path / "factors.py").write_text("TWO = 2\n")
-    at_rate(tmp_path, 0)
-    return tmp_path
+    """Give a job that has not run yet."""
+    return prepare(tmp_path)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A job as it once was. It knows its folder by its path, so it is brought back to the same place."""
+
+    folder: Path
+    copy: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> "Kept":
+        copy = folder.with_name(f"{folder.name}-copy")
+        shutil.copytree(folder, copy)
+        return cls(folder, copy)
+
+    def back(self) -> Path:
+        shutil.rmtree(self.folder)
+        return Path(shutil.copytree(self.copy, self.folder))
+
+
+@pytest.fixture(scope="module")
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = prepare(tmp_path_factory.mktemp("finished") / "job")
+    at_rate(folder, 2 * ROWS)  # so that the newest checkpoint has rows, too
+    finish(folder)
+    at_rate(folder, 0)  # it changes no result
+    return Kept.of(folder)
+
+
+@pytest.fixture
+def finished(finished_once: Kept) -> Path:
+    """Give a job that has finished."""
+    return finished_once.back()
+
+
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = prepare(tmp_path_factory.mktemp("stopped") / "job")
+    at_rate(folder, 400)
+    with running(folder) as process:
+        wait_until(lambda: len(list((folder / "out").glob("*.parquet"))) > 2)
+        assert penstock(folder, "stop", "live").returncode == 0
+        assert process.wait(WITHIN_S) == 0
+    at_rate(folder, 0)
+    return Kept.of(folder)
+
+
+@pytest.fixture
+def stopped(stopped_once: Kept) -> Path:
+    """Give a job that was stopped half-way, with the output of two epochs, each in files of its own."""
+    return stopped_once.back()
 
 
 def at_rate(folder: Path, rate: int) -> None:
@@ -73,8 +132,8 @@ def finish(folder: Path) -> None:
     assert output(folder) == [2 * n for n in range(ROWS)]
 
 
-def test_a_finished_job_says_since_when_and_why_nothing_runs(folder: Path) -> None:
-    finish(folder)
+def test_a_finished_job_says_since_when_and_why_nothing_runs(finished: Path) -> None:
+    folder = finished
     at_rate(folder, 500)  # a different rate changes no result
     again = run(folder)
     assert again.returncode == 0, again.stderr
@@ -117,9 +176,9 @@ def rewrite_input(folder: Path) -> None:
     ],
 )
 def test_a_finished_job_whose_result_would_differ_ends_with_the_remedy(
-    folder: Path, change: Callable[[Path], object], said: str
+    finished: Path, change: Callable[[Path], object], said: str
 ) -> None:
-    finish(folder)
+    folder = finished
     change(folder)
     again = run(folder)
     assert again.returncode == 1, again.stdout
@@ -157,8 +216,8 @@ def test_fresh_removes_what_is_the_jobs_own_and_nothing_else(folder: Path) -> No
     assert run(folder).returncode == 0
 
 
-def test_fresh_leaves_a_folder_that_is_not_the_jobs(folder: Path) -> None:
-    finish(folder)
+def test_fresh_leaves_a_folder_that_is_not_the_jobs(finished: Path) -> None:
+    folder = finished
     shutil.rmtree(folder / "out")
     put(folder / "out", "000000000001-output-000.0000.0000-000001-0000.parquet", 3)
     done = run(folder, "--fresh")
@@ -199,8 +258,8 @@ def test_a_job_that_was_stopped_or_failed_says_what_it_goes_on_from(folder: Path
     assert output(folder) == [2 * n for n in range(ROWS)]
 
 
-def test_files_of_others_in_the_output_folder_are_named(folder: Path) -> None:
-    finish(folder)
+def test_files_of_others_in_the_output_folder_are_named(finished: Path) -> None:
+    folder = finished
     put(folder / "out", "of-somebody.parquet", 3)
     done = run(folder, "--restore", "empty", "--allow-output-replay")
     assert done.returncode == 0, done.stderr
@@ -217,16 +276,6 @@ def test_files_of_others_in_the_output_folder_are_named(folder: Path) -> None:
 GONE = " files are gone from FOLDER/out"
 
 
-def stop_half_way(folder: Path) -> None:
-    """Stop the job with two epochs' output, each in files of its own."""
-    at_rate(folder, 400)
-    with running(folder) as process:
-        wait_until(lambda: len(list((folder / "out").glob("*.parquet"))) > 2)
-        assert penstock(folder, "stop", "live").returncode == 0
-        assert process.wait(WITHIN_S) == 0
-    at_rate(folder, 0)
-
-
 def oldest(folder: Path) -> Path:
     return min((folder / "out").glob("*.parquet"))
 
@@ -238,17 +287,17 @@ def newest(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("lose", "said"),
     [
-        (lambda f: oldest(f).unlink(), GONE),
+        pytest.param(lambda f: oldest(f).unlink(), GONE, marks=long_only),
         (lambda f: newest(f).unlink(), GONE),
-        (lambda f: [file.unlink() for file in (f / "out").glob("*.parquet")], GONE),
+        pytest.param(lambda f: [file.unlink() for file in (f / "out").glob("*.parquet")], GONE, marks=long_only),
         (lambda f: shutil.rmtree(f / "out"), "out is gone, or is not this job's any more"),
     ],
     ids=["the oldest", "the newest", "all", "the folder"],
 )
 def test_a_stopped_job_whose_output_is_gone_does_not_continue_silently(
-    folder: Path, lose: Callable[[Path], object], said: str
+    stopped: Path, lose: Callable[[Path], object], said: str
 ) -> None:
-    stop_half_way(folder)
+    folder = stopped
     foreign = folder / "mine.txt"
     foreign.write_text("mine")
     lose(folder)
@@ -269,9 +318,9 @@ def test_a_stopped_job_whose_output_is_gone_does_not_continue_silently(
 
 
 def test_a_job_goes_on_without_its_output_when_it_is_told_to_and_is_not_asked_again(
-    folder: Path,
+    stopped: Path,
 ) -> None:
-    stop_half_way(folder)
+    folder = stopped
     lost = oldest(folder)
     rows = set(pq.read_table(lost)["n"].to_pylist())
     lost.unlink()
@@ -291,8 +340,8 @@ def test_a_job_goes_on_without_its_output_when_it_is_told_to_and_is_not_asked_ag
     assert FINISHED in again.stdout
 
 
-def test_output_that_was_put_back_counts_as_present(folder: Path) -> None:
-    stop_half_way(folder)
+def test_output_that_was_put_back_counts_as_present(stopped: Path) -> None:
+    folder = stopped
     lost = oldest(folder)
     lost.rename(folder / "kept")
     assert run(folder).returncode == 1
@@ -302,8 +351,8 @@ def test_output_that_was_put_back_counts_as_present(folder: Path) -> None:
     assert output(folder) == [2 * n for n in range(ROWS)]
 
 
-def test_a_job_that_writes_elsewhere_now_does_not_miss_what_it_wrote_before(folder: Path) -> None:
-    stop_half_way(folder)
+def test_a_job_that_writes_elsewhere_now_does_not_miss_what_it_wrote_before(stopped: Path) -> None:
+    folder = stopped
     shutil.rmtree(folder / "out")
     file = folder / "job.yaml"
     file.write_text(file.read_text().replace("path: out", "path: other"))
@@ -312,9 +361,10 @@ def test_a_job_that_writes_elsewhere_now_does_not_miss_what_it_wrote_before(fold
 
 
 @pytest.mark.parametrize("which", [oldest, newest])
-def test_a_finished_job_may_be_told_that_its_output_is_taken_away(folder: Path, which: Callable[[Path], Path]) -> None:
-    at_rate(folder, 2 * ROWS)  # so that the newest checkpoint has rows, too
-    finish(folder)
+def test_a_finished_job_may_be_told_that_its_output_is_taken_away(
+    finished: Path, which: Callable[[Path], Path]
+) -> None:
+    folder = finished
     which(folder).unlink()
     assert run(folder).returncode == 1
     told = run(folder, "--allow-missing-output")
@@ -322,8 +372,8 @@ def test_a_finished_job_may_be_told_that_its_output_is_taken_away(folder: Path, 
     assert run(folder).returncode == 0
 
 
-def test_known_output_of_a_killed_run_is_missed(folder: Path) -> None:
-    stop_half_way(folder)
+def test_known_output_of_a_killed_run_is_missed(stopped: Path) -> None:
+    folder = stopped
     at_rate(folder, 40)
     known = oldest(folder)
     with running(folder) as process:

@@ -3,9 +3,7 @@
 import csv
 import gzip
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -14,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.exits import Exit
-from penstock.contract.codec import decode
-from penstock.contract.status import JobState, JobStatus
-from tests.integration.local_job import wait_until
+from tests.integration.command_job import WITHIN_S, running
+from tests.support.long_tests import long_only
 
-WITHIN_S = 200.0
 FILES, LINES, RATE = 4, 3000, 80
 JOB = """\
 apiVersion: penstock.dev/v1alpha1
@@ -83,68 +79,38 @@ def command(root: Path, *words: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(given, cwd=root, capture_output=True, timeout=WITHIN_S, check=False)
 
 
-def status(root: Path) -> JobStatus:
-    return decode(JobStatus, command(root, "status", "text", "--json").stdout)
-
-
-@pytest.mark.parametrize(("source", "sink"), [("json", "csv"), ("csv", "json")])
+@pytest.mark.parametrize(("source", "sink"), [("json", "csv"), pytest.param("csv", "json", marks=long_only)])
 def test_text_is_exact_when_an_engine_is_killed_and_the_job_is_rescaled(tmp_path: Path, source: str, sink: str) -> None:
-    expected, log = make_input(tmp_path, source), tmp_path / "log"
-    (tmp_path / "job.yaml").write_text(JOB.format(source=source, sink=sink, rate=RATE))
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=tmp_path, stdout=out, stderr=out
-        )
-    try:
-        out_folder = tmp_path / "out"
-        wait_until(lambda: process.poll() is not None or any(out_folder.glob("0*")), shown=log.read_text)
-        assert process.poll() is None, log.read_text()
-        assert command(tmp_path, "rescale", "text", "3").returncode == 0
-        wait_until(lambda: len(status(tmp_path).workers) == 3, shown=log.read_text)
-        wait_until(lambda: status(tmp_path).state is JobState.RUNNING, shown=log.read_text)
-        victim = status(tmp_path).workers[1].engine_pid
-        assert victim is not None
-        os.kill(victim, signal.SIGKILL)
-        assert process.wait(WITHIN_S) == 0, log.read_text()
-    finally:
-        process.kill()
-        process.wait()
+    expected = make_input(tmp_path, source)
+    with running(tmp_path, "text", JOB.format(source=source, sink=sink, rate=RATE)) as job:
+        job.until(lambda: any((tmp_path / "out").glob("0*")))
+        job.rescale(3)
+        job.kill(1)
+        job.commit()
+        job.finish_at_full_rate(JOB.format(source=source, sink=sink, rate=0))
     check_exact(tmp_path / "out", expected)
 
 
 def test_a_folder_that_is_followed_is_exact_when_an_engine_is_killed_and_the_job_is_rescaled(tmp_path: Path) -> None:
-    expected, log = make_input(tmp_path, "csv"), tmp_path / "log"
+    expected = make_input(tmp_path, "csv")
     later = tmp_path / "later"
     later.mkdir()
     for name in ("1.csv", "3.csv"):
         (tmp_path / "in" / name).rename(later / name)
-    job = JOB.format(source="csv", sink="json", rate=0).replace("rate: 0", "follow: 0.3")
-    (tmp_path / "job.yaml").write_text(job)
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=tmp_path, stdout=out, stderr=out
-        )
 
     def has(rows: int) -> bool:
-        assert process.poll() is None, log.read_text()
         return (tmp_path / "out").is_dir() and len(rows_of(tmp_path / "out")) >= rows
 
-    try:
-        wait_until(lambda: has(2 * LINES), shown=log.read_text)
+    followed = JOB.format(source="csv", sink="json", rate=0).replace("rate: 0", "follow: 0.3")
+    with running(tmp_path, "text", followed) as job:
+        job.until(lambda: has(2 * LINES))
         (later / "1.csv").rename(tmp_path / "in" / "1.csv")
-        assert command(tmp_path, "rescale", "text", "3").returncode == 0
-        wait_until(lambda: has(3 * LINES), shown=log.read_text)
-        wait_until(lambda: len(status(tmp_path).workers) == 3, shown=log.read_text)
-        victim = status(tmp_path).workers[1].engine_pid
-        assert victim is not None
-        os.kill(victim, signal.SIGKILL)
+        job.rescale(3)
+        job.until(lambda: has(3 * LINES))
+        job.kill(1)
         (later / "3.csv").rename(tmp_path / "in" / "3.csv")
-        wait_until(lambda: has(4 * LINES), shown=log.read_text)
-        assert command(tmp_path, "stop", "text").returncode == 0
-        process.wait(WITHIN_S)
-    finally:
-        process.kill()
-        process.wait()
+        job.until(lambda: has(4 * LINES))
+        job.stop()
     check_exact(tmp_path / "out", expected)
 
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.long_tests import files
+
+LONG_FILES = files()
 MIXED = "chaos,chaos-window,chaos-diamond,aimed,aimed-window,storm,storm-window,churn,churn-window,chaos-empty"
 MIXED_SCENARIOS = MIXED.count(",") + 1
 EVERY_EFFECT = (
@@ -20,7 +23,19 @@ EVERY_EFFECT = (
     "changed-plan",
 )
 
-REAL_ENGINE = ("chaos", "around", "chaos-timers", "chaos-joined", "chaos-windowed", "chaos-pushed")
+REAL_ENGINE = (
+    "chaos",
+    "around",
+    "chaos-timers",
+    "chaos-joined",
+    "chaos-windowed",
+    "chaos-pushed",
+    "chaos-timers-on-disk",
+    "chaos-joined-on-disk",
+    "chaos-windowed-on-disk",
+    "chaos-endless",
+    "moved",
+)
 REAL_EVERY_EFFECT = ("checkpoint", "rescale-up", "pushed")
 
 
@@ -117,6 +132,15 @@ STAGES = (
             expected_s=500,
         )
         for name in REAL_EVERY_EFFECT
+    ),
+    Stage(
+        "long-tests",
+        "files of tests with their long counts",
+        goal=len(LONG_FILES),
+        each=1,
+        command="-m tests.support.long_tests --piece {piece}",
+        done_by_piece=1,
+        expected_s=900,
     ),
     Stage(
         "real-processes",

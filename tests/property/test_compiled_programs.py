@@ -1,12 +1,10 @@
 """A compiled function and the same function in Python: equal output, state, errors and places, for drawn programs."""
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -20,9 +18,9 @@ from penstock.steps.keyed import KeyColumns
 from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
 from tests.property import typed_programs
+from tests.support.long_tests import count
 
-PROGRAMS = int(os.environ.get("COMPILED_PROGRAMS", "2000"))
-"""How many programs are drawn. A long run asks for more of them."""
+PROGRAMS = count(250, 20_000)
 INPUT = pa.schema(
     {
         "key": pa.string(),
@@ -100,7 +98,6 @@ def check(source: str, batches: list[list[dict[str, Any]]], number: int) -> bool
     return True
 
 
-@pytest.mark.timeout(900)  # 2,000 programs are two minutes of a core, which may be shared
 @settings(max_examples=PROGRAMS, deadline=None, suppress_health_check=list(HealthCheck))
 @given(typed_programs.sources(), st.lists(typed_programs.ROWS, min_size=1, max_size=2))
 def test_a_compiled_program_does_what_python_does(source: str, batches: list[list[dict[str, Any]]]) -> None:

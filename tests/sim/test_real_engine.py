@@ -10,10 +10,12 @@ import pytest
 from sim.real_engine.engine_runs import EngineCase, every_crash, run_all
 from sim.real_engine.mutants import MUTANTS, EngineMutant
 from sim.running import add_up
+from tests.support.long_tests import count
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 40  # seeds
-SEEDS = (range(20), range(20, 40), range(40, 60))
+SEEDS = tuple(range(first, first + 20) for first in range(0, count(20, 60), 20))
+OTHER_SEEDS = count(8, 30)
 BROKEN_ONCE = (
     ("chaos", 126),  # two workers made the output folder at once: one took it for a file
     ("chaos", 193),
@@ -44,10 +46,26 @@ def test_no_seed_breaks_a_promise(seeds: range) -> None:
 
 @pytest.mark.parametrize("scenario", ["chaos-timers", "chaos-joined", "chaos-windowed", "chaos-pushed"])
 def test_no_seed_of_another_job_breaks_a_promise(scenario: str) -> None:
-    results = list(run_all([EngineCase(scenario, seed) for seed in range(15)], processes=1))
+    results = list(run_all([EngineCase(scenario, seed) for seed in range(OTHER_SEEDS)], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
     met = add_up(result.sometimes for result in results)
     assert [state for state in SOMETIMES if not met.get(state)] == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "met"),
+    [
+        ("chaos-endless", "savepoint complete"),
+        ("moved", "another job begins from a savepoint"),
+        ("chaos-timers-on-disk", "committed a final"),
+        ("chaos-joined-on-disk", "committed a final"),
+        ("chaos-windowed-on-disk", "committed a final"),
+    ],
+)
+def test_no_seed_breaks_a_promise_of_state_on_disk_or_of_a_savepoint(scenario: str, met: str) -> None:
+    results = list(run_all([EngineCase(scenario, seed) for seed in range(count(3, 30))], processes=1))
+    assert [str(result) for result in results if result.rule or result.stuck] == []
+    assert add_up(result.sometimes for result in results)[met] > 1
 
 
 @pytest.mark.parametrize(("scenario", "seed"), BROKEN_ONCE)
@@ -63,14 +81,14 @@ def test_a_directed_scenario_ends(scenario: str) -> None:
     assert [str(result) for result in results if result.rule or result.stuck] == []
 
 
-@pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 49), ("rescale-up", 73), ("pushed", 73)])
+@pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 97), ("rescale-up", 145), ("pushed", 145)])
 def test_a_fault_at_an_effect_breaks_no_promise(scenario: str, stride: int) -> None:
-    """One run each at every so many of (effect, way to fail). ``make night`` has all of them.
+    """One run each at every so many of (effect, way to fail): ``make night`` has all of them.
 
     No stride is a multiple of 3, the number of ways to fail. So each is met.
     """
-    cases = every_crash(scenario, seed=0, stride=stride)
-    assert len(cases) > 30
+    cases = every_crash(scenario, seed=0, stride=count(stride, 7))
+    assert len(cases) > 15
     results = list(run_all(cases, processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
     ways = {kind.partition(":")[2] for result in results for kind in result.injected}

@@ -24,10 +24,12 @@ from penstock.contract.ids import Epoch
 from penstock.contract.manifest import SinkHandle
 from penstock.testing import connectors as kit
 from tests.integration.local_job import REPOSITORY
+from tests.support.long_tests import count
 
 sys.path.insert(0, str(REPOSITORY / "examples"))
 from text_to_json import JsonCut, JsonFolder, JsonPublisher, JsonWriter
 
+EVERY = count(5, 1)  # outgoing calls
 ROWS = pa.record_batch({"word": [f"word-{n}" for n in range(9)], "n": list(range(9))})
 
 
@@ -86,18 +88,18 @@ def root() -> Iterator[Path]:
 
 @pytest.mark.parametrize("target", [JsonTarget, ParquetTarget])
 def test_a_sink_that_keeps_the_rules_passes(root: Path, target: type[JsonTarget]) -> None:
-    report = kit.check_sink(lambda: target(root), ROWS)
+    report = kit.check_sink(lambda: target(root), ROWS, every=EVERY)
     assert report.calls > 25
-    assert report.calls <= report.failed
+    assert report.calls // EVERY <= report.failed
     # Threads may make a call less in one run than in another, so the last ones may not come.
-    assert min(report.killed, report.stopped) > 0.9 * report.calls
+    assert min(report.killed, report.stopped) > 0.8 * (report.calls // EVERY)
 
 
 @pytest.mark.parametrize("target", [JsonLinesTarget, CsvTarget])
 def test_the_sink_of_files_keeps_the_rules_in_other_formats(root: Path, target: type[JsonTarget]) -> None:
-    """It is the sink of ParquetTarget, where each call is hit."""
-    report = kit.check_sink(lambda: target(root), ROWS, every=10)
-    assert min(report.killed, report.stopped, report.failed) >= report.calls // 10
+    """It is the sink of ParquetTarget, where more calls are hit."""
+    report = kit.check_sink(lambda: target(root), ROWS, every=3 * EVERY)
+    assert min(report.killed, report.stopped, report.failed) >= report.calls // (3 * EVERY)
 
 
 # --- Faults -------------------------------------------------------------------------------------

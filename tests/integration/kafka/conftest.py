@@ -1,4 +1,4 @@
-"""One broker for all tests of a process."""
+"""One broker for the tests of this folder. It ends behind the last of them: a broker at rest takes CPU, too."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tools.servers.fetched import ServerMissing
 from tools.servers.kafka import KafkaBroker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Start a broker, and stop it by its pid. Skips the test where no broker can be had, and says what is missing."""
     try:

@@ -1,7 +1,6 @@
 """Jobs over Kafka on a real local cluster: exact when engines are killed and the job is rescaled."""
 
 import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,10 +10,11 @@ import pytest
 
 from tests.integration.command_job import running
 from tests.support.kafka import Kafka
+from tests.support.long_tests import count
 
 pytestmark = pytest.mark.timeout(1800)
 KEYS, PARTITIONS = 50, 4
-KILLS = int(os.environ.get("PENSTOCK_KAFKA_KILLS", "10"))  # fifty in a long run
+KILLS = count(4, 50)  # of which each tenth is of the leader, and each tenth of the broker
 RECORDS = 500  # between two kills
 COUNT = """\
 apiVersion: penstock.dev/v1alpha1
@@ -92,9 +92,9 @@ def test_kafka_to_keyed_state_to_kafka_is_exact_through_kills_and_rescales(
             if kill % 5 == 2:
                 found.rescale(2 if kill % 2 else 3)
             match kill % 10:
-                case 4:
+                case 1:
                     found.kill_leader()
-                case 9:
+                case 3:
                     kafka.broker.kill()
                     kafka.broker.start()
                 case _:

@@ -1,7 +1,6 @@
 """The Kafka sink against a real broker: each committed row once, wherever a process is killed or stopped."""
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,11 +24,12 @@ from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
 from tests.support.kafka import Kafka
+from tests.support.long_tests import count
 from tools.servers.kafka import new_name
 
 ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
-EVERY = int(os.environ.get("PENSTOCK_KAFKA_EVERY", "79"))  # outgoing calls: a long run hits each
+EVERY = count(149, 11)  # outgoing calls
 
 
 class Target:

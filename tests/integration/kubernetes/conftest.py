@@ -8,6 +8,7 @@ import pytest
 from tests.integration.kubernetes.api_server import ApiServer, Programs, running
 from tests.integration.kubernetes.binaries import binaries
 from tests.integration.kubernetes.kubectl import Kubectl
+from tests.integration.kubernetes.operator.conftest import settle
 
 numbers = itertools.count(1)
 
@@ -18,11 +19,18 @@ def programs() -> Programs:
     return Programs(*binaries("etcd", "kube-apiserver", "kubeadm", "kubectl"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api_server(programs: Programs) -> Iterator[ApiServer]:
     """Give the API server that all tests share: a test never stops it and has its own namespace."""
     with running(programs) as server:
         yield server
+
+
+@pytest.fixture(scope="package")
+def home(api_server: ApiServer) -> ApiServer:
+    """Give the shared server with our definitions and the operator's account."""
+    settle(api_server)
+    return api_server
 
 
 @pytest.fixture

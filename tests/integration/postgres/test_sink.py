@@ -1,6 +1,5 @@
 """The PostgreSQL sink against a real server: each committed row once, wherever a process is killed or stopped."""
 
-import os
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -20,13 +19,14 @@ from penstock.contract.manifest import SinkHandle
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
+from tests.support.long_tests import count
 from tests.support.postgres import PASSWORD_VARIABLE, Postgres
 from tools.servers.kafka import new_name
 
 pytestmark = pytest.mark.timeout(1800)
 ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
-EVERY = int(os.environ.get("PENSTOCK_POSTGRES_EVERY", "149"))  # outgoing calls: a long run hits each
+EVERY = count(299, 11)  # outgoing calls
 COLUMNS = "word text NOT NULL, number bigint"
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from penstock_spark import equipment, fraud, linear_road, linear_road_oracle, spike
 from tests.integration.spark.answers import check_fraud, check_linear_road, write_model, written
 from tests.integration.through_kills import run_example_through_kills
+from tests.support.long_tests import long_only
 
 
 def test_fraud_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def as_text(folder: Path, target: Path) -> None:
         pa.csv.write_csv(table.add_column(0, "light", [pa.array([320.65] * len(table))]), target / f"{file.stem}.csv")
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("form", [pytest.param("parquet", marks=long_only), "csv"])
 def test_spike_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path, form: str) -> None:
     request = spike.SpikeRequest(rows=12_000, files=4, motes=8)
     spike.write(spark, request, tmp_path / "in")
@@ -150,7 +151,10 @@ def test_routing_sends_three_notifications_for_each_report(spark: SparkSession, 
     assert written(tmp_path / "output") == expected
 
 
-@pytest.mark.parametrize(("example", "settings"), [("pipeline", {"between": "round_robin"}), ("producer_consumer", {})])
+@pytest.mark.parametrize(
+    ("example", "settings"),
+    [("pipeline", {"between": "round_robin"}), pytest.param("producer_consumer", {}, marks=long_only)],
+)
 def test_numbers_arrive_once(tmp_path: Path, example: str, settings: dict[str, str]) -> None:
     output = tmp_path / "output"
     run_example_through_kills(example, tmp_path, rows=100_000, splits=4, batch_rows=64, output=output, **settings)

@@ -1,5 +1,6 @@
 """The night runs each piece once, goes on where it was, and says what falls short."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.night.ledger import Entry, Ledger
 from tests.night.recoveries import added_up, in_words, marked, recoveries_in
 from tests.night.report import report
 from tests.night.stages import EVERY_EFFECT, STAGES, Revisions, Stage
+from tests.support.long_tests import VARIABLE, files
 
 ROOT = Path(__file__).parents[3]
 SHORT = Stage("short", "things", goal=4, each=2, command="-c print({first},{last})", done_by_piece=2, expected_s=1)
@@ -127,6 +129,17 @@ def test_the_goals_are_those_of_the_design() -> None:
     assert goals["simulation"] == 100_000
     assert goals["messages"] == 1_000_000
     assert len(EVERY_EFFECT) == 12
+
+
+def test_the_long_tests_are_the_files_that_have_two_counts() -> None:
+    (stage,) = (stage for stage in STAGES if stage.name == "long-tests")
+    assert "tests/integration/connectors/test_sink_kit.py" in files()
+    assert stage.goal == len(files()) > 5
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", files()[0]]
+    run = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, VARIABLE: "1"}, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout
 
 
 def test_an_unknown_stage_is_refused_by_name() -> None:

@@ -13,7 +13,7 @@ from tests.integration.local_job import wait_until
 from tools.crds import FOLDER
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def defined(api_server: ApiServer) -> ApiServer:
     """Give the shared server with our resources defined, served and explained: it publishes schemas a while later."""
     api_server.kubectl("apply", "-f", str(FOLDER))  # client-side: the files fit its annotation

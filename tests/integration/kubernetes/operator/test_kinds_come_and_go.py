@@ -26,6 +26,7 @@ from tests.integration.kubernetes.operator.objects import (
     until_told,
     workers,
 )
+from tests.support.long_tests import long_only
 
 SPARK = "sparkapplications.sparkoperator.k8s.io"
 DEFINITIONS = ("streamjobs.penstock.dev", "streamsnapshots.penstock.dev")
@@ -127,7 +128,9 @@ SNAPSHOT = {
 }
 
 
-@pytest.mark.parametrize("deleted", [DEFINITIONS[:1], DEFINITIONS], ids=["jobs", "both"])
+@pytest.mark.parametrize(
+    "deleted", [pytest.param(DEFINITIONS[:1], id="jobs", marks=long_only), pytest.param(DEFINITIONS, id="both")]
+)
 def test_definitions_go_with_a_job_whose_files_are_purged_and_come_back(town: Town, deleted: tuple[str, ...]) -> None:
     kubectl, operator = town.kubectl, town.start()
     applied(kubectl, deletionPolicy="Purge")

@@ -10,6 +10,7 @@ from tests.integration.kubernetes.api_server import ApiServer
 from tests.integration.kubernetes.kubectl import Kubectl
 from tests.integration.kubernetes.operator.conftest import Start
 from tests.integration.kubernetes.operator.objects import applied, play_controller, workers
+from tests.support.long_tests import long_only
 from tests.support.tcp_proxy import Link, TcpProxy
 
 
@@ -36,8 +37,11 @@ def kubeconfig(folder: Path, port: int) -> Path:
 
 @pytest.mark.parametrize(
     ("fault", "times"),
-    [("cut", 2), ("reset", 2), ("held", 1)],  # a watch that is held is given up after 70 s, and takes its time
-    ids=["cut", "reset", "held"],
+    [
+        pytest.param("cut", 2, id="cut"),
+        pytest.param("reset", 2, id="reset"),
+        pytest.param("held", 1, id="held", marks=long_only),  # a watch that is held is given up after 70 s
+    ],
 )
 def test_a_change_is_done_though_every_connection_has_failed(
     start: Start,

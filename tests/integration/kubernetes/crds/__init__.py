@@ -1,0 +1,1 @@
+"""The custom resources, in a real API server."""

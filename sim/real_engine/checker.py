@@ -3,6 +3,7 @@
 C  a committed epoch lists files that are there, and no task lists key groups that it does not own
 C  a sender of pushed rows ends only when the newest checkpoint has all of them
 C  a file that the job's object needs is not deleted
+C  a savepoint has all its files when its index appears and at the end of the run, and none of them is deleted
 E  what an engine reports as published is visible
 G  terms, attempts, versions and epochs never go back
 """
@@ -23,27 +24,39 @@ from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Latest
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle
 from penstock.contract.plan import Assignment
+from penstock.protocol.savepoints import files_of
 from penstock.protocol.state_entries import groups_of_files
-from penstock.storage.blobs import DirectoryBlobStore
+from sim.cluster.savepoint_files import Index, at, index_name
 from sim.files.virtual_disk import VirtualDisk
+from sim.kernel.calls import SAVEPOINTS
 from sim.kernel.kernel import SimKernel, Violation
 from sim.real_engine.jobs.checked_job import CheckedJob, Row
+from sim.real_engine.stored_files import SharedFolders
+
+STOPS = ("first", "last")  # the savepoints with which scenarios stop a job
 
 
 class RealChecker:
     """Watches the stores (:class:`sim.cluster.services.Watcher`) and the reports of engines."""
 
     def __init__(
-        self, kernel: SimKernel, job: CheckedJob, blobs: DirectoryBlobStore, disk: VirtualDisk, output: Path
+        self, kernel: SimKernel, job: CheckedJob, stores: SharedFolders, disk: VirtualDisk, output: Path
     ) -> None:
         self._kernel = kernel
         self._job = job
-        self.blobs = blobs
+        self.stores = stores
         self._disk = disk
         self._output = output
         self._latest: Latest | None = None
         self._root: RootManifest | None = None
         self._tables: dict[Version, Assignment] = {}
+        self.savepoints: dict[str, Index] = {}
+
+    def begin_job(self, stores: SharedFolders) -> None:
+        """Forget a job whose workers have ended: another one begins. Savepoints and output stay."""
+        self.stores = stores
+        self._latest = self._root = None
+        self._tables.clear()
 
     # --- The stores
 
@@ -64,6 +77,8 @@ class RealChecker:
 
     def deleted(self, name: BlobName) -> None:
         """Check that a file may go."""
+        if any(name.startswith((f"{path}/{i.folder}/", index_name(path))) for path, i in self.savepoints.items()):
+            raise Violation("C", f"{name} of a complete savepoint is deleted")
         if self._root is None or self._latest is None or self._latest.root is None:
             return
         if name in {self._latest.root.name, *(f.blob.name for task in self._root.tasks for f in task.files)}:
@@ -76,7 +91,17 @@ class RealChecker:
         """Do nothing: engines stage by themselves."""
 
     def indexed(self, name: BlobName, content: object) -> None:
-        """Do nothing: there are no savepoints."""
+        """Check a copy when it becomes a savepoint."""
+        assert isinstance(content, Index)
+        path = name.removesuffix("/savepoint.json")
+        self._kernel.happened("savepoint complete")
+        self._check_savepoint(path, content)
+        self.savepoints[path] = content
+
+    def _check_savepoint(self, path: str, index: Index) -> None:
+        root = decode(RootManifest, self._read(at(path, index.folder, index.root)))
+        for blob in files_of(root):
+            self._read(at(path, index.folder, blob))
 
     def _check_forward(self, old: Latest, new: Latest) -> None:
         numbers = ((old.term, new.term), (old.attempt, new.attempt), (old.version, new.version), (old.epoch, new.epoch))
@@ -111,9 +136,9 @@ class RealChecker:
 
     def _read(self, ref: BlobRef) -> bytes:
         try:
-            return self.blobs.get(ref)
+            return self.stores.get(ref)
         except PenstockError as error:
-            raise Violation("C", f"{ref.name} is committed, but: {error}") from error
+            raise Violation("C", f"{ref.name} is listed, but: {error}") from error
 
     # --- Reports
 
@@ -151,7 +176,14 @@ class RealChecker:
     # --- The end
 
     def finish(self) -> None:
-        """Compare the whole output."""
+        """Compare the whole output, and read all savepoints once more."""
+        for path, index in self.savepoints.items():
+            self._check_savepoint(path, index)
+        assert self._latest is not None
+        if self._latest.stopped and not self.savepoints.keys() & {SAVEPOINTS + name for name in STOPS}:
+            raise Violation("C", "the job was stopped with a savepoint, and there is none")
+        tasks = () if self._root is None else self._root.tasks
+        self._job.ended_at({state.split: state.offset for task in tasks for state in task.splits})
         self._job.check_output({name: self._rows(name) for name in self._job.outputs})
 
     def _rows(self, name: str) -> list[Row]:

@@ -37,6 +37,11 @@ class EngineHost(Protocol):
     job_uid: JobUid
     beat_us: int
 
+    @property
+    def storage(self) -> Path:
+        """Return the job's directory on the shared disk."""
+        ...
+
     def to_keeper(self, engine: str, incarnation: Incarnation, report: msg.EngineReport) -> None:
         """Pass a report to the engine's keeper, in order. Raises SimCrash when the engine dies of it."""
         ...
@@ -103,7 +108,7 @@ class RealEngineNode:
             self._ordinal,
             self._incarnation,
             JobParts(host.compiled, identity, host.scratch(self._name), files=files),
-            DirectoryBlobStore(STORAGE, files),
+            DirectoryBlobStore(host.storage, files),
             say=self._say,
             clock=self,
             heartbeat_interval_s=host.beat_us / 1_000_000,

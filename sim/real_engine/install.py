@@ -2,7 +2,8 @@
 
 The twins take the places of the names in ``penstock.base.threads``. Flight's twins take two places of
 the transport, one of pushed input, and two of its sender. Some limits become small, so that small runs
-reach them: output parts get full, state files are merged, and steps fire in several slices. Nothing
+reach them: output parts get full, state files are merged, steps fire in several slices, and state on disk keeps few
+rows in memory. Nothing
 else differs from what ships.
 """
 
@@ -18,6 +19,7 @@ SIMULATED = ("connectors", "engine", "keyed_state", "steps", "transport")
 SMALL_LIMITS = {
     "SINK_PART_BYTES": 1_500,
     "STATE_FILES_PER_TASK_MAX": 3,
+    "STATE_TABLE_ROWS_MIN": 4,
     "FIRED_ROWS_MAX": 8,
     "FIRED_SLIDING_ROWS_MAX": 2,
     "FIRED_TIMERS_MAX": 4,

@@ -193,5 +193,15 @@ _TABLE = (
         _line("protocol.channel.ingest_partition", "if sender < self._sender:", "if sender <= self._sender:"),
         "chaos-pushed",
     ),
+    EngineMutant(
+        "time-said-before-timers-on-disk",
+        "a task says a time up to which the timers of rows on disk have not fired",
+        _line(
+            "keyed_state.tiered",
+            "while self._cold is not None and (found := self._cold.timers(time, first, 1)):",
+            "while False and self._cold is not None and (found := self._cold.timers(time, first, 1)):",
+        ),
+        "chaos-timers-on-disk",
+    ),
 )
 MUTANTS = {mutant.name: mutant for mutant in _TABLE}

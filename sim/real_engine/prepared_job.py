@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.base.values import replace
 from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob
@@ -28,4 +29,8 @@ def prepared(name: str, under: Path) -> PreparedJob:
     job.write_input(folder / "input")
     file = folder / "job.yaml"
     file.write_text(job_file(job, {"input": folder / "input", "output": OUTPUT}))
-    return PreparedJob(job, load_job(file, ConnectorInspector()), folder)
+    compiled = load_job(file, ConnectorInspector())
+    if job.on_disk:
+        spec = compiled.spec
+        compiled = replace(compiled, spec=replace(spec, state=replace(spec.state, memory_bytes=1)))
+    return PreparedJob(job, compiled, folder)

@@ -3,7 +3,7 @@
 from penstock.base.values import replace
 from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND
-from sim.kernel.nemesis import KillEngine, Moment, Profile, RescaleWish, Timed
+from sim.kernel.nemesis import BeginElsewhere, KillEngine, Moment, Profile, RequestWish, RescaleWish, Timed
 from sim.scenario import Scenario
 from sim.scenario_table import USUAL
 
@@ -48,9 +48,33 @@ CHAOS = Scenario(
 AT_COMMITS = tuple(Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in (3, 6))
 OTHER_JOBS = tuple(
     replace(CHAOS, name=f"chaos-{job}", job=job, moments=AT_COMMITS)
-    for job in ("timers", "joined", "windowed", "pushed")
+    for job in ("timers", "joined", "windowed", "pushed", "timers-on-disk", "joined-on-disk", "windowed-on-disk")
+)
+
+# A job without an end is stopped with a savepoint: among the faults, and again when they are over.
+ENDLESS = replace(
+    CHAOS,
+    name="chaos-endless",
+    job="endless",
+    moments=AT_COMMITS,
+    events=(
+        Timed(SECOND, RequestWish("savepoint", "early")),
+        Timed(SECOND * 5 // 2, RequestWish("stop", "first")),
+        Timed(CHAOS.safety_us + SECOND // 2, RequestWish("stop", "last")),
+    ),
+)
+# Another job begins from each savepoint: from one with which a job was stopped, into the same output.
+MOVED = replace(
+    QUIET,
+    name="moved",
+    job="windowed",
+    events=(Timed(SECOND, RequestWish("stop", "first")), Timed(SECOND * 3, RescaleWish(3))),
+    moments=(Moment("savepoint complete", 1, BeginElsewhere(), SECOND),),
+    rates={"publish": Rates(failed=0.1, unknown=0.1), "file": Rates(failed=0.002, unknown=0.002, crash=0.002)},
+    safety_us=4 * SECOND,
 )
 
 SCENARIOS = {
-    scenario.name: scenario for scenario in (QUIET, CHECKPOINT, RESCALE_UP, PUSHED, AROUND, CHAOS, *OTHER_JOBS)
+    scenario.name: scenario
+    for scenario in (QUIET, CHECKPOINT, RESCALE_UP, PUSHED, AROUND, CHAOS, *OTHER_JOBS, ENDLESS, MOVED)
 }

@@ -1,31 +1,65 @@
 """The stores behind the simulated keepers, when their files are those that real engines read and write.
 
-Metadata and Lease are those of :class:`sim.cluster.services.Service`. The job's directory is a
-:class:`penstock.storage.blobs.DirectoryBlobStore`, so its files are bytes.
+Metadata and Lease are those of :class:`sim.cluster.services.Service`. The job's directory and the folder of
+savepoints are each a :class:`penstock.storage.blobs.DirectoryBlobStore`, so their files are bytes.
 """
 
+from dataclasses import dataclass
 from random import Random
-from typing import cast
 
-from penstock.base.errors import PenstockError, StateError
+from penstock.base.errors import PenstockError, StateError, StorageError
+from penstock.base.values import replace
 from penstock.contract.codec import decode, encode
 from penstock.contract.control_messages import MembersFile
-from penstock.contract.ids import MEMBERS_SUFFIX, BlobName
-from penstock.contract.manifest import RootManifest
+from penstock.contract.ids import MEMBERS_SUFFIX, ROOT_SUFFIX, BlobName
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.keeper.savepoint_copies import INDEX, SavepointIndex, index_of
 from penstock.storage.blobs import DirectoryBlobStore
+from sim.cluster.savepoint_files import Index
 from sim.cluster.services import WRITE_US, Service
-from sim.kernel.calls import ROOT_FILE, Call, DeleteFiles, FileOp, Get, ListFiles, Put, ReadFile, Reply
+from sim.kernel.calls import (
+    ROOT_FILE,
+    SAVEPOINTS,
+    Call,
+    DeleteFiles,
+    FileOp,
+    Get,
+    LinkFile,
+    ListFiles,
+    Put,
+    ReadFile,
+    Reply,
+)
 from sim.kernel.kernel import SimKernel
 
-ROOT_BYTES_MAX = 1_000
+SMALL_FILE_BYTES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFolders:
+    """The job's directory, and the folder of savepoints, as one machine sees them."""
+
+    job: DirectoryBlobStore
+    savepoints: DirectoryBlobStore
+
+    def of(self, name: BlobName) -> tuple[DirectoryBlobStore, BlobName]:
+        """Return the store of a file, and the file's name there."""
+        if name.startswith(SAVEPOINTS):
+            return self.savepoints, BlobName(name.removeprefix(SAVEPOINTS))
+        return self.job, name
+
+    def get(self, ref: BlobRef) -> bytes:
+        """Read a file of either. Raises StateError and StorageError, as the store does."""
+        store, name = self.of(ref.name)
+        return store.get(replace(ref, name=name))
 
 
 class RealFiles(Service):
-    """See the module. It knows the calls of keepers, without those on savepoints."""
+    """See the module."""
 
-    def __init__(self, kernel: SimKernel, chances: Random, blobs: DirectoryBlobStore) -> None:
+    def __init__(self, kernel: SimKernel, chances: Random, stores: SharedFolders) -> None:
         super().__init__(kernel, chances, codec=False)
-        self.blobs = blobs
+        self.stores = stores
         self._staged = 0
 
     def _refuse(self, call: Call) -> None:
@@ -56,25 +90,67 @@ class RealFiles(Service):
     def _on_disk(self, op: FileOp) -> object:
         match op:
             case Put(name, content) if name == ROOT_FILE:
-                self._staged += 1
-                self.blobs.put_whole(name, BlobName(f"{ROOT_FILE}.{self._staged}"), str(content).encode())
+                self._put_whole(name, str(content).encode())
                 return None
             case Put(name, content):
-                return self.blobs.put(name, encode(cast("RootManifest | MembersFile", content)))
+                return self._put(name, content)
+            case LinkFile(name, content):
+                self._link_index(name, content)
+                return None
             case Get(ref):
-                kind = MembersFile if ref.name.endswith(MEMBERS_SUFFIX) else RootManifest
-                return decode(kind, self.blobs.get(ref))
+                return _decoded(ref.name, self.stores.get(ref))
             case ReadFile(name):
-                found = self.blobs.peek(name, ROOT_BYTES_MAX)
-                if found is None:
-                    raise StateError(f"{name} is missing")
-                return found.decode()
-            case ListFiles():
-                return tuple(self.blobs.list_for_collection())
+                return self._read_small(name)
+            case ListFiles(under):
+                return self._listed(under)
             case DeleteFiles(name):
                 if self.watcher is not None:
                     self.watcher.deleted(name)
-                self.blobs.delete(name)
+                store, inside = self.stores.of(name)
+                store.delete(inside)
                 return None
             case _:
-                raise AssertionError(f"no keeper of these scenarios asks for {type(op).__name__}")
+                raise AssertionError(f"no keeper asks for {type(op).__name__}")
+
+    def _put(self, name: BlobName, content: object) -> BlobRef:
+        store, inside = self.stores.of(name)
+        assert isinstance(content, RootManifest | MembersFile | bytes)
+        ref = store.put(inside, content if isinstance(content, bytes) else encode(content))
+        return replace(ref, name=name)
+
+    def _put_whole(self, name: BlobName, content: bytes) -> None:
+        self._staged += 1
+        store, inside = self.stores.of(name)
+        store.put_whole(inside, BlobName(f"{inside}.{self._staged}"), content)
+
+    def _link_index(self, name: BlobName, content: object) -> None:
+        assert isinstance(content, Index)
+        store, inside = self.stores.of(name)
+        if self.disk.full or store.peek(inside, SMALL_FILE_BYTES_MAX) is not None:
+            raise StorageError(f"{name} cannot be linked")
+        if self.watcher is not None:
+            self.watcher.indexed(name, content)
+        savepoint = name.removeprefix(SAVEPOINTS).removesuffix(f"/{INDEX}")
+        self._put_whole(name, index_of("job", savepoint, content.root, content.folder))
+
+    def _read_small(self, name: BlobName) -> object:
+        store, inside = self.stores.of(name)
+        found = store.peek(inside, SMALL_FILE_BYTES_MAX)
+        if found is None:
+            raise StateError(f"{name} is missing")
+        if not name.endswith(INDEX):
+            return found.decode()
+        index = decode(SavepointIndex, found)
+        return Index(index.root, index.folder)
+
+    def _listed(self, under: str) -> tuple[BlobName, ...]:
+        if not under.startswith(SAVEPOINTS):
+            return tuple(self.stores.job.list_for_collection())
+        found = (BlobName(SAVEPOINTS + name) for name in self.stores.savepoints.list_for_collection())
+        return tuple(name for name in found if name.startswith(under))
+
+
+def _decoded(name: BlobName, content: bytes) -> object:
+    if name.endswith(MEMBERS_SUFFIX):
+        return decode(MembersFile, content)
+    return decode(RootManifest, content) if name.endswith(ROOT_SUFFIX) else content

@@ -14,6 +14,7 @@ from penstock.contract.control_messages import EngineReport
 from penstock.contract.ids import JobUid, Ordinal, SplitId
 from penstock.storage.blobs import DirectoryBlobStore
 from sim.cluster.fault_injector import FaultInjector
+from sim.cluster.keeper import LATEST
 from sim.control_plane import ClusterParts, ControlPlane
 from sim.files.mounted_files import Mount, MountedFiles
 from sim.files.virtual_disk import VirtualDisk
@@ -27,13 +28,13 @@ from sim.real_engine.file_faults import FileFaults
 from sim.real_engine.flight_twins import FlightNetwork, SimFlightServer
 from sim.real_engine.prepared_job import OUTPUT, PreparedJob
 from sim.real_engine.senders import Senders
-from sim.real_engine.stored_files import RealFiles
+from sim.real_engine.stored_files import RealFiles, SharedFolders
 from sim.real_engine.threaded_kernel import ThreadedKernel
 from sim.scenario import Scenario
 
 STALENESS = 0.3
 POWER_FAILURES = (0, 0, 1)
-JOB_UID = JobUid("7b0c7a52-6a2e-4d39-9f0e-000000000001")
+SAVEPOINTS = Path("/savepoints")  # on the virtual disk
 EVENTS_MAX = 200_000
 SENDER_END_US = 10 * SECOND  # a sender ends so soon after its job
 
@@ -50,6 +51,7 @@ class EngineWorld(ControlPlane):
         self._scratch = job.folder / "scratch"
         self.compiled = job.compiled
         self._empty_scratch()
+        self._jobs = 1
         self.disk = VirtualDisk()
         kernel = ThreadedKernel(seed, self.died)
         streams = kernel.streams
@@ -65,12 +67,13 @@ class EngineWorld(ControlPlane):
         kernel.scheduler.at_rest = self._check_rest
         thread_twins.begin(kernel.scheduler, kernel, self._names, self._end_process)
         job.checked.begin_run()
-        self.files = RealFiles(kernel, streams.faults, self._of("keepers"))
+        self.job_uid = _job_uid(self._jobs)
+        self.files = RealFiles(kernel, streams.faults, self._stores("keepers"))
         parts = ClusterParts(kernel, network, self.files, faults or Faults(streams.faults, scenario.rates))
-        super().__init__(scenario, parts, JOB_UID, host_of)
+        super().__init__(scenario, parts, self.job_uid, host_of)
         self.scheduler = kernel.scheduler
         self.service.applied_when_unknown = self.faults.single is not None
-        self.judge = RealChecker(kernel, job.checked, self._of("judge"), self.disk, OUTPUT)
+        self.judge = RealChecker(kernel, job.checked, self._stores("judge"), self.disk, OUTPUT)
         self.service.watcher = self.judge
         kernel.add("power", self)
         self._senders = Senders(self, job.checked.senders(job.folder / "input"))
@@ -80,9 +83,10 @@ class EngineWorld(ControlPlane):
         self.begin(self.injector)
         self._senders.plan(Random(f"{seed}/senders"), scenario.safety_us)
 
-    def _of(self, machine: str) -> DirectoryBlobStore:
-        """Return the job's directory as a machine sees it that has no faults."""
-        return DirectoryBlobStore(STORAGE, MountedFiles(self.disk, Mount(machine)))
+    def _stores(self, machine: str) -> SharedFolders:
+        """Return the shared folders as a machine sees them that has no faults."""
+        files = MountedFiles(self.disk, Mount(machine))
+        return SharedFolders(DirectoryBlobStore(self.storage, files), DirectoryBlobStore(SAVEPOINTS, files))
 
     def _plan_faults(self, scenario: Scenario, faults: Faults | None) -> None:
         streams = self.kernel.streams
@@ -93,6 +97,11 @@ class EngineWorld(ControlPlane):
             self.moments += draw_moments(streams.faults, scenario.profile, scenario.workers)
             for _ in range(streams.faults.choice(POWER_FAILURES)):
                 self.kernel.at(streams.faults.randrange(scenario.safety_us), "power", PowerFails())
+
+    @property
+    def storage(self) -> Path:
+        """Return the directory of the job that runs now."""
+        return STORAGE / self.job_uid
 
     def _empty_scratch(self) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -201,7 +210,23 @@ class EngineWorld(ControlPlane):
             self.end_worker(ordinal)
         self._senders.power_failed()
         self.disk.power_failure(self.kernel.streams.faults)
-        self.files.blobs, self.judge.blobs = self._of("keepers"), self._of("judge")
+        self.files.stores, self.judge.stores = self._stores("keepers"), self._stores("judge")
+
+    def begin_elsewhere(self) -> None:
+        """End the job's workers, and begin another job from the newest savepoint. It writes to the same output."""
+        self.kernel.happened("another job begins from a savepoint")
+        for ordinal in self.ordinals():
+            self.end_worker(ordinal)
+        self.recorder.check()
+        self._jobs += 1
+        self.job_uid = _job_uid(self._jobs)
+        self.files.begin_directory()
+        self.files.stores = self._stores("keepers")
+        self.judge.begin_job(self._stores("judge"))
+        self.service.objects.pop(LATEST)
+        self.begin_object()
+        self.begin_lease()
+        self.supervisor.begin_from(next(reversed(self.judge.savepoints)), f"run-{self._jobs}")
 
     # --- What no scenario here does
 
@@ -209,10 +234,10 @@ class EngineWorld(ControlPlane):
         """Replace the job's object by a new, empty one."""
         raise NotImplementedError
 
-    def begin_elsewhere(self) -> None:
-        """Begin another job from a savepoint."""
-        raise NotImplementedError
-
     def change_job(self, name: str) -> None:
         """Make later engines compile another plan."""
         raise NotImplementedError
+
+
+def _job_uid(number: int) -> JobUid:
+    return JobUid(f"7b0c7a52-6a2e-4d39-9f0e-{number:012d}")

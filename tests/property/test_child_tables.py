@@ -14,7 +14,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.keyed_state.tiered import ROWS_MIN
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.model.keys import KeyCodec, Keys
 from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import ChildSchema, StateSchema
@@ -140,7 +140,7 @@ def test_entries_are_those_of_a_dict_of_dicts(steps: list[tuple[str, int]], seed
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
         subject = EntriesOfKeys(Path(folder))
-        subject.put(random, 4 * ROWS_MIN)  # enough to move some to disk
+        subject.put(random, 4 * STATE_TABLE_ROWS_MIN)  # enough to move some to disk
         for what, number in steps:
             perform: Callable[[np.random.Generator, int], None] = getattr(subject, what)
             perform(random, number)

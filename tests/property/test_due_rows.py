@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.contract.keygroups import Range, Share
-from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec, Keys
 from penstock.model.table_columns import Value
 from penstock.steps.base import StateSchema
@@ -103,7 +103,7 @@ def test_rows_come_due_as_in_a_sorted_dict(steps: list[tuple[str, int]], seed: i
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
         subject = OpenWindows(Path(folder))
-        subject.add(random, 3 * ROWS_MIN)  # enough to move some to disk
+        subject.add(random, 3 * STATE_TABLE_ROWS_MIN)  # enough to move some to disk
         for what, number in steps:
             perform: Callable[[np.random.Generator, int], None] = getattr(subject, what)
             perform(random, number)

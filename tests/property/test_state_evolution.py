@@ -17,9 +17,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.keyed_state.state_files import BlockReader
 from penstock.keyed_state.stored_schema import described, stored_schema
-from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.declared.state_types import state_type
 from penstock.model.keys import KeyCodec
 from penstock.steps.base import StateSchema
@@ -30,7 +30,7 @@ from penstock.steps.typed.undo_log import UndoLog
 from tests.support.state_under_change import GROUPS, StateUnderChange
 
 CODEC = KeyCodec((pa.string(),), GROUPS)
-NAMES = [f"key-{i}" for i in range(2 * ROWS_MIN)]
+NAMES = [f"key-{i}" for i in range(2 * STATE_TABLE_ROWS_MIN)]
 GROUP_OF: dict[str, int] = dict(zip(NAMES, CODEC.keys([pa.array(NAMES, pa.string())]).groups.tolist(), strict=True))
 FEW = 30  # keys that are used again and again
 
@@ -314,7 +314,7 @@ def test_fields_that_change_are_as_in_plain_python(
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
         subject = Evolving(Path(folder), versions)
-        subject.put(random, 2 * ROWS_MIN)  # enough to move some to disk
+        subject.put(random, 2 * STATE_TABLE_ROWS_MIN)  # enough to move some to disk
         for what, number in steps:
             perform: Callable[[np.random.Generator, int], None] = getattr(subject, what)
             perform(random, number)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.contract.graph import TimeKind
-from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import NO_TIMER, Value
 from penstock.steps.base import StateSchema, TimerColumn
@@ -119,7 +119,7 @@ def test_timers_fire_as_in_a_sorted_list(steps: list[tuple[str, int]], seed: int
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
         subject = TimersOfKeys(Path(folder))
-        subject.set(random, 3 * ROWS_MIN)  # enough to move some to disk
+        subject.set(random, 3 * STATE_TABLE_ROWS_MIN)  # enough to move some to disk
         for what, number in steps:
             perform: Callable[[np.random.Generator, int], None] = getattr(subject, what)
             perform(random, number)

@@ -23,12 +23,14 @@ spec:
 class CheckedJob(ABC):
     """A job, its input, and its oracle. The sink of an output ``x`` is the step ``x-out``, and its folder ``x``.
 
-    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added.
+    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. With ``on_disk`` its
+    state has next to no memory, so all but a few rows of each table are in RocksDB.
     """
 
     entrypoint: str
     outputs: Sequence[str]
     parameters: Mapping[str, int] = {}
+    on_disk = False
 
     @abstractmethod
     def write_input(self, folder: Path) -> None:
@@ -40,6 +42,9 @@ class CheckedJob(ABC):
 
     def begin_run(self) -> None:  # noqa: B027 - most jobs have nothing to do
         """Bring what is outside of the job and of the disk to its first state."""
+
+    def ended_at(self, offsets: Mapping[str, int]) -> None:  # noqa: B027 - most jobs have an end
+        """Learn how many rows of each split the last checkpoint has, before the output is checked."""
 
     def senders(self, folder: Path) -> Sequence[Push]:
         """Return what each sender pushes. ``folder`` is that of the input."""

@@ -2,16 +2,27 @@
 
 from sim.real_engine.jobs.checked_job import CheckedJob
 from sim.real_engine.jobs.counting import CountingJob, Size
+from sim.real_engine.jobs.endless import EndlessJob
 from sim.real_engine.jobs.joined import JoinedJob
 from sim.real_engine.jobs.pushed import PushedJob
 from sim.real_engine.jobs.timer_job import TimerJob
 from sim.real_engine.jobs.windowed import WindowedJob
 
+
+def _on_disk(job: CheckedJob) -> CheckedJob:
+    job.on_disk = True
+    return job
+
+
 JOBS: dict[str, CheckedJob] = {
     "count": CountingJob(Size(files=3, rows=160, rate=150, queued=150)),
     "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
+    "endless": EndlessJob(),
     "joined": JoinedJob(),
+    "joined-on-disk": _on_disk(JoinedJob()),
     "pushed": PushedJob(),
     "timers": TimerJob(),
+    "timers-on-disk": _on_disk(TimerJob()),
     "windowed": WindowedJob(),
+    "windowed-on-disk": _on_disk(WindowedJob()),
 }

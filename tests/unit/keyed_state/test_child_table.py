@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import StateError
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.keyed_state.stored_schema import described
-from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import Value
 from penstock.steps.base import ChildSchema, StateSchema
@@ -136,7 +136,7 @@ def test_entries_count_as_memory_and_share_the_budget_of_their_state(tmp_path: P
     assert 60 < each < 200
     state.limit(1)
     parents(table, "b")
-    assert child.table.used <= ROWS_MIN
+    assert child.table.used <= STATE_TABLE_ROWS_MIN
     rows = child.find(np.repeat(parents(table, "a"), 100_000), pa.array(range(100_000)))
     assert (rows >= 0).all()
     assert numbers(child, parents(table, "a")) == list(range(100_000))
@@ -146,7 +146,7 @@ def test_entries_are_found_after_a_restore_with_little_memory_and_after_they_and
     tmp_path: Path,
 ) -> None:
     state, table = backend(tmp_path)
-    names = [f"k{i}" for i in range(3 * ROWS_MIN)]
+    names = [f"k{i}" for i in range(3 * STATE_TABLE_ROWS_MIN)]
     for first in range(3):
         table.child("seen").rows(parents(table, *names), pa.array(range(first, first + len(names))))
     store = DirectoryBlobStore(tmp_path / "blobs")
@@ -175,8 +175,8 @@ def test_child_tables_have_no_budget_of_their_own(tmp_path: Path) -> None:
 def test_a_missing_subkey_is_not_looked_for_on_disk_if_nothing_of_its_key_is_there(tmp_path: Path) -> None:
     state, table = backend(tmp_path)
     child = table.child("seen")
-    above = np.repeat(parents(table, "a"), 4 * ROWS_MIN)
-    child.rows(above, pa.array(range(4 * ROWS_MIN)))
+    above = np.repeat(parents(table, "a"), 4 * STATE_TABLE_ROWS_MIN)
+    child.rows(above, pa.array(range(4 * STATE_TABLE_ROWS_MIN)))
     state.limit(1)
     (new,) = parents(table, "new").tolist()
     assert child.table.on_disk

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.contract.graph import TimeKind
 from penstock.keyed_state import hot
+from penstock.keyed_state.copies import joined
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.memory import NEVER
 from penstock.keyed_state.stored_schema import described
@@ -106,6 +107,21 @@ def test_a_table_that_outgrows_its_reservation_keeps_its_timers(monkeypatch: pyt
     fired = take(table, 3000)
     assert [time for time, _, _ in fired] == [*range(901, 1001), *range(1901, 2001)]
     assert [name for _, _, name in fired] == [*reversed(names), *reversed(names)]
+
+
+def test_a_timer_that_has_fired_is_in_the_next_cut() -> None:
+    """Without it a restore brings the timer back, and the timer fires a second time."""
+    table = HotTable(SCHEMA)
+    put(table, ["a", "b", "c"], 10)
+    generation, _ = table.cut()
+    table.settle(generation)
+    assert [name for _, _, name in take(table, 10, 1)] == ["a"]
+    _, cut = table.cut(all_here=False)
+    while not table.copy_on():
+        pass
+    copied = joined(list(cut.parts()))
+    assert CODEC.columns(copied.keys)[0].to_pylist() == ["a"]
+    assert copied.values["idle"].tolist() == [NO_TIMER]
 
 
 def test_the_description_of_a_state_without_timers_is_what_it_was() -> None:

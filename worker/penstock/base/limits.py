@@ -213,6 +213,7 @@ CHECKPOINT_FIRST_DELAY_S = 0.2  # the first output should not wait for a whole i
 # A status says that a checkpoint is late after some intervals and this time. Nothing else follows from it.
 CHECKPOINT_LATE_INTERVALS = 3
 CHECKPOINT_LATE_S = 20.0
+STATE_TABLE_ROWS_MIN = 1024  # of each table in memory, however small its budget is
 STATE_FILES_PER_TASK_MAX = 16  # more files are merged; this bounds what a restore reads
 FIRED_ROWS_MAX = 8_192  # windows that are emitted as one batch; the next slice waits until they have left
 FIRED_SLIDING_ROWS_MAX = 4_096  # the same for sliding windows, each of which is combined from many slices

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import StateError
-from penstock.base.limits import KEY_GROUPS_MAX
+from penstock.base.limits import KEY_GROUPS_MAX, STATE_TABLE_ROWS_MIN
 from penstock.contract.graph import TimeKind
 from penstock.keyed_state.child_table import ChildTable
 from penstock.keyed_state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
@@ -35,7 +35,6 @@ from penstock.steps.base import ChildState, DueTimers, StateSchema
 
 _PAST = b"\xff" * 9  # greater than any hash and tag
 
-ROWS_MIN = 1024  # in memory, however small the budget
 EVICT_SHARE = 4  # a quarter of the rows moves out at once, so that sweeps are rare
 
 
@@ -344,12 +343,12 @@ class TieredTable:
     def _shrink(self, budget_bytes: int, size_bytes: int) -> None:
         """Move rows to disk: the part of them by which ``size_bytes`` is over the budget."""
         hot = self.hot
-        if hot.used <= ROWS_MIN:
+        if hot.used <= STATE_TABLE_ROWS_MIN:
             return
-        allowed = max(ROWS_MIN, budget_bytes * hot.high_row // size_bytes)
+        allowed = max(STATE_TABLE_ROWS_MIN, budget_bytes * hot.high_row // size_bytes)
         if hot.used <= allowed:
             return
-        most = min(hot.used - ROWS_MIN // 2, hot.used - allowed + hot.used // EVICT_SHARE)
+        most = min(hot.used - STATE_TABLE_ROWS_MIN // 2, hot.used - allowed + hot.used // EVICT_SHARE)
         rows = hot.victims(most, self._hand, changed_too=False)
         if hot.used - len(rows) > allowed:
             self.move_out(rows)

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.contract.graph import TimeKind
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
-from penstock.keyed_state.tiered import ROWS_MIN
 from penstock.model.declared.state_types import state_type
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import NO_TIMER
@@ -24,7 +24,7 @@ from penstock.storage.blobs import DirectoryBlobStore
 GROUPS = 4
 CODEC = KeyCodec((pa.string(),), GROUPS)
 REACHED = np.full(GROUPS, -1, np.int64)
-NAMES = [f"key-{i}" for i in range(2 * ROWS_MIN)]
+NAMES = [f"key-{i}" for i in range(2 * STATE_TABLE_ROWS_MIN)]
 
 
 @ps.state

@@ -10,6 +10,7 @@ from sim.kernel.nemesis import (
     BeginEmpty,
     ChangeJob,
     DiskFull,
+    GiveUpOutput,
     Happening,
     KillEngine,
     KillKeeper,
@@ -256,6 +257,20 @@ DIRECTED = (
             Moment("committed a checkpoint", 1, BeginEmpty()),
             Moment("committed a checkpoint", 2, BeginEmpty()),
             Moment("committed a checkpoint", 3, BeginEmpty(drop_unpublished=True)),
+        ),
+        poll_us=2_000,
+    ),
+    # One of two sinks gives up what is not visible, while processes die. The other one loses nothing.
+    replace(
+        BUSY,
+        name="output-given-up",
+        job="window",
+        rates={"publish": Rates(failed=0.5, unknown=0.2), "unstage": Rates(failed=0.3, unknown=0.2, crash=0.05)},
+        moments=(
+            Moment("committed a checkpoint", 2, GiveUpOutput("out")),
+            Moment("committed a checkpoint", 4, GiveUpOutput("late")),
+            Moment("committed a checkpoint", 5, KillKeeper(None)),
+            Moment("committed a checkpoint", 6, GiveUpOutput("out")),
         ),
         poll_us=2_000,
     ),

@@ -7,10 +7,11 @@ C  after every commit the listed files are copied elsewhere, the copy is restore
    compared with the fold of the input; no file that a retained checkpoint lists is ever deleted
 """
 
+from penstock.contract.codec import ABSENT
 from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.keygroups import groups_of
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Desired, Latest, Restore, Unpublished, how_of
 from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
@@ -35,10 +36,13 @@ class InvariantChecker:
         self.monitor = ProtocolMonitor()
         self.latest: Latest | None = None
         self.committed: dict[str, int] = {}
+        self.rows: dict[str, object] = {}
+        self.sinks: dict[str, str] = {}  # by staged file
         self.staged: dict[str, int] = {}
         self.tables: dict[int, Assignment] = {}
         self.lost_object = self.moved = False
         self.savepoints: dict[str, Index] = {}
+        self.restores: dict[str, Restore] = {}  # that users have asked for
 
     def begin_job(self) -> None:
         """Check another job, which goes on in the same output folder."""
@@ -46,6 +50,16 @@ class InvariantChecker:
         self.latest = None
         self.tables = {}
         self.moved = True
+
+    def wanted(self, desired: Desired) -> None:
+        """Learn what the user wants."""
+        if desired.restore is not None:
+            self.restores[desired.restore.nonce] = desired.restore
+
+    def asked(self, nonce: str, sink: str) -> bool:
+        """Return whether a restore gives output of a sink up. One that reads input again may give up all."""
+        restore = self.restores.get(nonce)
+        return restore is None or restore.allow_output_replay or how_of(sink, restore.handling()) is Unpublished.DROP
 
     # --- The job's object
 
@@ -91,9 +105,14 @@ class InvariantChecker:
         if new.root is None:
             due.append(old.epoch)
         for target, epoch in self.committed.items():
-            hidden = target not in self.disk.visible and epoch not in new.lost_output
-            if epoch in due and hidden:
+            if epoch not in due or target in self.disk.visible:
+                continue
+            if not _is_lost(new, epoch, sink_of(target)):
                 raise Violation("E", f"epoch {epoch} is let go, and {target} is not visible")
+            if not self.asked(new.restored, sink_of(target)):
+                raise Violation("E", f"{target} is given up, and nobody has asked for that")
+            self.output.given_up(sink_of(target), self.rows[target])
+            self.kernel.happened("output given up")
 
     def _count(self, old: Latest, new: Latest) -> None:
         seen = {
@@ -130,6 +149,8 @@ class InvariantChecker:
             for handle in task.handles:
                 published = publication(handle, root.epoch)
                 self.committed[published.target] = root.epoch
+                self.rows[published.target] = published.content
+                self.sinks[published.staged] = handle.sink
                 self.staged[published.staged] = root.epoch
         self.kernel.happened(f"committed a {root.kind}")
 
@@ -218,14 +239,21 @@ class InvariantChecker:
         if target not in self.committed:
             raise Violation("G", f"{target} is published but was never committed")
         assert isinstance(content, tuple)
-        self.output.appeared(target, target.split("-")[1], content)
+        self.output.appeared(target, sink_of(target), content)
+
+    def is_given_up(self, target: str) -> bool:
+        """Return whether a restore gives this output up, or has given it up."""
+        epoch, sink, latest = self.committed.get(target), sink_of(target), self.latest
+        if latest is None or epoch is None:
+            return False
+        return _is_lost(latest, epoch, sink) or (epoch == latest.epoch and _drops(latest, sink))
 
     def unstaged(self, name: BlobName) -> None:
         """Check the removal of staged output: it must never have to be published again."""
         epoch = self.staged.get(name, 0)
         if self.latest is None or epoch in self.latest.lost_output:
             return
-        if epoch == self.latest.epoch > self.latest.published_through:
+        if epoch == self.latest.epoch > self.latest.published_through and not _drops(self.latest, self.sinks[name]):
             raise Violation("E", f"{name} goes before epoch {epoch} is recorded as published")
 
     # --- At rest
@@ -256,3 +284,19 @@ class InvariantChecker:
 
 def _numbers(latest: Latest) -> str:
     return f"term {latest.term} attempt {latest.attempt} version {latest.version}"
+
+
+def sink_of(target: str) -> str:
+    """Return the sink whose output is visible under the name ``target``."""
+    return target.split("-")[1]
+
+
+def _is_lost(latest: Latest, epoch: int, sink: str) -> bool:
+    """Return whether the object names output as given up. Without a sink it means all of the epoch."""
+    rows = () if latest.lost_rows is ABSENT else latest.lost_rows
+    named = [each.sink for each in rows if each.epoch == epoch]
+    return epoch in latest.lost_output and (not named or sink in named)
+
+
+def _drops(latest: Latest, sink: str) -> bool:
+    return how_of(sink, latest.handling()) is Unpublished.DROP

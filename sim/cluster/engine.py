@@ -17,7 +17,8 @@ from penstock.contract.ids import (
     Term,
     blob_name,
 )
-from penstock.contract.manifest import RootManifest, SinkHandle, SplitState
+from penstock.contract.latest import Unpublished, how_of
+from penstock.contract.manifest import RootManifest, SplitState
 from penstock.protocol.engine import engine_messages as em
 from penstock.protocol.engine.engine_core import EngineCore
 from penstock.protocol.task import task_messages as ev
@@ -26,9 +27,9 @@ from sim.cluster.channel_ends import Flush, SimStreamIdentity
 from sim.cluster.exchange import SimExchange
 from sim.cluster.ports import Cluster
 from sim.cluster.task import SimTask
-from sim.cluster.task_files import Token, publication
+from sim.cluster.task_files import Token, publication, staged_name
 from sim.cluster.task_scheduler import POLL_US, SimTaskScheduler
-from sim.kernel.calls import ClaimOutput, Get, Op, Reply
+from sim.kernel.calls import ClaimOutput, Get, Op, Reply, Unstage
 from sim.kernel.kernel import SimCrash
 from sim.kernel.messages import (
     Answered,
@@ -153,8 +154,8 @@ class EngineNode(SimTaskScheduler):
                     self.exchange.open(members, channels, version)
                 case em.ForgetStreams(channels):
                     self.exchange.forget(channels)
-                case em.PublishFor(_, epoch, handles):
-                    self._publish(epoch, handles)
+                case em.PublishFor():
+                    self._publish(action)
                 case _:
                     self._do_seldom(action)
 
@@ -216,14 +217,16 @@ class EngineNode(SimTaskScheduler):
 
     # --- Publication on behalf of the leader
 
-    def _publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
-        key = (self.attempt, epoch)
+    def _publish(self, order: em.PublishFor) -> None:
+        key = (self.attempt, order.epoch)
         if key in self._direct:
             return
-        self._direct[key] = len(handles)
-        for handle in handles:
-            self.call(publication(handle, epoch), ("publish", key))
-        if not handles:
+        self._direct[key] = len(order.handles)
+        for handle in order.handles:
+            dropped = how_of(handle.sink, order.sinks) is Unpublished.DROP
+            op = Unstage(staged_name(handle)) if dropped else publication(handle, order.epoch)
+            self.call(op, ("publish", key))
+        if not order.handles:
             self.core.published(*key)
 
     # --- The store

@@ -14,6 +14,7 @@ from sim.kernel.nemesis import (
     ChangeJob,
     CutNetwork,
     DiskFull,
+    GiveUpOutput,
     KillEngine,
     KillKeeper,
     LoseObject,
@@ -69,6 +70,8 @@ class FaultInjector:
                 self.world.supervisor.run_again(oldest=oldest, allow_replay=allow_replay)
             case BeginEmpty(allow_replay, drop_unpublished):
                 self.world.supervisor.begin_empty(allow_replay=allow_replay, drop_unpublished=drop_unpublished)
+            case GiveUpOutput(sink):
+                self.world.supervisor.give_up_output(sink)
             case BeginElsewhere():
                 self.world.begin_elsewhere()
             case ChangeJob():

@@ -157,6 +157,9 @@ class Wishes(Protocol):
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
         """Request that the job begins without state."""
 
+    def give_up_output(self, sink: str) -> None:
+        """Request that the job goes on from its newest checkpoint, without unpublished output of a sink."""
+
     def drop_state(self, steps: tuple[str, ...]) -> None:
         """Request once that the job drops the state of some steps."""
 

@@ -97,8 +97,16 @@ class Watcher(Protocol):
         """Output is about to become visible."""
         ...
 
+    def wanted(self, desired: Desired) -> None:
+        """The user wants something else."""
+        ...
+
     def unstaged(self, name: BlobName) -> None:
         """Staged output is about to be removed."""
+        ...
+
+    def is_given_up(self, target: str) -> bool:
+        """Return whether a restore gives this output up."""
         ...
 
     def indexed(self, name: BlobName, content: object) -> None:
@@ -129,6 +137,8 @@ class Service:
         now = self.objects.get(name)
         uid = now.uid if now is not None else f"uid-{self._fresh_version()}"
         self._keep(name, StoredFile(data, self._fresh_version(), uid))
+        if self.watcher is not None and isinstance(data, Desired):
+            self.watcher.wanted(data)
 
     def begin_directory(self) -> None:
         """Give a new job a new directory and a new Lease. Savepoints and output stay."""
@@ -330,6 +340,9 @@ class Service:
                 raise Violation("E", f"{target} is visible with another content")
             return Reply(call.token, call.op)
         kept = self.disk.files.get(BlobName(staged))
+        if kept is None and self.watcher is not None and self.watcher.is_given_up(target):
+            self.kernel.happened("output published after it was given up")
+            return Reply(call.token, call.op, error="missing")
         if kept is None:
             raise Violation("E", f"staged output {staged} is gone before it was published")
         if kept != content:

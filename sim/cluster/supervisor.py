@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.base.values import replace
 from penstock.contract.ids import Ordinal
-from penstock.contract.latest import Desired, Latest, Request, Restore
+from penstock.contract.latest import Desired, Latest, Request, Restore, SinkRestore, Unpublished
 from sim.cluster.ports import Machine
 from sim.kernel.kernel import SimKernel
 
@@ -104,6 +104,13 @@ class SupervisorNode:
             drop_unpublished=drop_unpublished,
             empty=True,
         )
+        self.desired = replace(self.desired, restore=restore)
+        self.machine.write_desired(self.desired)
+
+    def give_up_output(self, sink: str) -> None:
+        """Request once that unpublished output of a sink is given up."""
+        self._restores += 1
+        restore = Restore(f"output-{self._restores}", unpublished=(SinkRestore(sink, Unpublished.DROP),))
         self.desired = replace(self.desired, restore=restore)
         self.machine.write_desired(self.desired)
 

@@ -100,6 +100,13 @@ class BeginEmpty:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpOutput:
+    """The user has the job go on from its newest checkpoint, without that output of a sink which is not visible."""
+
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
 class BeginElsewhere:
     """The user begins another job from the newest savepoint that is complete, into the same output folder.
 
@@ -160,6 +167,7 @@ Happening = (
     | RequestWish
     | RunAgain
     | BeginEmpty
+    | GiveUpOutput
     | BeginElsewhere
     | ChangeJob
     | LoseObject

@@ -140,10 +140,32 @@ MUTANTS = (
         "empty",
         line(
             "penstock.protocol.leader.job_restore",
-            "return wanted.empty and not wanted.drop_unpublished and not state.published()",
+            "return wanted.empty and not dropped and not state.published()",
             "return False",
         ),
         "begin-empty-hidden",
+        0,
+    ),
+    Mutant(
+        "output-of-every-sink",
+        "one-sink",
+        line(
+            "penstock.protocol.leader.job_restore",
+            "sinks = () if state.published() else wanted.handling()",
+            "sinks = tuple(replace(s, sink='*') for s in wanted.handling())",
+        ),
+        "output-given-up",
+        0,
+    ),
+    Mutant(
+        "output-given-up-in-silence",
+        "one-sink",
+        line(
+            "penstock.protocol.leader.leader_state",
+            "given = at.handling() if self.latest.published_through < self.latest.epoch else ()",
+            "given = ()",
+        ),
+        "output-given-up",
         0,
     ),
     Mutant(

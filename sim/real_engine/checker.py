@@ -21,7 +21,7 @@ from penstock.contract import control_messages as msg
 from penstock.contract.codec import decode
 from penstock.contract.ids import BlobName, Epoch, Ordinal, SplitId, Version
 from penstock.contract.keygroups import groups_of
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle
 from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
@@ -86,6 +86,13 @@ class RealChecker:
 
     def published(self, target: str, staged: str, content: object) -> None:
         """Do nothing: engines publish by themselves."""
+
+    def wanted(self, desired: Desired) -> None:
+        """Do nothing."""
+
+    def is_given_up(self, target: str) -> bool:
+        """Return False: no restore of these runs gives output up."""
+        return False
 
     def unstaged(self, name: BlobName) -> None:
         """Do nothing: engines stage by themselves."""

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +18,14 @@ WITHIN_S = 200.0
 class RunningJob:
     """The job ``name`` of the file job.yaml in a folder."""
 
-    def __init__(self, root: Path, name: str) -> None:
+    def __init__(self, root: Path, name: str, options: Sequence[str] = ()) -> None:
         self.root = root
         self._name = name
         self._log = root / "log"
         self._client: JobClient | None = None
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli", "run", "job.yaml"], cwd=root, stdout=out, stderr=out
+                [sys.executable, "-m", "penstock.cli", "run", "job.yaml", *options], cwd=root, stdout=out, stderr=out
             )
 
     def command(self, *words: str) -> bytes:
@@ -74,6 +74,11 @@ class RunningJob:
         goal = epoch_of(self.status()) + more
         self.until(lambda: epoch_of(self.status()) >= goal)
 
+    def failed(self) -> str:
+        """Wait until the job has ended with an error, and return what it wrote."""
+        assert self.process.wait(WITHIN_S) == 1, self._log.read_text()
+        return self._log.read_text()
+
     def stop(self) -> None:
         """End the job in good order."""
         self.command("stop", self._name)
@@ -98,10 +103,10 @@ class RunningJob:
 
 
 @contextmanager
-def running(root: Path, name: str, job: str) -> Iterator[RunningJob]:
-    """Run a job, and leave no process behind."""
+def running(root: Path, name: str, job: str, *options: str) -> Iterator[RunningJob]:
+    """Run a job with options of the command, and leave no process behind."""
     (root / "job.yaml").write_text(job)
-    found = RunningJob(root, name)
+    found = RunningJob(root, name, options)
     try:
         yield found
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.integration.local_job import wait_until
@@ -65,6 +66,12 @@ class Kafka:
         made = self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])
         made[name].result(WITHIN_S)
         wait_until(lambda: len(self.admin.list_topics(name, WITHIN_S).topics[name].partitions) == partitions)
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
+        self.admin.incremental_alter_configs([wanted])[wanted].result(WITHIN_S)
 
     def write(self, topic: str, records: Sequence[Mapping[str, Any]], transaction: str = "") -> None:
         """Write records (value, key, partition, headers, timestamp), in one transaction if it has a name.

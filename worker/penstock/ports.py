@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.contract.ids import Attempt, BlobName, Epoch, SplitId, TaskId
+    from penstock.contract.latest import Unpublished
     from penstock.contract.manifest import BlobRef, SinkHandle, SplitState
     from penstock.contract.status import InputSeen
     from penstock.contract.trust import IngestPlace
@@ -442,6 +443,22 @@ class WholePublisher(Protocol):
         ...
 
 
+@runtime_checkable
+class RestoringPublisher(Protocol):
+    """A publisher whose target has a marker, so a restore has to say what happens without it; optional.
+
+    Without it, a restore has output published as always, or its staged files discarded.
+    """
+
+    def publish_restored(self, handles: "Sequence[SinkHandle]", epoch: "Epoch", how: "Unpublished") -> int:
+        """Do with the output of one task and epoch what a restore says. Return how many rows were refused and left out.
+
+        Idempotent. Raises as ``publish``. After ``DROP`` no publisher can make the output visible, not even one that
+        has begun before and stands still.
+        """
+        ...
+
+
 class Sink(Protocol):
     """A sink step of one engine. Calls come in this order: claim, publish (recovery), sweep, writer."""
 
@@ -510,6 +527,7 @@ __all__ = [
     "ReleasingReader",
     "RemoteReader",
     "RestingReader",
+    "RestoringPublisher",
     "Sink",
     "SinkPublisher",
     "SinkWriter",

@@ -24,7 +24,7 @@ from penstock.contract.job_reader import read_stream_job
 from penstock.contract.latest import Latest, Restore
 from penstock.contract.schema import API_VERSION, Plain
 from penstock.contract.settings import Autoscaling
-from penstock.contract.streamjob import KIND, Spec, Unpublished, UpgradeMode
+from penstock.contract.streamjob import KIND, Spec, UpgradeMode
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.contract.streamsnapshot import SnapshotState
 from penstock_operator.api.classes import digest_of, refused
@@ -289,9 +289,10 @@ def requested_restore(accepted: Accepted, target: Target, latest: Latest) -> Res
         wanted.nonce,
         path=accepted.restore_path,
         allow_output_replay=wanted.allow_output_replay,
-        drop_unpublished=wanted.unpublished is Unpublished.DROP,
+        drop_unpublished=wanted.drops_unpublished,
         empty=wanted.empty is True,
         drop_state=wanted.dropped,
+        unpublished=wanted.sinks,
     )
 
 
@@ -309,8 +310,9 @@ def stateless_restore(target: Target, latest: Latest, run: str) -> Restore | Non
     return Restore(
         f"{STATELESS}{run} {done}",
         allow_output_replay=True,
-        drop_unpublished=wanted is not None and wanted.unpublished is Unpublished.DROP,
+        drop_unpublished=wanted is not None and wanted.drops_unpublished,
         empty=True,
+        unpublished=() if wanted is None else wanted.sinks,
     )
 
 

@@ -59,7 +59,7 @@ FAILURES = (
     ("savepoint cannot be restored", Reason.RESTORE_FAILED),
     ("is not retained", Reason.RESTORE_FAILED),
     ("restore.dropState", Reason.RESTORE_FAILED),
-    ("restore.unpublished: Drop", Reason.OUTPUT_UNPUBLISHED),
+    ("restore.unpublished", Reason.OUTPUT_UNPUBLISHED),
     ("allowOutputReplay", Reason.RESTORE_FAILED),
     (DOES_NOT_LOAD, Reason.JOB_INVALID),
     ("ConfigError", Reason.JOB_INVALID),

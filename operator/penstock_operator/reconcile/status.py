@@ -5,6 +5,7 @@ from enum import Enum
 
 from penstock.base.values import replace
 from penstock.contract import pod
+from penstock.contract.codec import ABSENT
 from penstock.contract.latest import Deaths, Latest
 from penstock.contract.reader import clipped
 from penstock.contract.status import SinkStatus
@@ -16,6 +17,7 @@ from penstock.contract.streamjob_status import (
     LastCompleted,
     LastFailure,
     LastStable,
+    LostRowsStatus,
     Pending,
     Reason,
     RestartSummary,
@@ -227,7 +229,9 @@ def _restore(seen: Observed, latest: Latest) -> RestoreStatus | None:
     nonce = nonce_of(latest) or latest.restored  # without a nonce of a spec: a stateless upgrade's
     same = old is not None and old.nonce == nonce
     since = old.time if same and old is not None else stamp(seen.now)
-    return RestoreStatus(nonce, since, latest.replayed, lost)
+    rows = () if latest.lost_rows is ABSENT else latest.lost_rows
+    given_up = tuple(LostRowsStatus(each.sink, int(each.epoch), each.rows) for each in rows)
+    return RestoreStatus(nonce, since, latest.replayed, lost, given_up)
 
 
 def _last_failure(inputs: ConditionInputs) -> LastFailure | None:

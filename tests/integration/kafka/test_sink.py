@@ -1,6 +1,7 @@
 """The Kafka sink against a real broker: each committed row once, wherever a process is killed or stopped."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ from penstock.connectors.staged_sink import Block
 from penstock.contract.graph import Connector
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.kafka_options import Delivery, KafkaOutput, RecordFormat
+from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
@@ -141,8 +143,8 @@ def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(kafka: Kafka, t
     sink = target.claimed()
     old, new = staged(sink, 5), staged(sink, 5, ROWS.slice(3))
     sink.publisher.publish(new, Epoch(5))
-    for epoch in (4, 5):
-        with pytest.raises(StateError, match=r"marker says epoch 5.*restore the newest state, or .*Drop"):
+    for epoch, remedy in ((4, "let the job write to another place"), (5, "give .*Drop")):
+        with pytest.raises(StateError, match=rf"marker says epoch 5.*restore the newest state, or {remedy}"):
             sink.publisher.publish(old, Epoch(epoch))
     late = staged(sink, 6)
     sink.close()
@@ -151,6 +153,63 @@ def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(kafka: Kafka, t
     with pytest.raises(StateError, match=r"marker was at epoch 5, and now it is gone.*Drop"):
         target.claimed().publisher.publish(late, Epoch(6))
     assert numbers(target) == Counter()
+
+
+def without_marker(kafka: Kafka, target: Target) -> tuple[KafkaSink, SinkHandle]:
+    """Return a sink with committed output whose topic was made anew, so that its marker is lost."""
+    sink = target.claimed()
+    sink.publisher.publish(staged(sink, 5, ROWS.slice(9)), Epoch(5))
+    late = staged(sink, 6, ROWS.slice(0, 9))
+    sink.close()
+    kafka.admin.delete_topics([target.topic])[target.topic].result(60)
+    kafka.make(target.topic)
+    return target.claimed(), late
+
+
+def test_output_is_published_without_its_marker_when_a_restore_says_so(kafka: Kafka, target: Target) -> None:
+    sink, late = without_marker(kafka, target)
+    for _ in range(2):  # the second time the marker is there
+        assert sink.publisher.publish_restored((late,), Epoch(6), Unpublished.PUBLISH) == 0
+    assert numbers(target) == Counter(range(9))
+    sink.close()
+
+
+def test_output_that_is_dropped_is_published_by_nobody_who_comes_late(kafka: Kafka, target: Target) -> None:
+    sink, late = without_marker(kafka, target)
+    with suppress(StateError):  # it stands still with a producer from before
+        (zombie := target.claimed()).publisher.publish(late, Epoch(6))
+    for _ in range(2):
+        assert sink.publisher.publish_restored((late,), Epoch(6), Unpublished.DROP) == 0
+    zombie.publisher.publish(late, Epoch(6))
+    assert numbers(target) == Counter()
+    sink.close()  # the other one has fenced its client
+    sink.publisher.publish(staged(sink, 7, ROWS.slice(0, 1)), Epoch(7))
+    assert numbers(target) == Counter([0])
+    for closed in (sink, zombie):
+        closed.close()
+
+
+def test_only_the_records_that_the_topic_refuses_are_left_out(kafka: Kafka, target: Target) -> None:
+    text = random.Random(1).randbytes(9_000).hex()  # nothing that a client could compress
+    large = pa.record_batch({"word": [text if n in {3, 4, 8} else "short" for n in range(9)], "number": range(9)})
+    sink = target.claimed()
+    handle = staged(sink, 1, large)
+    kafka.configure(target.topic, "max.message.bytes", "5000")  # after the commit
+    assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == 3
+    sink.publisher.publish(staged(sink, 2, ROWS.slice(17)), Epoch(2))
+    assert numbers(target) == Counter(set(range(9)) - {3, 4, 8}) + Counter([17])
+    sink.close()
+
+
+def test_records_that_only_the_brokers_refuse_are_left_out_too(kafka: Kafka, tmp_path: Path) -> None:
+    target = Target(kafka, tmp_path)
+    keys = pa.record_batch({"word": [None if n in {1, 2} else f"word {n}" for n in range(5)], "number": range(5)})
+    sink = target.claimed()
+    handle = staged(sink, 1, keys)
+    kafka.configure(target.topic, "cleanup.policy", "compact")  # it takes no record without a key
+    assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == 2
+    assert numbers(target) == Counter([0, 3, 4])
+    sink.close()
 
 
 def test_the_key_decides_the_partition_and_raw_values_stay_as_they_are(kafka: Kafka, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from penstock.connectors.postgres.column_checks import staged_schema
 from penstock.connectors.postgres.marked_table import MarkedTable, Statements, TableName
 from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.protocol.marked import OutputMarker, Wanted
@@ -109,14 +110,79 @@ def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(postgres: Postg
     sink = target.claimed()
     old, new = staged(sink, 5), staged(sink, 5, ROWS.slice(3))
     sink.publisher.publish(new, Epoch(5))
-    for epoch in (4, 5):
-        with pytest.raises(StateError, match=r"marker says epoch 5.*restore the newest state, or .*Drop"):
+    for epoch, remedy in ((4, "let the job write to another place"), (5, "give .*Drop")):
+        with pytest.raises(StateError, match=rf"marker says epoch 5.*restore the newest state, or {remedy}"):
             sink.publisher.publish(old, Epoch(epoch))
     late = staged(sink, 6)
     postgres.run("DELETE FROM penstock_epochs WHERE target = $1", f"public.{target.table}")
     with pytest.raises(StateError, match=r"marker was at epoch 5, and now it is gone.*Drop"):
         target.claimed().publisher.publish(late, Epoch(6))
     assert numbers(target) == Counter(range(3, 18))
+
+
+def without_marker(postgres: Postgres, target: Target) -> tuple[PostgresSink, SinkHandle]:
+    """Return a sink with committed output whose task has lost its marker."""
+    sink = target.claimed()
+    sink.publisher.publish(staged(sink, 5, ROWS.slice(9)), Epoch(5))
+    late = staged(sink, 6, ROWS.slice(0, 9))
+    postgres.run("DELETE FROM penstock_epochs WHERE target = $1", f"public.{target.table}")
+    return target.claimed(), late
+
+
+def test_output_is_published_without_its_marker_when_a_restore_says_so(postgres: Postgres, target: Target) -> None:
+    sink, late = without_marker(postgres, target)
+    with pytest.raises(StateError, match="now it is gone"):
+        sink.publisher.publish_restored((late,), Epoch(6), Unpublished.SKIP)
+    for _ in range(2):  # the second time the marker is there
+        assert sink.publisher.publish_restored((late,), Epoch(6), Unpublished.PUBLISH) == 0
+    sink.publisher.publish(staged(sink, 7, ROWS.slice(0, 1)), Epoch(7))
+    assert numbers(target) == Counter(range(18)) + Counter([0])
+
+
+def test_output_that_is_dropped_is_published_by_nobody_who_comes_late(postgres: Postgres, target: Target) -> None:
+    sink, late = without_marker(postgres, target)
+    zombie = target.claimed()
+    for _ in range(2):
+        assert sink.publisher.publish_restored((late,), Epoch(6), Unpublished.DROP) == 0
+    zombie.publisher.publish(late, Epoch(6))
+    assert numbers(target) == Counter(range(9, 18))
+    sink.publisher.publish(staged(sink, 7, ROWS.slice(0, 1)), Epoch(7))
+    with pytest.raises(StateError, match="restore the newest state"):
+        zombie.publisher.publish_restored((late,), Epoch(6), Unpublished.DROP)
+    sink.publisher.publish(staged(sink, 8, ROWS.slice(1, 1)), Epoch(8))
+    assert numbers(target) == Counter(range(9, 18)) + Counter([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "visible"),
+    [
+        ("word text, number bigint CHECK (number NOT IN (0, 5, 6, 17))", None, set(range(18)) - {0, 5, 6, 17}),
+        ("word text PRIMARY KEY, number bigint CHECK (number < 15)", "word", {10, 11, 12, 13, 14}),
+    ],
+)
+def test_only_the_rows_that_the_table_refuses_are_left_out(
+    postgres: Postgres, tmp_path: Path, columns: str, keys: str | None, visible: set[int]
+) -> None:
+    target = Target(postgres, tmp_path, columns, keys)
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    with pytest.raises(StateError, match="the table refuses a row"):
+        sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.PUBLISH)
+    left_out = 3 if keys else 4
+    assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == left_out
+    assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == 0, (
+        "the marker says that it is done"
+    )
+    assert numbers(target) == Counter(visible)
+
+
+def test_rows_that_are_refused_only_with_the_commit_are_left_out_too(postgres: Postgres, tmp_path: Path) -> None:
+    words = postgres.table("word text PRIMARY KEY")
+    postgres.run(f"INSERT INTO {words} VALUES ('word 1'), ('word 3')")
+    target = Target(postgres, tmp_path, f"word text REFERENCES {words} DEFERRABLE INITIALLY DEFERRED, number bigint")
+    sink = target.claimed()
+    assert sink.publisher.publish_restored((staged(sink, 1),), Epoch(1), Unpublished.SKIP) == 11
+    assert numbers(target) == Counter(n for n in range(18) if n % 5 in {1, 3})
 
 
 def test_a_publisher_that_stands_still_with_the_lock_is_ended_by_the_next_one(target: Target) -> None:

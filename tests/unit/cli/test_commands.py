@@ -16,9 +16,9 @@ from penstock.cli.local_settings import cluster_settings, restore_of
 from penstock.cli.preflight import Begins, check_before_start
 from penstock.cli.run import logs_command
 from penstock.cluster.rpc import ASK, RESCALE, Server
-from penstock.contract.latest import ANY_STATE, Restore, is_done
+from penstock.contract.latest import ANY_STATE, Restore, SinkRestore, Unpublished, is_done
 from penstock.contract.status import RequestAnswer
-from penstock.contract.streamjob import Job, RestoreFrom, Spec, Unpublished
+from penstock.contract.streamjob import AllUnpublished, Job, RestoreFrom, Spec
 from penstock.graph import keep_job_file, read_job_file
 from penstock.supervisor.folders import Endpoint, JobFolder, starting
 
@@ -158,7 +158,7 @@ def test_what_a_job_begins_from(tmp_path: Path) -> None:
 
 
 def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
-    given = RestoreFrom("n1", path=str(tmp_path), unpublished=Unpublished.DROP)
+    given = RestoreFrom("n1", path=str(tmp_path), unpublished=AllUnpublished.DROP)
     spec = Spec(job=Job(entrypoint="a:b"), restore=given)
     restore = restore_of(spec, None, replay_output=False, drop_unpublished=False)
     assert restore is not None
@@ -172,15 +172,33 @@ def test_restore_of_the_file_happens_once_by_its_nonce(tmp_path: Path) -> None:
 
 def test_state_is_given_up_of_the_newest_checkpoint_unless_another_is_named(tmp_path: Path) -> None:
     spec = Spec(job=Job(entrypoint="a:b"))
-    common = {"replay_output": False, "drop_unpublished": False}
-    newest = restore_of(spec, None, drop_state=["a", "b", "a"], **common)
+    newest = restore_of(spec, None, drop_state=["a", "b", "a"], replay_output=False, drop_unpublished=False)
     assert newest is not None
     assert (newest.path, newest.epoch, newest.drop_state) == (None, None, ("a", "b"))
-    folder = restore_of(spec, str(tmp_path), drop_state=["a"], **common)
+    folder = restore_of(spec, str(tmp_path), drop_state=["a"], replay_output=False, drop_unpublished=False)
     assert folder is not None
     assert (folder.path, folder.drop_state) == (str(tmp_path), ("a",))
     with pytest.raises(ConfigError, match="leave --drop-state out"):
-        restore_of(spec, "empty", drop_state=["a"], **common)
+        restore_of(spec, "empty", drop_state=["a"], replay_output=False, drop_unpublished=False)
+
+
+def test_output_is_given_up_sink_by_sink_of_the_newest_checkpoint() -> None:
+    spec = Spec(job=Job(entrypoint="a:b"))
+
+    def asked(*unpublished: str, spec: Spec = spec, drop: bool = False) -> Restore:
+        found = restore_of(spec, None, replay_output=False, drop_unpublished=drop, unpublished=unpublished)
+        assert found is not None
+        return found
+
+    named, sinks = asked("out=Publish", "other=Drop"), {"out": Unpublished.PUBLISH, "other": Unpublished.DROP}
+    expected = tuple(SinkRestore(sink, how) for sink, how in sinks.items())
+    assert (named.path, named.epoch, named.empty, named.unpublished) == (None, None, False, expected)
+    assert asked(drop=True).drop_unpublished
+    file = RestoreFrom("n1", unpublished_sinks={"out": "Publish", "other": "Drop"})
+    assert asked(spec=replace(spec, restore=file)).unpublished == expected
+    for wrong in ("out", "=Drop", "out=drop"):
+        with pytest.raises(ConfigError, match="give SINK=Fail, SINK=Publish, SINK=Skip or SINK=Drop"):
+            asked(wrong)
 
 
 def test_a_restore_by_option_counts_for_the_one_of_the_file(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ COLUMNS = {"word": "text", "n": "bigint"}
 
 def test_rows_are_added_in_order_or_take_the_place_of_those_with_their_key() -> None:
     added = Statements.of(TableName("words"), COLUMNS, ())
-    assert added.insert == (
+    assert added.insert_between(2, 5) == (
         'INSERT INTO "public"."words" ("word", "n") SELECT "word", "n" FROM pg_temp.penstock_rows'
-        " ORDER BY penstock_number"
+        " WHERE penstock_number >= 2 AND penstock_number < 5 ORDER BY penstock_number"
     )
     placed = Statements.of(TableName("a.words"), COLUMNS, ("word",))
-    assert placed.insert == (
+    assert placed.insert_between(0, 1) == (
         'INSERT INTO "a"."words" ("word", "n") SELECT DISTINCT ON ("word") "word", "n" FROM pg_temp.penstock_rows'
+        " WHERE penstock_number >= 0 AND penstock_number < 1"
         ' ORDER BY "word", penstock_number DESC ON CONFLICT ("word") DO UPDATE SET "n" = EXCLUDED."n"'
     )
     assert TableName("a.words").epochs == '"a".penstock_epochs'

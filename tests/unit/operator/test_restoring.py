@@ -4,7 +4,7 @@ import pytest
 
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch
-from penstock.contract.latest import ANY_STATE, Latest, Restore
+from penstock.contract.latest import ANY_STATE, Latest, Restore, SinkRestore, Unpublished
 from penstock.contract.schema import Plain
 from penstock_operator.api.observed import Observed
 from penstock_operator.reconcile.accept import (
@@ -102,7 +102,10 @@ def test_the_restore_of_a_spec_is_not_done_again_after_it() -> None:
 
 
 def test_what_a_spec_asks_for_comes_before_the_mode() -> None:
-    asked: Plain = {"nonce": "1", "empty": True, "allowOutputReplay": True, "unpublished": "Drop"}
+    asked: dict[str, Plain] = {"nonce": "1", "empty": True, "allowOutputReplay": True, "unpublished": "Drop"}
+    asked["unpublishedSinks"] = {"out": "Fail"}
     seen = down(running(OLD, wanted={**STATELESS, "restore": asked}))
-    assert written(seen).value.restore == Restore("1", allow_output_replay=True, drop_unpublished=True, empty=True)
+    sinks = (SinkRestore("out", Unpublished.FAIL),)
+    wanted = Restore("1", allow_output_replay=True, drop_unpublished=True, empty=True, unpublished=sinks)
+    assert written(seen).value.restore == wanted
     assert isinstance(accept(seen), Accepted)

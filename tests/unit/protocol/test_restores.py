@@ -1,26 +1,34 @@
 """Restores: what a job may begin from, what is refused, and what the object can hold."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract.codec import encode
+from penstock.contract import control_messages as control
+from penstock.contract.codec import ABSENT, encode
 from penstock.contract.ids import BlobName, Epoch, JobUid, SwapId, Term
 from penstock.contract.latest import (
     Answer,
     Latest,
     Leader,
     Lost,
+    LostRows,
+    OutputRestore,
     Restore,
     Retained,
+    SinkRestore,
+    Unpublished,
     encode_latest,
+    how_of,
 )
 from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.plan import PhysicalPlan, StepState
 from penstock.protocol import keeper_core_messages as km
 from penstock.protocol.state_matching import incompatible
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Keeper
-from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, root, running, taken
+from tests.support.running_jobs import OTHER_PLAN, OTHER_STATES, root, running, sent, taken
 from tests.support.stub_engine import PLAN
 
 # --- Restores -------------------------------------------------------------------------------------
@@ -79,9 +87,121 @@ def test_output_that_can_never_be_published_is_dropped_only_on_request() -> None
     plane.engine(1).mute = ["Commit"]
     plane.until(lambda: plane.latest.epoch == 2)
     plane.want(restore=Restore("n1", drop_unpublished=True))
-    plane.until(lambda: plane.latest.attempt == 2)
-    assert (plane.latest.published_through, plane.latest.lost_output) == (2, (2,))
     plane.until(lambda: plane.latest.epoch > 2)
+    assert plane.latest.lost_output == (2,)
+    assert plane.latest.lost_rows == (LostRows("out", Epoch(2), 4),), "a row of each task"
+    assert plane.latest.unpublished is ABSENT, "it is about that epoch only"
+    assert how(plane, "out") == {Unpublished.DROP}
+
+
+TWO_SINKS = replace(
+    PLAN,
+    fingerprint="plan-3",
+    stages=(PLAN.stages[0], replace(PLAN.stages[1], steps=("counts", "out", "other"), sinks=("out", "other"))),
+    states=(*PLAN.states, StepState("other", "sink", "parquet")),
+)
+
+
+def owing(plan: PhysicalPlan = TWO_SINKS) -> InMemoryControlPlane:
+    """Return a stopped job of which epoch 2 is committed and not published."""
+    plane = InMemoryControlPlane(2)
+    plane.plan = plan
+    plane.until(lambda: plane.latest.epoch == 1)
+    plane.engine(1).mute = ["Commit"]
+    plane.until(lambda: plane.latest.epoch == 2)
+    for ordinal in (0, 1):
+        plane.kill(ordinal)
+    return plane
+
+
+def again(plane: InMemoryControlPlane, restore: Restore, plan: PhysicalPlan = TWO_SINKS) -> InMemoryControlPlane:
+    plane.plan = plan
+    run = f"run of {restore.nonce}"
+    plane.want(run=run, restore=restore)
+    for ordinal in (0, 1):
+        plane.start(ordinal)
+    plane.until(lambda: plane.latest.run == run and (plane.latest.epoch > 2 or plane.latest.failure is not None))
+    return plane
+
+
+def publications(plane: InMemoryControlPlane) -> list[control.Publish]:
+    """Return the orders to publish that a restore has changed."""
+    orders = [order for order in sent(plane, control.Publish) if isinstance(order, control.Publish)]
+    return [order for order in orders if order.sinks is not ABSENT]
+
+
+def how(plane: InMemoryControlPlane, sink: str) -> set[Unpublished]:
+    """Return what the workers were told of the unpublished output of a sink."""
+    return {how_of(sink, () if order.sinks is ABSENT else order.sinks) for order in publications(plane)}
+
+
+def sinks(plane: InMemoryControlPlane) -> Counter[str]:
+    """Count the handles in these orders by their sink."""
+    return Counter(handle.sink for order in publications(plane) for handle in order.handles)
+
+
+def drop(sink: str, wanted: Unpublished = Unpublished.DROP, nonce: str = "n1") -> Restore:
+    return Restore(nonce, unpublished=(SinkRestore(sink, wanted),))
+
+
+def test_output_of_one_sink_is_dropped_and_the_other_loses_nothing() -> None:
+    plane = again(owing(), drop("out"))
+    assert plane.latest.lost_rows == (LostRows("out", Epoch(2), 4),)
+    assert (how(plane, "out"), how(plane, "other")) == ({Unpublished.DROP}, {Unpublished.FAIL})
+    assert sinks(plane) == {"out": 4, "other": 4}
+
+
+def test_the_others_are_dropped_with_all_but_for_those_that_are_named() -> None:
+    plane = again(owing(), replace(drop("out", Unpublished.FAIL), drop_unpublished=True))
+    assert plane.latest.lost_rows == (LostRows("other", Epoch(2), 4),)
+
+
+@pytest.mark.parametrize("wanted", [Unpublished.PUBLISH, Unpublished.SKIP, Unpublished.FAIL])
+def test_nothing_is_called_lost_that_is_published_after_all(wanted: Unpublished) -> None:
+    plane = again(owing(), drop("out", wanted))
+    assert (plane.latest.lost_output, plane.latest.lost_rows) == ((), ABSENT)
+    assert how(plane, "out") == {wanted}
+
+
+def test_a_sink_that_is_gone_can_only_be_dropped() -> None:
+    plane = owing()
+    for nonce, wanted in (("n1", Unpublished.PUBLISH), ("n2", Unpublished.SKIP), ("n3", Unpublished.FAIL)):
+        again(plane, drop("other", wanted, nonce), PLAN)
+        assert "give restore.unpublishedSinks: {other: Drop}" in (plane.latest.failure or "")
+        for ordinal in (0, 1):
+            plane.kill(ordinal)
+    again(plane, drop("other", nonce="n4"), PLAN)
+    assert plane.latest.lost_rows == (LostRows("other", Epoch(2), 4),)
+    assert set(sinks(plane)) == {"out"}
+
+
+def test_a_sink_that_is_misspelt_is_named() -> None:
+    plane = again(owing(), drop("othr"))
+    assert "restore.unpublishedSinks: unknown sink 'othr': did you mean 'other'" in (plane.latest.failure or "")
+    assert plane.latest.lost_output == ()
+
+
+def test_a_job_that_begins_empty_gives_up_one_sink_and_publishes_the_other_first() -> None:
+    plane = again(owing(), replace(drop("out"), empty=True, allow_output_replay=True))
+    assert plane.latest.replayed
+    assert plane.latest.lost_rows == (LostRows("out", Epoch(2), 4),)
+    assert set(sinks(plane)) == {"out", "other"}
+
+
+def test_what_a_restore_says_of_output_outlives_a_leader() -> None:
+    plane = owing()
+    plane.mute = {0: ("Publish",), 1: ("Publish",)}
+    plane.plan = TWO_SINKS
+    plane.want(run="run-2", restore=drop("out"))
+    for ordinal in (0, 1):
+        plane.start(ordinal)
+    plane.until(lambda: bool(sent(plane, control.Publish)))
+    plane.mute = {}
+    for ordinal in (0, 1):
+        plane.kill(ordinal)
+    plane.want(run="run-3", restore=None)
+    again(plane, drop("out"))
+    assert plane.latest.lost_rows == (LostRows("out", Epoch(2), 4),)
 
 
 def savepoint(epoch: int, uid: str = "other", **changes: Any) -> RootManifest:
@@ -264,6 +384,8 @@ def test_the_fullest_object_still_fits() -> None:
         stalled="x" * 400,
         rescale="x" * 400,
         lost_output=(Epoch(10**8),) * 16,
+        lost_rows=(LostRows("s" * 253, Epoch(10**8), 10**15),) * 16,
+        unpublished=OutputRestore(Epoch(10**8), (SinkRestore("s" * 253, Unpublished.PUBLISH),) * 16),
         answers=(Answer(uuid, True, "x" * 400),) * 32,
     )
     assert len(encode_latest(fullest)) < 60_000

@@ -13,5 +13,7 @@ def test_each_field_becomes_the_option_that_does_the_same() -> None:
         "--restore empty --allow-output-replay; "
         "--allow-output-replay accepts that, --drop-unpublished loses what is not there"
     )
+    output = "give restore.unpublishedSinks: {out: Drop}; restore.unpublishedSinks: unknown sink"
+    assert as_options(output) == "give --unpublished out=Drop; --unpublished: unknown sink"
     assert as_options("step 'restore': ValueError") == "step 'restore': ValueError"
     assert as_options("StateError: the state of checkpoint 7") == "the state of checkpoint 7"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.contract.ids import Epoch
-from penstock.contract.latest import Restore, overriding
+from penstock.contract.latest import Restore, SinkRestore, Unpublished, overriding
 from penstock.contract.settings import CheckpointSettings
-from penstock.contract.streamjob import Spec, Unpublished
+from penstock.contract.streamjob import Spec
 from penstock.protocol.core_context import ControlSettings
 
 if TYPE_CHECKING:
@@ -64,15 +64,17 @@ def restore_of(
     replay_output: bool,
     drop_unpublished: bool,
     drop_state: Sequence[str] = (),
+    unpublished: Sequence[str] = (),
 ) -> Restore | None:
     """Return what to begin from: what the command says (each time anew), else ``spec.restore``.
 
     ``wanted`` is ``latest``, an epoch's number, ``empty`` for no state at all, or the folder of a
-    savepoint; to drop state without it means ``latest``. Raises ConfigError when that folder is
-    not there.
+    savepoint; to give state or output up without it means ``latest``. ``unpublished`` has texts like
+    ``out=Drop``. Raises ConfigError for another text, and when that folder is not there.
     """
     dropped = tuple(dict.fromkeys(drop_state))
-    if wanted is None and dropped:
+    sinks = tuple(map(_sink_restore, unpublished))
+    if wanted is None and (dropped or sinks or drop_unpublished):
         wanted = LATEST
     if wanted == EMPTY and dropped:
         raise ConfigError("--restore empty gives up all state: leave --drop-state out")
@@ -82,7 +84,7 @@ def restore_of(
         given = spec.restore
         file = None if given is None else Restore(given.nonce)
         nonce = overriding(str(uuid.uuid4()), file)
-        return Restore(nonce, path, epoch, replay_output, drop_unpublished, wanted == EMPTY, dropped)
+        return Restore(nonce, path, epoch, replay_output, drop_unpublished, wanted == EMPTY, dropped, sinks)
     given = spec.restore
     if given is None:
         return None
@@ -92,10 +94,18 @@ def restore_of(
         given.nonce,
         path=_folder(given.path) if given.path is not None else None,
         allow_output_replay=given.allow_output_replay,
-        drop_unpublished=given.unpublished is Unpublished.DROP,
+        drop_unpublished=given.drops_unpublished,
         empty=given.empty is True,
         drop_state=given.dropped,
+        unpublished=given.sinks,
     )
+
+
+def _sink_restore(text: str) -> SinkRestore:
+    sink, _, how = text.rpartition("=")
+    if not sink or how not in tuple(Unpublished):
+        raise ConfigError(f"--unpublished {text}: give SINK=Fail, SINK=Publish, SINK=Skip or SINK=Drop")
+    return SinkRestore(sink, Unpublished(how))
 
 
 def _folder(path: str) -> str:

@@ -48,7 +48,16 @@ ReplayOutputOption = Annotated[
 ]
 DropUnpublishedOption = Annotated[
     bool,
-    typer.Option("--drop-unpublished", help="give up committed output that can never be published"),
+    typer.Option("--drop-unpublished", help="give up committed output of all sinks that can never be published"),
+]
+UnpublishedOption = Annotated[
+    list[str],
+    typer.Option(
+        "--unpublished",
+        metavar="SINK=HOW",
+        help="committed output of one sink that cannot be published: Publish (rows may be there twice), Skip (leave"
+        " out the rows that the target refuses) or Drop (give it up); again for more sinks",
+    ),
 ]
 DebugOption = Annotated[
     bool,
@@ -81,6 +90,7 @@ def run(  # noqa: PLR0917  typer passes by name
     restore: RestoreOption = None,
     allow_output_replay: ReplayOutputOption = False,
     drop_unpublished: DropUnpublishedOption = False,
+    unpublished: UnpublishedOption = [],  # noqa: B006  typer reads the default, nobody writes it
     allow_missing_output: MissingOutputOption = False,
     drop_state: DropStateOption = [],  # noqa: B006  as above
     fresh: FreshOption = False,
@@ -113,9 +123,9 @@ def run(  # noqa: PLR0917  typer passes by name
             replay_output=allow_output_replay,
             drop_unpublished=drop_unpublished,
             drop_state=drop_state,
+            unpublished=unpublished,
         )
-        begins = Begins(directory, restore, tuple(drop_state))
-        checks = _Checks(job, file, settings, None if debug else begins)
+        checks = _Checks(job, file, settings, None if debug else Begins(directory, restore, tuple(drop_state)))
         asked = Asked(job, directory, origin, fresh, incomplete=allow_missing_output)
         with starting(directory.absolute(), job.job.name):
             code = _start(asked, checks, forks, as_json=as_json)

@@ -403,7 +403,7 @@ def _check_moved(files: FileSystem, part: Staged, target: Path, error: OSError) 
         return
     raise StateError(
         f"file sink: {target.name} is committed but neither it nor its staged file"
-        f" {part.path} is there: restore one, or give restore.unpublished: Drop to lose it"
+        f" {part.path} is there: restore one, or give restore.unpublishedSinks: {{SINK: Drop}} to lose it"
     ) from error
 
 

@@ -27,6 +27,7 @@ from penstock.connectors.file_output import FileForm, HashingFile, hash_file, pa
 from penstock.connectors.file_sink import FilePending, FilePublisher, FileSink, FileSinkWriter
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
+from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
@@ -47,10 +48,11 @@ class MarkedOutput(Protocol):
         """
         ...
 
-    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> None:
+    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> int:
         """Make all blocks visible, each once. ``blocks`` gives them in order; those that are visible are passed over.
 
-        Blocking. Raises StateError when it is not known what is visible, StorageError when a retry may help.
+        A restore may want something else (``wanted.how``). Returns how many rows were refused and left out. Blocking.
+        Raises StateError when it is not known what is visible, StorageError when a retry may help.
         """
         ...
 
@@ -213,12 +215,16 @@ class StagedPublisher:
         Raises StateError when it is not known what is visible, or a staged file is gone. Raises StorageError when a
         retry may help.
         """
+        self.publish_restored(handles, epoch, Unpublished.FAIL)
+
+    def publish_restored(self, handles: Sequence[SinkHandle], epoch: Epoch, how: Unpublished) -> int:
+        """Do with the output of one task what a restore says; return how many rows were left out. See publish_all."""
         contents = [_contents(handle) for handle in handles]
         parts = [part for cut, _ in contents for part in parse_cut(cut, self._staged_in).parts]
         digest = hashlib.sha256("\n".join(cut for cut, _ in contents).encode()).hexdigest()[:DIGEST_CHARS]
         known = Epoch(max(known for _, known in contents))
         blocks = (self._rows(part.path, part.sha256) for part in parts)
-        self._outputs.of(handles[0].task).publish(Wanted(epoch, digest, len(parts), known), blocks)
+        return self._outputs.of(handles[0].task).publish(Wanted(epoch, digest, len(parts), known, how), blocks)
 
     def discard(self, handle: SinkHandle) -> None:
         """Remove the staged files of output that will never be committed."""
@@ -232,13 +238,13 @@ class StagedPublisher:
         about = f"{self._outputs.target.name}: staged file {path}"
         try:
             if hash_file(self._files, path) != sha256:
-                raise StateError(f"{about} is not the one committed: restore it, or {DROP}")
+                raise StateError(f"{about} is not the one committed: restore it, or give {DROP}")
             with pa.memory_map(str(path)) as source:
                 reader = pa.ipc.open_file(source)
                 for index in range(reader.num_record_batches):
                     yield reader.get_batch(index)
         except FileNotFoundError as error:
-            raise StateError(f"{about} is gone: restore it, or {DROP}") from error
+            raise StateError(f"{about} is gone: restore it, or give {DROP}") from error
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"{about}: {error}") from error
 

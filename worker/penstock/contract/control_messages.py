@@ -14,7 +14,7 @@ a lost one, and a repeated one does no harm. Data never travels here.
 
 from enum import StrEnum
 
-from penstock.contract.codec import Message
+from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -26,8 +26,8 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
-from penstock.contract.latest import Leader, Member
-from penstock.contract.manifest import BlobRef, SinkHandle, SplitState, TaskManifest
+from penstock.contract.latest import Leader, Member, SinkRestore
+from penstock.contract.manifest import BlobRef, SinkHandle, SplitState, StepRows, TaskManifest
 from penstock.contract.plan import Assignment, PhysicalPlan
 
 
@@ -78,11 +78,16 @@ class Reset(Message, tag="Reset"):
 
 
 class Publish(Message, tag="Publish"):
-    """Publish these handles of a committed epoch. A handle that is already published is no error."""
+    """Publish these handles of a committed epoch. A handle that is already published is no error.
+
+    ``sinks`` says for which sinks a restore wants something else. It is left out when there are none, because older
+    workers refuse fields that they do not know.
+    """
 
     attempt: Attempt
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
+    sinks: tuple[SinkRestore, ...] | Absent = ABSENT
 
 
 class Start(Message, tag="Start"):
@@ -242,6 +247,7 @@ class EngineStatus(Message, tag="EngineStatus"):
     - ``published``: the newest committed epoch all of whose handles known here are published.
     - ``exhausted``: every source task here has read all its splits, under ``resumed``; True where
       there are none. ``ended``: :class:`EndStreams` was done.
+    - ``skipped``: rows of the restored epoch that targets refused and a restore has left out, by sink.
     """
 
     attempt: Attempt = Attempt(0)
@@ -254,6 +260,7 @@ class EngineStatus(Message, tag="EngineStatus"):
     exhausted: bool = False
     left: bool = False
     ended: bool = False
+    skipped: tuple[StepRows, ...] | Absent = ABSENT
 
 
 class Heartbeat(Message, tag="Heartbeat"):

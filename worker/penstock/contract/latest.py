@@ -5,11 +5,13 @@ can tell its own swap, whose reply was lost, from another leader's. All else is 
 """
 
 import json
+from collections.abc import Iterable
+from enum import StrEnum
 
 from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.codec import Message, TolerantMessage, decode, encode, parsed
+from penstock.contract.codec import ABSENT, Absent, Message, TolerantMessage, decode, encode, parsed
 from penstock.contract.ids import (
     Attempt,
     Epoch,
@@ -29,6 +31,50 @@ LATEST_FORMAT = 2
 DESIRED_FORMAT = 1
 OVERRIDES = "instead-"  # begins the nonce of a restore in the place of the file's
 ANY_STATE = "*"  # no step has such a name
+ANY_SINK = "*"
+
+
+class Unpublished(StrEnum):
+    """What a restore does about committed output of a sink that is not visible.
+
+    - ``FAIL``: it is published, and the job fails where that cannot be done exactly once.
+    - ``PUBLISH``: it is published even where the target's marker was lost. Rows may be there twice.
+    - ``SKIP``: it is published without the rows that the target refuses.
+    - ``DROP``: it is given up, and nobody can publish it later.
+    """
+
+    FAIL = "Fail"
+    PUBLISH = "Publish"
+    SKIP = "Skip"
+    DROP = "Drop"
+
+
+class SinkRestore(Message, tag="SinkRestore"):
+    """What happens with the unpublished output of a sink; :data:`ANY_SINK` means each one that is not named."""
+
+    sink: str
+    how: Unpublished
+
+
+class OutputRestore(Message, tag="OutputRestore"):
+    """What a restore does about the output of ``epoch``, and of no other, until that is visible or given up."""
+
+    epoch: Epoch
+    sinks: tuple[SinkRestore, ...]
+
+
+class LostRows(Message, tag="LostRows"):
+    """Committed rows of a sink that were given up: at most ``rows`` of its output of ``epoch`` are not visible."""
+
+    sink: str
+    epoch: Epoch
+    rows: int
+
+
+def how_of(sink: str, sinks: Iterable[SinkRestore]) -> Unpublished:
+    """Return what happens with the unpublished output of a sink."""
+    given = {each.sink: each.how for each in sinks}
+    return given.get(sink, given.get(ANY_SINK, Unpublished.FAIL))
 
 
 class Leader(Message, tag="Leader"):
@@ -128,7 +174,8 @@ class Latest(Message, tag="Latest"):
     - ``finished``, ``stopped``, ``failure``: no engine runs under any of them; a new ``run`` of
       ``Desired`` clears the last two. ``stalled``: what the leader waits for, in words.
     - ``restored``: the nonce of the last restore; ``lost_output``: epochs whose unpublished
-      output was dropped on request; ``replayed``: output may be repeated since a restore.
+      output was dropped on request, ``lost_rows`` how much of which sink; ``replayed``: output
+      may be repeated since a restore. ``unpublished``: what happens with output of ``epoch``.
     - ``deaths``: the count of the limit of restarts; a new leader goes on from it.
     - ``format``: that of the record as it was read, or is written; see :func:`decode_latest`.
     """
@@ -162,10 +209,17 @@ class Latest(Message, tag="Latest"):
     answers: tuple[Answer, ...] = ()
     deaths: Deaths = Deaths()
     format: int = LATEST_FORMAT
+    unpublished: OutputRestore | Absent = ABSENT
+    lost_rows: tuple[LostRows, ...] | Absent = ABSENT
 
     def closed(self) -> bool:
         """Return whether no engine may run: the job has finished, stopped or failed."""
         return self.finished or self.stopped or self.failure is not None
+
+    def handling(self) -> tuple[SinkRestore, ...]:
+        """Return what happens with the output of the committed epoch, by sink."""
+        given = self.unpublished
+        return () if given is ABSENT or given.epoch != self.epoch else given.sinks
 
 
 def clip(text: str, bytes_max: int) -> str:
@@ -248,6 +302,9 @@ class Restore(TolerantMessage, tag="Restore"):
 
     ``drop_state`` names steps whose stored state is given up; :data:`ANY_STATE` among them means
     all state that no step of the job takes.
+
+    ``unpublished`` says by sink what happens with committed output that is not visible. The sinks
+    that it does not name are given up with ``drop_unpublished``.
     """
 
     nonce: str
@@ -257,6 +314,12 @@ class Restore(TolerantMessage, tag="Restore"):
     drop_unpublished: bool = False
     empty: bool = False
     drop_state: tuple[str, ...] = ()
+    unpublished: tuple[SinkRestore, ...] = ()
+
+    def handling(self) -> tuple[SinkRestore, ...]:
+        """Return what happens with unpublished output, by sink; nothing for those that must publish."""
+        others = (SinkRestore(ANY_SINK, Unpublished.DROP),) if self.drop_unpublished else ()
+        return (*self.unpublished, *others)
 
 
 def overriding(nonce: str, given: Restore | None) -> str:

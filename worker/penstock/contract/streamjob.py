@@ -14,7 +14,7 @@ from penstock.base import limits
 from penstock.contract.call_types import Reference
 from penstock.contract.declared_graph import DeclaredGraph
 from penstock.contract.graph import StepName
-from penstock.contract.latest import ANY_STATE
+from penstock.contract.latest import ANY_STATE, SinkRestore, Unpublished
 from penstock.contract.schema import (
     DNS_LABEL,
     Change,
@@ -62,8 +62,8 @@ class UpgradeMode(StrEnum):
     STATELESS = "Stateless"
 
 
-class Unpublished(StrEnum):
-    """What a restore does about committed output that can never be published."""
+class AllUnpublished(StrEnum):
+    """What a restore does about committed output of all sinks that are not named."""
 
     FAIL = "Fail"
     DROP = "Drop"
@@ -126,9 +126,10 @@ RESTORE_ONE = Rule(
 RESTORE_NEWEST = Rule(
     "has(self.snapshotRef) || has(self.path) || has(self.empty)"
     " || (has(self.dropState) && size(self.dropState) > 0)"
-    " || self.allowNonRestoredState || self.unpublished == 'Drop'",
+    " || self.allowNonRestoredState || self.unpublished == 'Drop'"
+    " || (has(self.unpublishedSinks) && size(self.unpublishedSinks) > 0)",
     "without snapshotRef, path and empty the newest checkpoint is restored: say what to give"
-    " up of it with dropState, allowNonRestoredState: true or unpublished: Drop",
+    " up of it with dropState, allowNonRestoredState: true, unpublishedSinks or unpublished: Drop",
 )
 RESTORE_DROP = Rule(
     "!(self.allowNonRestoredState && has(self.dropState) && size(self.dropState) > 0)",
@@ -182,9 +183,22 @@ class RestoreFrom(Fields):
         ),
     ] = False
     unpublished: Annotated[
-        Unpublished,
-        Field("unpublished", "what happens with committed output that cannot be published"),
-    ] = Unpublished.FAIL
+        AllUnpublished,
+        Field(
+            "unpublished",
+            "what happens with committed output that cannot be published, of each sink that unpublishedSinks does not"
+            " name",
+        ),
+    ] = AllUnpublished.FAIL
+    unpublished_sinks: Annotated[
+        dict[str, Annotated[str, Field(pattern="|".join(Unpublished), rule="Fail, Publish, Skip or Drop")]],
+        Field(
+            "unpublishedSinks",
+            "the same for single sinks: {sink: Fail}; Publish where the target has lost its marker (rows may be"
+            " there twice), Skip to leave out the rows that the target refuses, Drop to give the output up",
+            length_max=limits.LOST_OUTPUT_MAX,
+        ),
+    ] = field(default_factory=dict)
 
     @property
     def newest(self) -> bool:
@@ -196,11 +210,21 @@ class RestoreFrom(Fields):
         """Return the steps whose state is given up, as in :class:`penstock.contract.latest.Restore`."""
         return (ANY_STATE,) if self.allow_non_restored_state else self.drop_state
 
+    @property
+    def drops_unpublished(self) -> bool:
+        """Say whether output is given up of each sink that is not named."""
+        return self.unpublished is AllUnpublished.DROP
+
+    @property
+    def sinks(self) -> tuple[SinkRestore, ...]:
+        """Return what happens with the unpublished output of the sinks that are named."""
+        return tuple(SinkRestore(sink, Unpublished(how)) for sink, how in self.unpublished_sinks.items())
+
     def __post_init__(self) -> None:
         """Refuse two origins, and a loss of state or output that nobody asked for."""
         given = (self.snapshot_ref, self.path, self.empty)
         RESTORE_ONE.refuse(sum(x is not None for x in given) > 1)
-        drops = bool(self.dropped) or self.unpublished is Unpublished.DROP
+        drops = bool(self.dropped or self.unpublished_sinks) or self.drops_unpublished
         RESTORE_NEWEST.refuse(self.newest and not drops)
         RESTORE_DROP.refuse(self.allow_non_restored_state and bool(self.drop_state))
         said = self.empty is None or (self.empty and self.allow_output_replay)

@@ -283,6 +283,15 @@ class Pending(Fields):
 
 
 @dataclass(frozen=True, slots=True)
+class LostRowsStatus(Fields):
+    """Committed rows of a sink that were given up on request."""
+
+    sink: Annotated[str, Field("sink", "the sink")]
+    epoch: Annotated[Count, Field("epoch", "the epoch of that output")]
+    rows: Annotated[Count, Field("rows", "so many at most: some of them may have been visible")]
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreStatus(Fields):
     """The last restore that was carried out."""
 
@@ -290,6 +299,9 @@ class RestoreStatus(Fields):
     time: Annotated[Time, Field("time", "when it was carried out")]
     replayed: Annotated[bool, Field("replayed", "whether output may be repeated since then")] = False
     lost_output: Annotated[tuple[Count, ...], Field("lostOutput", "epochs whose output was dropped on request")] = ()
+    lost_rows: Annotated[
+        tuple[LostRowsStatus, ...], Field("lostRows", "how many rows of which sink were given up with it")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,30 @@ from penstock.base.errors import ConnectorError, PenstockError, is_storage_away
 from penstock.base.limits import RESTART_BACKOFF_FIRST_S, RESTART_BACKOFF_MAX_S
 from penstock.base.threads import Event, SimpleQueue, Thread
 from penstock.contract.ids import Attempt, Epoch
-from penstock.contract.manifest import SinkHandle
-from penstock.ports import WholePublisher
+from penstock.contract.latest import SinkRestore, Unpublished, how_of
+from penstock.contract.manifest import SinkHandle, StepRows
+from penstock.ports import RestoringPublisher, WholePublisher
 
 if TYPE_CHECKING:
     from penstock.ports import SinkPublisher
 
 log = logging.getLogger(__name__)
 
+ITS_SINK = "{SINK: "  # in a remedy: a publisher does not know the name of its step
+
 
 @dataclass(frozen=True, slots=True)
 class PublishJob:
-    """The handles of one committed epoch, published for an attempt; ``done`` is called when all are visible."""
+    """The handles of one committed epoch, published for an attempt; ``done`` is called when all are visible.
+
+    A restore may want something else for some ``sinks``. ``done`` gets the rows that were refused and left out.
+    """
 
     attempt: Attempt
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
-    done: Callable[[], None]
+    done: Callable[[tuple[StepRows, ...]], None]
+    sinks: tuple[SinkRestore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +69,24 @@ def publications(sinks: "Mapping[str, SinkPublisher]", handles: Iterable[SinkHan
     return list(found.values())
 
 
-def publish_these(publisher: "SinkPublisher", handles: Sequence[SinkHandle], epoch: Epoch) -> None:
-    """Make the handles of one of :func:`publications` visible. Raises what the publisher raises."""
-    if isinstance(publisher, WholePublisher):
+def publish_these(
+    publisher: "SinkPublisher", handles: Sequence[SinkHandle], epoch: Epoch, how: Unpublished = Unpublished.FAIL
+) -> int:
+    """Make the handles of one of :func:`publications` visible, or do what a restore says of them.
+
+    Return how many rows were refused and left out. Raises what the publisher raises.
+    """
+    if how is not Unpublished.FAIL and isinstance(publisher, RestoringPublisher):
+        return publisher.publish_restored(handles, epoch, how)
+    if how is Unpublished.DROP:
+        for handle in handles:
+            publisher.discard(handle)
+    elif isinstance(publisher, WholePublisher):
         publisher.publish_all(handles, epoch)
-        return
-    for handle in handles:
-        publisher.publish(handle, epoch)
+    else:
+        for handle in handles:
+            publisher.publish(handle, epoch)
+    return 0
 
 
 class OutputPublisher:
@@ -118,29 +136,42 @@ class OutputPublisher:
                 self._clear(work)
 
     def _publish(self, job: PublishJob) -> None:
+        refused: list[StepRows] = []
         for handles in publications(self._sinks, job.handles):
-            if not self._publish_these(handles, job):
+            left_out = self._publish_these(handles, job)
+            if left_out is None:
                 return
-        job.done()
+            if left_out:
+                refused.append(StepRows(handles[0].sink, left_out))
+        job.done(tuple(refused))
 
-    def _publish_these(self, handles: tuple[SinkHandle, ...], job: PublishJob) -> bool:
+    def _publish_these(self, handles: tuple[SinkHandle, ...], job: PublishJob) -> int | None:
+        """Return how many rows were refused and left out, None when the job is given up."""
         pause, handle = RESTART_BACKOFF_FIRST_S, handles[0]
+        how = how_of(handle.sink, job.sinks)
         while not self._stop.is_set() and job.attempt >= self._attempt:
             try:
-                publish_these(self._sinks[handle.sink], handles, job.epoch)
+                left_out = publish_these(self._sinks[handle.sink], handles, job.epoch, how)
             except Exception as error:
                 named = isinstance(error, ConnectorError)  # it names its sink
-                self._hold_up(job, handle.sink, str(error))
-                self._failed(job, error, str(error) if named else f"sink {handle.sink!r}: {error}")
+                said = str(error).replace(ITS_SINK, f"{{{handle.sink}: ")
+                self._hold_up(job, handle.sink, said)
+                self._failed(job, error, said if named else f"sink {handle.sink!r}: {said}")
                 if not is_storage_away(error):
                     log.exception("event=publish_failed sink=%s epoch=%d", handle.sink, job.epoch)
-                    return False
+                    return None
                 self._stop.wait(pause)
                 pause = min(2 * pause, RESTART_BACKOFF_MAX_S)
             else:
                 self.held_up = {sink: why for sink, why in self.held_up.items() if sink != handle.sink}
-                return True
-        return False
+                if how is not Unpublished.FAIL:
+                    rows = sum(each.rows for each in handles)
+                    log.warning(
+                        "event=output_restored sink=%s task=%s epoch=%d how=%s rows=%d left_out=%d",
+                        *(handle.sink, handle.task, job.epoch, how, rows, left_out),
+                    )
+                return left_out
+        return None
 
     def _hold_up(self, job: PublishJob, sink: str, because: str) -> None:
         if job.attempt < self._attempt:

@@ -27,7 +27,7 @@ from penstock.contract import control_messages as c
 from penstock.contract.control_messages import STREAM_BROKE, EngineStatus
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Incarnation, Ordinal, TaskId, Term
 from penstock.contract.ids import Attempt as AttemptId
-from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
+from penstock.contract.manifest import SinkHandle, StateFile, StepRows, TaskManifest
 from penstock.contract.status import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.build import JobParts
@@ -315,11 +315,11 @@ class Worker:
                 self._inputs.begin(known_splits(root, self._job.plan, splits))
 
     def _publish_for(self, order: em.PublishFor) -> None:
-        def done() -> None:
-            self._core.published(order.attempt, order.epoch)
+        def done(left_out: tuple[StepRows, ...]) -> None:
+            self._core.published(order.attempt, order.epoch, left_out)
             self.changed()
 
-        self._publisher.publish(PublishJob(order.attempt, order.epoch, order.handles, done))
+        self._publisher.publish(PublishJob(order.attempt, order.epoch, order.handles, done, order.sinks))
 
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:
@@ -374,7 +374,7 @@ class Worker:
 
     def publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...], done: Callable[[], None]) -> None:
         """Make output visible in the background."""
-        self._publisher.publish(PublishJob(self._core.attempt, epoch, handles, done))
+        self._publisher.publish(PublishJob(self._core.attempt, epoch, handles, lambda _: done()))
 
     def clear(self, handles: tuple[SinkHandle, ...], *, discard: bool) -> None:
         """Remove staged files in the background."""

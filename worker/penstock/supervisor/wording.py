@@ -7,9 +7,11 @@ machine, options of ``penstock run`` do the same.
 import re
 
 _DROPPED = re.compile(r"restore\.dropState: \[([^\]]*)\]")
+_OUTPUT = re.compile(r"restore\.unpublishedSinks: \{(\S+): (\w+)\}")
 _OPTIONS = (
     ("restore.dropState", "--drop-state"),
     ("restore.unpublished: Drop", "--drop-unpublished"),
+    ("restore.unpublishedSinks", "--unpublished"),
     ("restore.allowOutputReplay", "--allow-output-replay"),
     # There is committed output wherever this is advised.
     ("restore.empty", "--restore empty --allow-output-replay"),
@@ -22,6 +24,7 @@ def as_options(text: str) -> str:
     The class of an error, which a leader writes in front, tells a user nothing.
     """
     text = _DROPPED.sub(_drop_options, text.removeprefix("StateError: "))
+    text = _OUTPUT.sub(r"--unpublished \1=\2", text)
     for field, option in _OPTIONS:
         text = text.replace(field, option)
     return text

@@ -34,7 +34,7 @@ FULL: Plain = {
     "suspend": False,
     "restartNonce": -7,
     "upgrade": {"mode": "Savepoint", "rollback": True, "stableDeadline": "1h30m"},
-    "restore": {"nonce": "1", "snapshotRef": "before", "unpublished": "Drop"},
+    "restore": {"nonce": "1", "snapshotRef": "before", "unpublished": "Drop", "unpublishedSinks": {"out": "Skip"}},
     "checkpoint": {
         "interval": "1.5s",
         "timeout": "5m",

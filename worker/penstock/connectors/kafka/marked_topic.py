@@ -8,6 +8,7 @@ predecessor could otherwise commit between the two. An id that has not failed si
 marker; the broker tells it when somebody else has fenced it.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,11 +17,16 @@ from penstock.base.errors import StorageError
 from penstock.base.threads import Lock, monotonic
 from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
 from penstock.connectors.kafka.encoding import batches_of
+from penstock.connectors.kafka.topics import record_bytes_max
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
+from penstock.contract.latest import Unpublished
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
 
+log = logging.getLogger(__name__)
+
 TRANSACTION_MAX_MS = 60_000
+REFUSALS = ("INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")  # what a topic does not take
 SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
 QUEUED_MAX = 200_000  # records on their way
 SEEDED = OutputMarker(Epoch(0), "seed", 0)
@@ -54,18 +60,28 @@ class MarkedTopic:
             assert self._marker is not None, "it was just written"
             return self._marker.epoch
 
-    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> None:
+    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> int:
         """Make all blocks visible, each once. ``blocks`` gives them in order; those that are visible are passed over.
 
-        Blocking. Raises StateError when it is not known what is visible, StorageError when a retry may help.
+        Returns how many records were left out. Blocking. Raises StateError when it is not known what is visible,
+        StorageError when a retry may help.
         """
         with self._lock, self._calls():
-            if self._producer is None or self._lost_touch():
+            skips = wanted.how is Unpublished.SKIP
+            if self._producer is None or self._lost_touch() or skips:
                 self._forget()
-                self._begin()
+                self._begin(each=skips)
             visible = visible_blocks(self._marker, wanted, self._where)
-            if visible < wanted.blocks:
+            if self._marker == wanted.marker:
+                return 0
+            if visible == wanted.blocks:
+                self._producer.begin_transaction()
+                self._commit(wanted.marker)
+            elif skips:
+                return self._apply_accepted(wanted, visible, blocks)
+            else:
                 self._apply(wanted, visible, blocks)
+            return 0
 
     def close(self) -> None:
         """Forget the clients; a transaction that is open is aborted by the next one of this id."""
@@ -90,6 +106,61 @@ class MarkedTopic:
                 began = None
         assert began is None, "the last block ends the transaction"
 
+    def _apply_accepted(self, wanted: Wanted, visible: int, blocks: Iterable[Block]) -> int:
+        """Write blocks without the records that the brokers refuse, a transaction for each. Return their number."""
+        left_out = 0
+        for number, block in enumerate(blocks, 1):
+            if number > visible:
+                records = [record for batch in block for piece in batches_of(batch) for record in piece]
+                left_out += self._commit_accepted(OutputMarker(wanted.epoch, wanted.digest, number), records)
+        self._forget()  # this producer sends each record alone
+        return left_out
+
+    def _commit_accepted(self, marker: OutputMarker, records: list[dict[str, bytes | None]]) -> int:
+        """Write records and the marker; begin anew without the refused ones, until none is refused."""
+        refused: dict[int, str] = {}
+        while True:
+            self._producer.begin_transaction()
+            by_client, by_broker = self._refused([(n, r) for n, r in enumerate(records) if n not in refused])
+            refused |= {**by_client, **by_broker}
+            if not by_broker:
+                break
+            self._forget()  # the transaction cannot go on, and what was sent behind the record is lost with it
+            self._begin(each=True)
+        self._commit(marker)
+        for number, why in refused.items():
+            log.warning(
+                "event=record_left_out sink=%s block=%d record=%d reason=%s", self._where, marker.blocks, number, why
+            )
+        return len(refused)
+
+    def _refused(self, records: list[tuple[int, dict[str, bytes | None]]]) -> tuple[dict[int, str], dict[int, str]]:
+        """Send records. Return those which the client refuses and those which a broker refuses, with the reasons."""
+        by_client: dict[int, str] = {}
+        errors: dict[int, Any] = {}
+
+        def answered(number: int, error: Any) -> None:
+            if error is not None:
+                errors[number] = error
+
+        for number, record in records:
+            try:
+                self._producer.produce(
+                    self._topic, record["value"], record["key"], on_delivery=lambda e, _, n=number: answered(n, e)
+                )
+            except library().KafkaException as error:
+                if error.args[0].name() not in REFUSALS:
+                    raise
+                by_client[number] = error.args[0].str()
+            self._producer.poll(0)
+        end = monotonic() + TRANSACTION_MAX_MS / 1000
+        while len(self._producer) and not errors and monotonic() < end:
+            self._producer.poll(0.05)
+        by_broker = {number: error.str() for number, error in errors.items() if error.name() in REFUSALS}
+        if errors and not by_broker:
+            raise problem(self._where, next(iter(errors.values())), self._producer)
+        return by_client, by_broker
+
     def _produce(self, records: list[dict[str, bytes | None]]) -> None:
         taken = self._producer.produce_batch(self._topic, records)
         if taken != len(records):
@@ -109,8 +180,8 @@ class MarkedTopic:
 
     # --- Clients ----------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Fence every other producer of this id, then read the marker."""
+    def _begin(self, *, each: bool = False) -> None:
+        """Fence every other producer of this id, then read the marker. With ``each`` every record goes alone."""
         kafka = library()
         own = {
             "transactional.id": self._name,
@@ -122,6 +193,8 @@ class MarkedTopic:
             "queue.buffering.max.messages": 2 * QUEUED_MAX,
             "queue.buffering.max.kbytes": 256 * 1024,
         }
+        if each:  # the topic may take less than it did at the start
+            own |= {"batch.num.messages": 1, "message.max.bytes": record_bytes_max(self._reading(), self._topic)}
         self._producer = make_client(kafka.Producer, {**self._settings, **own})
         self._producer.init_transactions(2 * ANSWER_MAX_S)
         self._marker = self._read()
@@ -130,8 +203,7 @@ class MarkedTopic:
         kafka = library()
         if self._consumer is None:
             own = {"group.id": self._name, "isolation.level": "read_committed", "enable.auto.commit": False}
-            reading = {k: v for k, v in self._settings.items() if k != "message.max.bytes"}
-            self._consumer = make_client(kafka.Consumer, {**reading, **own})
+            self._consumer = make_client(kafka.Consumer, {**self._reading(), **own})
         try:
             (found,) = self._consumer.committed([kafka.TopicPartition(self._topic, 0)], ANSWER_MAX_S)
         except kafka.KafkaException as error:
@@ -142,6 +214,9 @@ class MarkedTopic:
             return None
         digest, _, blocks = (found.metadata or "").rpartition("/")
         return OutputMarker(Epoch(found.offset), digest, int(blocks) if blocks.isdecimal() else 0)
+
+    def _reading(self) -> dict[str, Any]:
+        return {k: v for k, v in self._settings.items() if k != "message.max.bytes"}
 
     @contextmanager
     def _calls(self) -> Iterator[None]:

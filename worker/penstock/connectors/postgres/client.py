@@ -114,6 +114,21 @@ class PostgresSession:
             cursor.execute(sql, values or None)
             return cursor.fetchall() if cursor.description else []
 
+    def accepted(self, sql: str) -> str | None:
+        """Run a statement within a transaction. When the table refuses a row, undo it alone and return why."""
+        self.run("SAVEPOINT before")
+        try:
+            self.run(sql)
+        except library().Error as error:
+            if not str(error.sqlstate or "").startswith(REFUSED):
+                raise
+            self.run("ROLLBACK TO SAVEPOINT before")
+            why: str | None = _plain(str(error))
+        else:
+            why = None
+        self.run("RELEASE SAVEPOINT before")
+        return why
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit at the end of the ``with``. After an error the connection has to be given up, which rolls back."""

@@ -8,6 +8,7 @@ in nobody's way. One that stands still with the lock is ended by the next one (`
 """
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from penstock.base.threads import Lock
 from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, PostgresSession
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
+from penstock.contract.latest import Unpublished
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
+
+log = logging.getLogger(__name__)
 
 LOCK_WAIT_MS = 2_000
 IDLE_MAX_MS = 60_000  # in a transaction; where a session cannot be ended by the next one
@@ -60,20 +64,24 @@ class Statements:
 
     make: str
     insert: str
+    order: str
+
+    def insert_between(self, low: int, high: int) -> str:
+        """Return the statement that adds the rows ``low`` to ``high - 1``."""
+        return f"{self.insert} WHERE {NUMBER} >= {low} AND {NUMBER} < {high} {self.order}"
 
     @staticmethod
     def of(table: TableName, columns: dict[str, str], keys: Sequence[str]) -> "Statements":
         """Build the statements for columns with their types of PostgreSQL. Without ``keys`` every row is added."""
         names, by = ", ".join(map(quoted, columns)), ", ".join(map(quoted, keys))
         typed = ", ".join([*(f"{quoted(n)} {kind}" for n, kind in columns.items()), f"{NUMBER} bigint"])
-        insert = f"INSERT INTO {table.sql} ({names}) SELECT"
+        newest, order = "", f"ORDER BY {NUMBER}"
         if keys:
             others = ", ".join(f"{quoted(n)} = EXCLUDED.{quoted(n)}" for n in columns if n not in keys)
-            newest = f"DISTINCT ON ({by}) {names} FROM {ROWS} ORDER BY {by}, {NUMBER} DESC"
-            insert += f" {newest} ON CONFLICT ({by}) DO " + (f"UPDATE SET {others}" if others else "NOTHING")
-        else:
-            insert += f" {names} FROM {ROWS} ORDER BY {NUMBER}"
-        return Statements(f"CREATE TEMPORARY TABLE penstock_rows ({typed}) ON COMMIT DROP", insert)
+            newest, order = f"DISTINCT ON ({by}) ", f"ORDER BY {by}, {NUMBER} DESC ON CONFLICT ({by}) DO "
+            order += f"UPDATE SET {others}" if others else "NOTHING"
+        insert = f"INSERT INTO {table.sql} ({names}) SELECT {newest}{names} FROM {ROWS}"
+        return Statements(f"CREATE TEMPORARY TABLE penstock_rows ({typed}) ON COMMIT DROP", insert, order)
 
 
 class MarkedTable:
@@ -107,18 +115,14 @@ class MarkedTable:
         with self._lock:
             if self._known is None:
                 with self.session() as session:
-                    session.run(
-                        f"INSERT INTO {self._table.epochs} (target, job, sink, task, epoch, digest, blocks)"
-                        " VALUES ($1, $2, $3, $4, 0, 'seed', 0) ON CONFLICT DO NOTHING",
-                        *self._owner,
-                    )
+                    self._seed(session)
                     found = self._marker(session)
                 assert found is not None, "it was just written"
                 self._known = found.epoch
             return self._known
 
-    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> None:
-        """Make all blocks visible, each once, in one transaction. Blocking.
+    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> int:
+        """Make all blocks visible, each once, in one transaction. Returns how many rows were left out. Blocking.
 
         Raises StateError when it is not known what is visible, or the table refuses a row. Raises StorageError when a
         retry may help.
@@ -126,26 +130,34 @@ class MarkedTable:
         with self._lock:
             try:
                 with self.session() as session:
-                    self._apply(session, wanted, blocks)
+                    left_out = self._apply(session, wanted, blocks)
             except LockHeld:
                 self._end_who_stands_still()
                 raise
             self._known = wanted.epoch
+            return left_out
 
     def close(self) -> None:
         """Do nothing: there is a connection only while something is published."""
 
-    def _apply(self, session: PostgresSession, wanted: Wanted, blocks: Iterable[Block]) -> None:
-        if visible_blocks(self._marker(session), wanted, self._where) == wanted.blocks:
-            return
+    def _apply(self, session: PostgresSession, wanted: Wanted, blocks: Iterable[Block]) -> int:
+        found, left_out = self._marker(session), 0
+        visible = visible_blocks(found, wanted, self._where)
+        if found == wanted.marker:
+            return 0
+        if found is None:
+            self._seed(session)  # there has to be a row to lock
         with session.transaction():
             session.run(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
             session.run(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}")
             session.run(self._statements.make)
-            session.copy("penstock_rows", pa.RecordBatchReader.from_batches(self._schema, self._numbered(blocks)))
-            if visible_blocks(self._marker(session, " FOR UPDATE"), wanted, self._where) == wanted.blocks:
-                return
-            session.run(self._statements.insert)
+            if visible < wanted.blocks:
+                session.copy("penstock_rows", pa.RecordBatchReader.from_batches(self._schema, self._numbered(blocks)))
+            found = self._marker(session, " FOR UPDATE")
+            if found == wanted.marker:
+                return 0
+            if visible_blocks(found, wanted, self._where) < wanted.blocks:
+                left_out = self._insert(session, wanted.how)
             session.run(
                 f"UPDATE {self._table.epochs} SET epoch = $5, digest = $6, blocks = $7, at = now()"
                 " WHERE (target, job, sink, task) = ($1, $2, $3, $4)",
@@ -154,6 +166,33 @@ class MarkedTable:
                 wanted.digest,
                 wanted.blocks,
             )
+        return left_out
+
+    def _seed(self, session: PostgresSession) -> None:
+        session.run(
+            f"INSERT INTO {self._table.epochs} (target, job, sink, task, epoch, digest, blocks)"
+            " VALUES ($1, $2, $3, $4, 0, 'seed', 0) ON CONFLICT DO NOTHING",
+            *self._owner,
+        )
+
+    def _insert(self, session: PostgresSession, how: Unpublished) -> int:
+        ((rows,),) = session.run(f"SELECT count(*) FROM {ROWS}")
+        if how is Unpublished.SKIP:
+            session.run("SET CONSTRAINTS ALL IMMEDIATE")  # else a refusal would come with the commit
+            return self._insert_accepted(session, 0, rows)
+        session.run(self._statements.insert_between(0, rows))
+        return 0
+
+    def _insert_accepted(self, session: PostgresSession, low: int, high: int) -> int:
+        """Add rows without those that the table refuses, which are searched for by halves. Return their number."""
+        why = session.accepted(self._statements.insert_between(low, high))
+        if why is None:
+            return 0
+        if high - low == 1:
+            log.warning("event=row_left_out sink=%s row=%d reason=%s", self._where, low, why)
+            return 1
+        middle = (low + high) // 2
+        return self._insert_accepted(session, low, middle) + self._insert_accepted(session, middle, high)
 
     def _numbered(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         number = 0

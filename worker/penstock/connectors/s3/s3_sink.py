@@ -127,7 +127,8 @@ class S3Publisher:
             )
         if data is None:
             raise StateError(
-                f"{where} is committed but neither it nor its staged file {part.path} is there: restore one, or {DROP}"
+                f"{where} is committed but neither it nor its staged file {part.path} is there: restore one, or give"
+                f" {DROP}"
             )
         raise StorageError(f"{where} was there and is gone")
 
@@ -141,5 +142,5 @@ class S3Publisher:
         except OSError as error:
             raise StorageError(f"s3 sink: staged file {part.path}: {error}") from error
         if hashlib.sha256(data).hexdigest() != part.sha256:
-            raise StateError(f"s3 sink: staged file {part.path} is not the one committed: restore it, or {DROP}")
+            raise StateError(f"s3 sink: staged file {part.path} is not the one committed: restore it, or give {DROP}")
         return data

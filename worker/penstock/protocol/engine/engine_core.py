@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.contract import control_messages as c
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.control_messages import EngineStatus
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Term, Version
 from penstock.contract.latest import Member
-from penstock.contract.manifest import RootManifest
+from penstock.contract.manifest import RootManifest, StepRows
 from penstock.contract.plan import Assignment, PhysicalPlan, channels_of
 from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.engine import engine_messages as em
@@ -68,7 +69,8 @@ class EngineAttempt:
       proposed here.
     - ``first``: the tasks of the reset; ``expected``: these and the tasks that join.
     - ``committed``: the newest epoch that a leader has called committed here.
-    - ``published_for``: the newest epoch of lost workers whose output was published here.
+    - ``published_for``: the newest epoch of lost workers whose output was published here; ``skipped``: rows
+      of it that a restore has left out.
     """
 
     attempt: Attempt = Attempt(0)
@@ -87,6 +89,7 @@ class EngineAttempt:
     settled: Version = Version(0)
     committed: Epoch = Epoch(0)
     published_for: Epoch = Epoch(0)
+    skipped: tuple[StepRows, ...] | Absent = ABSENT
     ending: bool = False
 
     def confirm(self, epoch: Epoch) -> None:
@@ -122,6 +125,7 @@ def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> E
         exhausted=all(t.marks.exhausted for t in members if t not in leaving),
         left=_leaves(at, ordinal) and all(t.marks.finished for t in tasks),
         ended=at.ending and all(t.marks.finished for t in tasks),
+        skipped=at.skipped,
     )
 
 
@@ -195,10 +199,11 @@ class EngineCore:
         """Compute the status from the attempt and its tasks. From any thread."""
         return status_of(self.at, self._ordinal, list(self._tasks()))
 
-    def published(self, attempt: Attempt, epoch: Epoch) -> None:
-        """Note that output of a lost worker is visible. From any thread."""
+    def published(self, attempt: Attempt, epoch: Epoch, skipped: tuple[StepRows, ...] = ()) -> None:
+        """Note that output of a lost worker is visible, but for ``skipped``. From any thread."""
         at = self.at
         if at.attempt == attempt:
+            at.skipped = skipped or at.skipped
             at.published_for = max(at.published_for, epoch)
 
     def has_left(self, peer: Ordinal) -> bool:
@@ -227,8 +232,8 @@ class EngineCore:
             case c.Announce(epoch=epoch, version=version):
                 self.at.confirm(epoch)
                 return [em.TellTasks(ev.TermAnnounced(term, epoch, version))]
-            case c.Publish(attempt, epoch, handles):
-                return [em.PublishFor(attempt, epoch, handles)]
+            case c.Publish(attempt, epoch, handles, sinks):
+                return [em.PublishFor(attempt, epoch, handles, () if sinks is ABSENT else sinks)]
             case c.Start():
                 return self._start()
             case c.Inject():

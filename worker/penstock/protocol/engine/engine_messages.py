@@ -12,7 +12,7 @@ from penstock.contract.control_messages import (
     StageSplits,
 )
 from penstock.contract.ids import Attempt, ChannelId, Epoch, Ordinal, TaskId, Term, Version
-from penstock.contract.latest import Member
+from penstock.contract.latest import Member, SinkRestore
 from penstock.contract.manifest import BlobRef, Origin, RootManifest, SinkHandle
 from penstock.contract.plan import Assignment
 from penstock.model.elements import Barrier
@@ -169,11 +169,12 @@ class SweepStaging:
 
 @dataclass(frozen=True, slots=True)
 class PublishFor:
-    """Make output of a lost worker visible. Then call ``published`` of the core."""
+    """Make output of a lost worker visible, or what ``sinks`` says of it. Then call ``published`` of the core."""
 
     attempt: Attempt
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
+    sinks: tuple[SinkRestore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

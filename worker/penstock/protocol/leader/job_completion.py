@@ -59,11 +59,10 @@ class JobCompletion:
         if state.cas.busy:
             return False
         at = state.latest
-        through = state.published_through() if state.published() else at.published_through
         if state.failure is not None:
             text = clip(state.failure, FAILURE_BYTES_MAX)
             state.failure = None
-            failed = replace(at, failure=text, run=_run(state), published_through=through)
+            failed = replace(state.let_go(at), failure=text, run=_run(state))
             state.propose(replace(failed, deaths=state.deaths))
             return True
         stop = next((r for r in state.requests() if r.kind == "stop" and r.argument is None), None)
@@ -73,7 +72,7 @@ class JobCompletion:
         if not state.published():
             text += "; its output is not all visible yet, the next run publishes it"
         answers = state.answers(Answer(stop.id, True, text))
-        state.propose(replace(at, stopped=True, run=_run(state), published_through=through, answers=answers))
+        state.propose(replace(state.let_go(at), stopped=True, run=_run(state), answers=answers))
         return True
 
     def _may_stop(self, state: LeaderState) -> bool:

@@ -2,7 +2,7 @@
 
 ::
 
-    newest ── (drop its unpublished output) ───────────────────────────┐
+    newest ── (say what happens with its unpublished output) ──────────┐
     retained epoch ── read its manifest ── check ──────────────────────┼─> one swap: root, restored
     folder ── read its manifest ── check ── import as a new epoch ─────┤
     nothing ── the committed output is visible, or given up ───────────┘
@@ -16,14 +16,16 @@ from dataclasses import dataclass
 
 from penstock.base.limits import LOST_OUTPUT_MAX
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch
-from penstock.contract.latest import Latest, Restore, Retained
+from penstock.contract.latest import Latest, OutputRestore, Restore, Retained
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.protocol.keeper_core_messages import Imported, ImportFailed, ImportSnapshot, ReadSnapshot, SnapshotRead
 from penstock.protocol.leader.checkpoint_coordinator import retain
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
-from penstock.protocol.state_matching import incompatible, match, refusal, unpublishable, without
+from penstock.protocol.state_matching import incompatible, match, refusal, without
+from penstock.protocol.unpublished_output import misplaced
 
 RestoreEvent = SnapshotRead | Imported | ImportFailed
 
@@ -34,14 +36,9 @@ def unfit(state: LeaderState) -> str | None:
     if root is None or plan is None:
         return None
     why = incompatible(root, plan)
-    gone = () if state.published() else unpublishable(root, plan)
-    if why is not None or not gone:
+    if why is not None or state.published():
         return why
-    return (
-        f"StateError: nobody knows that the output of epoch {root.epoch} is all visible, and the "
-        f"job cannot publish it: sinks {list(gone)} are gone or of another kind: run the job as it "
-        "was and stop it, or give restore.unpublished: Drop to lose what is not"
-    )
+    return misplaced(root, plan, state.latest.handling())
 
 
 def log_evolution(state: LeaderState) -> None:
@@ -65,8 +62,15 @@ def owes_output(state: LeaderState, wanted: Restore) -> bool:
 
     That is so when the job begins from nothing. A restored checkpoint leads to the same output
     again. A job that reads its input again may have changed, and may not write that output again.
+    To give all of it up needs no publisher: such a restore allows that output is repeated.
     """
-    return wanted.empty and not wanted.drop_unpublished and not state.published()
+    dropped = wanted.drop_unpublished and not wanted.unpublished
+    return wanted.empty and not dropped and not state.published()
+
+
+def is_publishing(state: LeaderState, wanted: Restore) -> bool:
+    """Return whether the attempt makes the committed output visible before the restore, as that asks for it."""
+    return owes_output(state, wanted) and state.latest.handling() == wanted.handling()
 
 
 @dataclass(slots=True)
@@ -123,7 +127,7 @@ class JobRestore:
 
     def _newest(self, state: LeaderState, manifests: ManifestCache, wanted: Restore) -> None:
         """Go on from the committed checkpoint, without the state that is given up."""
-        at = _dropped(replace(state.latest, restored=wanted.nonce), wanted)
+        at = _handled(state, replace(state.latest, restored=wanted.nonce), wanted)
         if at.root is None or not wanted.drop_state:
             state.propose(at)
             return
@@ -185,8 +189,9 @@ class JobRestore:
             state.failure = f"StateError: epoch {epoch}: {manifests.damaged[kept[-1].root.name]}"
         elif root is not None and self._allowed(state, wanted, root):
             older = epoch < state.latest.max_epoch
+            at = _dropped(state.latest, wanted) if older else _handled(state, state.latest, wanted)
             at = replace(
-                _dropped(state.latest, wanted),
+                at,
                 epoch=epoch,
                 root=kept[-1].root,
                 restored=wanted.nonce,
@@ -235,6 +240,7 @@ class JobRestore:
             members=None,  # the table and the splits are those of the savepoint
             published_through=epoch,
             restored=wanted.nonce,
+            unpublished=ABSENT,
             retained=(*at.retained, Retained(epoch, imported.root)),
             replayed=at.replayed or at.max_epoch > 0,
         )
@@ -265,16 +271,24 @@ def _empty(state: LeaderState, wanted: Restore) -> bool:
             "input and writes all output again; restore.allowOutputReplay accepts that"
         )
     elif owes_output(state, wanted):
-        if unfit(state) is None:
+        handled = _handled(state, at, wanted)
+        if handled != at:
+            state.propose(handled)
+            return False
+        why = unfit(state)
+        if why is None:
             return True  # a rollback follows as soon as the output is visible
         state.failure = (
-            f"StateError: nobody knows that the output of epoch {at.epoch} is all visible, and the "
-            "changed job cannot publish it: run the job as it was and stop it, or give "
-            "restore.unpublished: Drop to lose what is not"
+            why
+            if wanted.unpublished
+            else (
+                f"StateError: nobody knows that the output of epoch {at.epoch} is all visible, and the "
+                "changed job cannot publish it: run the job as it was and stop it, or give "
+                "restore.unpublished: Drop to lose what is not"
+            )
         )
     else:
-        through = state.published_through() if state.published() else at.published_through
-        dropped = _dropped(replace(at, published_through=through), wanted)
+        dropped = _dropped(state.let_go(at), wanted)
         state.propose(
             replace(
                 dropped,
@@ -289,13 +303,22 @@ def _empty(state: LeaderState, wanted: Restore) -> bool:
 
 
 def _dropped(at: Latest, wanted: Restore) -> Latest:
-    """Give up the unpublished output of the newest epoch if the restore asks for that."""
+    """Give up the unpublished output of the newest epoch if the restore asks for that.
+
+    Nobody is fenced: the job goes back to before that output, and may write it again.
+    """
     if not wanted.drop_unpublished or at.published_through >= at.epoch:
-        return at
+        return replace(at, unpublished=ABSENT)
     return _given_up(at)
+
+
+def _handled(state: LeaderState, at: Latest, wanted: Restore) -> Latest:
+    """Record what the next publication does with the output of the newest epoch, if it is not visible."""
+    sinks = () if state.published() else wanted.handling()
+    return replace(at, unpublished=OutputRestore(at.epoch, sinks) if sinks else ABSENT)
 
 
 def _given_up(at: Latest) -> Latest:
     """Record that output of the newest epoch may be lost, so that no leader waits for it."""
     lost = (*at.lost_output, at.epoch)[-LOST_OUTPUT_MAX:]
-    return replace(at, published_through=at.epoch, lost_output=lost)
+    return replace(at, published_through=at.epoch, lost_output=lost, unpublished=ABSENT)

@@ -33,8 +33,9 @@ to GATHERING (see :mod:`penstock.protocol.leader.rollback`).
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.base.limits import ANSWERS_MAX, TEXT_BYTES_MAX
+from penstock.base.limits import ANSWERS_MAX, LOST_OUTPUT_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.control_messages import Announce, Command, MembersFile, StageSplits
 from penstock.contract.ids import Epoch, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
@@ -44,6 +45,7 @@ from penstock.protocol.core_context import ControlSettings, StepContext, checked
 from penstock.protocol.leader.attempt_assignment import stages_to_list
 from penstock.protocol.leader.leader_storage import MetadataCas
 from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerIncarnation, WorkerRegistry, address_of
+from penstock.protocol.unpublished_output import lost_rows
 
 
 class LeaderPhase(StrEnum):
@@ -248,9 +250,29 @@ class LeaderState:
         if self.latest.published_through >= self.latest.epoch:
             return True
         if self.published() and not self.cas.busy:
-            through = self.published_through()
-            self.propose(replace(self.latest, published_through=through))
+            self.propose(self.let_go(self.latest))
         return False
+
+    def let_go(self, at: Latest) -> Latest:
+        """Return ``at`` with its output recorded as visible, once it is; what a restore has given up is named there."""
+        if not self.published():
+            return at
+        through = replace(at, published_through=self.published_through())
+        given = at.handling() if self.latest.published_through < self.latest.epoch else ()
+        if not given or self.root is None:
+            return through
+        skipped = [self.life(m).status.skipped for m in self.admitted()]
+        lost = lost_rows(self.root, given, [rows for each in skipped if each is not ABSENT for rows in each])
+        if lost:
+            said = " ".join(f"{each.sink}={each.rows}" for each in lost)
+            self.log_once("output-given-up", f"epoch={at.epoch} rows-at-most: {said}")
+        known = () if at.lost_rows is ABSENT else at.lost_rows
+        return replace(
+            through,
+            unpublished=ABSENT,
+            lost_output=(*at.lost_output, at.epoch)[-LOST_OUTPUT_MAX:] if lost else at.lost_output,
+            lost_rows=(*known, *lost)[-LOST_OUTPUT_MAX:] or ABSENT,
+        )
 
     def is_final(self) -> bool:
         """Return whether the committed epoch is the last one of this attempt's bounded input."""

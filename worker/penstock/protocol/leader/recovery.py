@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from penstock.base.limits import LOST_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.control_messages import (
     Commit,
     Enumerate,
@@ -36,6 +37,7 @@ from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.rollback import Rollback, RollbackCause, overdue
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
+from penstock.protocol.unpublished_output import publishable
 
 Table = tuple[Assignment, tuple[StageSplits, ...]]  # with the splits that no checkpoint knows
 
@@ -217,7 +219,8 @@ class Recovery:
         at = state.latest
         assert state.root is not None
         assert state.root.epoch == at.epoch, "output is published from the committed manifest"
-        handles = [h for task in state.root.tasks for h in task.handles]
+        assert state.plan is not None, "the members have compiled it"
+        handles, how = publishable(state.root, state.plan), at.handling() or ABSENT
         for member in state.admitted():
             status = state.life(member).status
             if status.published >= at.epoch:
@@ -226,7 +229,7 @@ class Recovery:
                 state.ensure(member, Commit(at.attempt, at.epoch, at.version), at.epoch)
             else:
                 share = _share(state.admitted(), member, handles)
-                state.ensure(member, Publish(at.attempt, at.epoch, share), at.epoch)
+                state.ensure(member, Publish(at.attempt, at.epoch, share, how), at.epoch)
 
     def start(self, state: LeaderState, checkpoints: CheckpointCoordinator) -> Rollback | None:
         """Make all members run; return why the attempt is given up, else None."""

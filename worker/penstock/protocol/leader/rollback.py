@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from penstock.contract.control_messages import Cause
 from penstock.contract.latest import Member
-from penstock.protocol.leader.job_restore import owes_output, pending
+from penstock.protocol.leader.job_restore import is_publishing, pending
 from penstock.protocol.leader.leader_state import LeaderState
 
 
@@ -40,7 +40,7 @@ class Rollback:
 def rollback(state: LeaderState) -> Rollback | None:
     """Return why the attempt has to be given up, None when it goes on."""
     wanted = pending(state)
-    if wanted is not None and not owes_output(state, wanted):
+    if wanted is not None and not is_publishing(state, wanted):
         return Rollback(RollbackCause.RESTORE_REQUESTED, "a restore was asked for")
     if state.plan is not None and state.file is not None and not state.is_of_plan():
         text = "the attempt ran another plan than this leader's: two never share one"

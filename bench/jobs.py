@@ -8,6 +8,7 @@ slow          words, and after the counts a slow step of ``bench.stages``
 texts         real text -> words -> keyed running count -> discard (``bench.texts``)
 rows          rows of ``data`` (``bench.rows``) on worker 0 -> a stage on worker 1
 own           like words, with a user's own source (``bench.own``)
+sends         words -> a node that waits or sheds -> two slow tasks (``bench.sends``)
 """
 
 from pathlib import Path
@@ -128,6 +129,23 @@ def _own(scenario: "Scenario", report: Path) -> dict[str, Any]:
     return {"entrypoint": "bench.own:job", "parameters": parameters}
 
 
+def _sends(scenario: "Scenario", report: Path) -> dict[str, Any]:
+    assert scenario.rate is not None, "rows are offered at a rate"
+    parameters = {
+        "splits": scenario.splits,
+        "rows": scenario.rows_per_split,
+        "rate": scenario.rate // scenario.splits,
+        "payload": scenario.payload,
+        "keys": scenario.keys,
+        "symbols": scenario.symbols,
+        "batch_rows": scenario.batch_rows,
+        "mark_after": scenario.warmup_s,
+        "report": str(report),
+        "step": scenario.step,
+    }
+    return {"entrypoint": "bench.sends:job", "parameters": parameters}
+
+
 def _to(place: str) -> dict[str, Any]:
     return {"partition": "custom", "partitionFunction": f"bench.stages:to_{place}"}
 
@@ -168,4 +186,4 @@ STEPS = {
     "slow": _slow,
     "texts": _texts,
 }
-IN_PYTHON = {"rows": _rows, "own": _own}
+IN_PYTHON = {"rows": _rows, "own": _own, "sends": _sends}

@@ -34,7 +34,7 @@ def expected(scenario: Scenario) -> dict[str, int]:
     if scenario.kind == "texts":
         return texts.expected(scenario)
     rows = {"rows": scenario.rows_per_split * scenario.splits}
-    if scenario.kind in {"relay", "backpressure"}:
+    if scenario.kind in {"relay", "backpressure", "sends"}:
         return rows
     if scenario.kind == "rows":
         return rows | {"number": rows["rows"] * (rows["rows"] - 1) // 2}

@@ -52,6 +52,8 @@ def figures(scenario: Scenario, samples: Samples) -> Figures:
         results |= _stalled(scenario, samples)
     if scenario.changing_keys:
         results |= _late_checkpoints(samples)
+    if scenario.kind == "sends":
+        results["shed_share"] = round(samples.shed / (scenario.rows_per_split * scenario.splits), 4)
     if scenario.kind == "slow":
         results |= _waits(samples)
     if scenario.disturb:

@@ -113,7 +113,7 @@ def one_run(scenario: Scenario, *, first: bool = True, source: Path = runner.ROO
     samples = runner.run(scenario, folder, source)
     # Above about 0.1 the figures do not describe the engine alone.
     others_share = others.share()
-    wrong = oracle.differences(oracle.expected(scenario), samples.totals)
+    wrong = oracle.differences(oracle.expected(scenario), samples.output)
     if samples.exit_code:
         wrong.insert(0, f"penstock run ended with {samples.exit_code}: see {folder}/run.log")
     found = results.figures(scenario, samples)

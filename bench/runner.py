@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from bench import garbage, link, processes, texts
+from bench import garbage, link, processes, sends, texts
 from bench.disturb import Disturber, Target
 from bench.jobs import job_name
 from bench.samples import Samples
@@ -59,6 +59,7 @@ def run(scenario: Scenario, folder: Path, source: Path = ROOT) -> Samples:
             helpers.stop()
     samples.seconds = time.monotonic() - samples.begun
     samples.totals = read_reports(report)
+    samples.shed = sends.shed_rows(report)
     samples.collections = garbage.read(report)
     samples.pauses = pauses(sorted((state / job_name(scenario) / "workers").glob("*/log")))
     return samples

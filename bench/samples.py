@@ -25,7 +25,8 @@ class Samples:
     ``memory`` is resident bytes and ``cpu`` CPU seconds of all engines, ``wire`` the bytes that
     the loopback interface has carried. ``stolen`` is for how long the host had kept a processor to
     itself since it started, the mean over all. ``switches`` counts context switches, and ``collections`` has
-    those of Python's garbage collector. ``totals`` is what the sinks have published.
+    those of Python's garbage collector. ``totals`` is what the sinks have published, and ``shed`` the rows that a node
+    did not send.
     """
 
     begun: float = 0.0
@@ -38,6 +39,7 @@ class Samples:
     collections: list[list[dict[str, float]]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
+    shed: int = 0
     pauses: list[dict[str, Any]] = field(default_factory=list)
     first_file_s: float | None = None
     exit_code: int = -1
@@ -62,6 +64,11 @@ class Samples:
             if known is None or found["bytes"] > known["bytes"]:
                 seen[found["epoch"]] = {**found, "at": known["at"] if known else status["at"]}
         return [seen[epoch] for epoch in sorted(seen)]
+
+    @property
+    def output(self) -> dict[str, int]:
+        """Return the totals of all rows that came out, those that were shed included."""
+        return {**self.totals, "rows": self.totals.get("rows", 0) + self.shed}
 
     def ticks(self) -> Series:
         """Return (time, rows) of every tenth of a second between the first rows and the last.

@@ -102,7 +102,7 @@ class Scenario:
     stall_for: float = 0.0
     kind: str = "words"
     source_splits: int | None = None
-    step: str = "same"  # of kind ``slow``: the function of ``bench.stages`` behind the counts; of kind ``own``: record
+    step: str = "same"  # of kind ``slow``: the function of ``bench.stages`` behind the counts; ``own``: record
     pool: str = ""  # where Arrow takes memory from; empty: its default, a pool that keeps what is released
     switches: bool = False  # count context switches
     senders: int | None = None  # of kind ``slow``: tasks of the source, so channels of each counter

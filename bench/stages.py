@@ -39,6 +39,12 @@ def row_30us(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def row_100us(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Take 100 us for each row."""
+    time.sleep(batch.num_rows * 100e-6)
+    return batch
+
+
 def row_1ms(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Take a millisecond for each row."""
     time.sleep(batch.num_rows * 1e-3)

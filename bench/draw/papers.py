@@ -4,6 +4,7 @@ Their machines differ from ours in the number of processors, so only the shape o
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -13,6 +14,9 @@ from matplotlib.axes import Axes
 from bench.draw import bars
 from bench.draw.style import BLUE, COLOURS, GREY, ORANGE, RED, figure, legend, logarithmic, save, tidy, title
 from bench.draw.sweep import fields_of
+from bench.records import series
+from bench.stages import sleep_ms
+from bench.timeline import rates as rates_of
 
 Run = Mapping[str, Any]
 Record = Mapping[str, Any]
@@ -47,12 +51,12 @@ def _line(axes: Axes, found: Points, colour: str, label: str) -> None:
     )
 
 
-def _spread(axes: Axes, found: Points, colour: str, label: str) -> None:
+def _spread(axes: Axes, found: Points, colour: str, label: str, line: str = "o-") -> None:
     """Draw medians; bars go from the least value to the largest one."""
     middle = [median(v) for v in found.values()]
     low = [m - min(v) for m, v in zip(middle, found.values(), strict=True)]
     high = [max(v) - m for m, v in zip(middle, found.values(), strict=True)]
-    axes.errorbar(list(found), middle, [low, high], fmt="o-", color=colour, lw=1.5, capsize=3, label=label)
+    axes.errorbar(list(found), middle, [low, high], fmt=line, color=colour, lw=1.5, capsize=3, label=label)
 
 
 def _ticks(axes: Axes, values: Sequence[float], label: str) -> None:
@@ -162,6 +166,61 @@ def jobs(record: Record, target: Path) -> Path:
     return save(made, target)
 
 
+def sends(record: Record, target: Path) -> Path:
+    """Draw rate, latency and memory by the rate that is offered, of a node that waits and of one that sheds."""
+    runs = record["runs"]
+    made = figure(4.0, 12.0)
+    left, middle, right = made.subplots(1, 3)
+    offered: list[float] = []
+    for variant, colour, label in (("waits", BLUE, "send_next waits"), ("sheds", ORANGE, "send_next_if, 1,000")):
+        own = [run for run in runs if run["name"].endswith(f"/{variant}")]
+        arrived = points(own, "rate", "rows_per_s", 1e-3)
+        offered = [rate / 1e3 for rate in arrived]
+        _spread(left, _in_thousands(arrived), colour, label)
+        for name, line in (("p50_ms", "o:"), ("p99_ms", "o-")):
+            _spread(middle, _in_thousands(points(own, "rate", name)), colour, f"{label}: {name[:3]}", line)
+        _spread(right, _in_thousands(points(own, "rate", "memory_max_mib")), colour, label)
+    left.plot(offered, offered, ":", color=GREY, lw=1, label="all that is offered")
+    tidy(left, "thousand rows/s at the sink")
+    logarithmic(middle)
+    tidy(middle, "age of a row at the sink, ms", zero=False)
+    tidy(right, "MiB, most of both engines")
+    for axes in (left, middle, right):
+        axes.set_xlabel("thousand rows/s offered")
+        legend(axes)
+    title(left, record["title"], under="median of the runs; bars from the least to the largest")
+    return save(made, target)
+
+
+def _in_thousands(found: Points) -> Points:
+    return {at / 1e3: values for at, values in found.items()}
+
+
+def backpressure(record: Record, target: Path) -> Path:
+    """Draw how fast the source is while a stage behind it sleeps for each packet, in a cycle."""
+    run = record["runs"][0]
+    made = figure(4.4)
+    above, below = made.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    told = rates_of(series(run, "source"))
+    begun = next((at for at, rows in series(run, "counted") if rows), 0.0)
+    end = max((at for at, _ in told), default=begun)
+    times = [begun + tenth / 10 for tenth in range(round(10 * (end - begun)))]
+    slept = [sleep_ms(at - begun) for at in times]
+    most = [1000 / ms if ms else nan for ms in slept]
+    above.step(
+        times, most, where="post", color=GREY, lw=4, alpha=0.6, label="what a stage that sleeps so long can take"
+    )
+    above.plot([at for at, _ in told], [rate for _, rate in told], color=BLUE, lw=1.3, label="the source")
+    below.step(times, slept, where="post", color=ORANGE, lw=1.4)
+    logarithmic(above)
+    tidy(above, "packets/s", zero=False)
+    tidy(below, "ms of sleep")
+    below.set_xlabel("seconds since the command")
+    legend(above)
+    title(above, record["title"])
+    return save(made, target)
+
+
 def relay(record: Record, target: Path) -> Path:
     """Draw the rate and the bytes of packets by the size of the output buffers."""
     runs = record["runs"]
@@ -243,5 +302,7 @@ PICTURES: dict[str, Callable[[Record, Path], Path]] = {
     "replicas": replicas,
     "jobs": jobs,
     "relay": relay,
+    "send-next-if": sends,
+    "backpressure": backpressure,
     "garbage": garbage,
 }

@@ -20,18 +20,21 @@ NAMES = {
     "context-switches": ("c batch_rows=1", "c batch_rows=8192"),
     "replicas": ("r name=fraud,replicas=1", "r name=fraud,replicas=16", "r name=other,replicas=2"),
     "jobs": ("jobs jobs=1", "jobs jobs=32"),
+    "send-next-if": ("s rate=20000/waits", "s rate=20000/sheds", "s rate=40000/sheds"),
+    "backpressure": ("backpressure",),
     "relay": ("relay payload=50,buffer=1Ki", "relay payload=200,buffer=1Mi,batch_rows=4096"),
     "compression": ("compression data=text/none", "compression data=text/auto"),
     "garbage": ("g batch_rows=1/pool", "g batch_rows=8192,step=record/no-pool", "g batch_rows=8192/pool"),
 }
 FIGURES = {
     "rows_per_s": 2e6, "sink_rows_per_s": 1e6, "p50_ms": 1.0, "p99_ms": 9.0, "switches_per_5s": 7, "gc_share": 0.01,
-    "rest_cpu_share": 0.02, "rest_mib": 99.0,
+    "rest_cpu_share": 0.02, "rest_mib": 99.0, "memory_max_mib": 300.0,
 }  # fmt: skip
 
 
 def run(name: str, *, exact: bool = True, **figures: float) -> dict[str, Any]:
-    return {"name": name, "exact": exact, "results": FIGURES | figures, "hdr": None}
+    samples = {"source": [[1.0, 0], [2.0, 900], [3.0, 1900]], "counted": [[1.0, 0], [2.0, 800]]}
+    return {"name": name, "exact": exact, "results": FIGURES | figures, "hdr": None, "samples": samples}
 
 
 @pytest.mark.parametrize("scenario", sorted(papers.PICTURES))

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from tests.integration.command_job import running
@@ -29,7 +30,7 @@ spec:
       steps:
         - name: words
           source:
-            kafka: {{bootstrapServers: "{servers}", topic: {source}, discoverEvery: 0.5}}
+            kafka: {{bootstrapServers: "{servers}", topic: {source}, discoverEvery: 0.5, onError: dead-letter}}
             columns: [{{name: word, type: string}}, {{name: number, type: int64}}]
         - name: counts
           keyBy: [word]
@@ -37,6 +38,9 @@ spec:
             compute: [{{name: count, function: count}}]
         - name: output
           sink: {{{sink}}}
+        - name: bad
+          inputs: [words.dead-letter]
+          sink: {{parquet: {{path: bad}}}}
 """
 
 
@@ -60,8 +64,13 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
+def letters_in(folder: Path) -> list[dict[str, Any]]:
+    return [row for file in folder.glob("*.parquet") for row in pyarrow.parquet.read_table(file).to_pylist()]
+
+
 def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka, tmp_path: Path) -> None:
     source, out = kafka.topic("words", PARTITIONS), tmp_path / "out"
+    bad = [{"value": b"\xff%d" % n, "key": b"key", "partition": n % PARTITIONS} for n in range(200)]
     job = COUNT.format(servers=kafka.broker.address, source=source, sink="json: {path: out}")
     kafka.write(source, words(0, 2000))
     with running(tmp_path, "kafka-job", job) as found:
@@ -69,11 +78,17 @@ def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka,
         kafka.write(source, words(2000, 4000))
         found.rescale(3)
         kafka.write(source, words(4000, 6000))
+        kafka.write(source, bad)
         found.kill(1)
         kafka.write(source, words(6000, 8000))
-        found.until(lambda: len(lines_of(out)) >= 8000)
+        found.until(lambda: len(lines_of(out)) >= 8000 and len(letters_in(tmp_path / "bad")) >= len(bad))
         found.stop()
     check_exact(lines_of(out), 8000)
+    letters = letters_in(tmp_path / "bad")
+    assert Counter(row["value"] for row in letters) == Counter(record["value"] for record in bad)
+    places = {(f"{source}-{r.partition}", r.offset): r.value for r in kafka.read(source)}
+    assert all(places[row["error_partition"], row["error_offset"]] == row["value"] for row in letters)
+    assert {(row["error_step"], row["key"]) for row in letters} == {("words", b"key")}
 
 
 @pytest.mark.parametrize("kills", [KILLS])

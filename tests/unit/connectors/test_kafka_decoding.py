@@ -10,7 +10,8 @@ from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.lane_position import LanePosition, parse_position
-from penstock.contract.kafka_options import KafkaInput, RecordFormat
+from penstock.contract.kafka_options import KafkaInput, OnBadRecord, RecordFormat
+from penstock.steps.undecoded import REASON, RECORD_FIELDS
 
 SCHEMA = pa.schema([("word", pa.string()), ("number", pa.int64()), ("why", pa.string())])
 
@@ -56,6 +57,35 @@ def test_every_record_is_a_row_in_its_place_whatever_does_not_decode(bad: tuple[
     assert [row["why"] is not None for row in rows] == [n in bad for n in range(8)]
 
 
+def letters(values: list[bytes | None], keys: list[bytes | None] | None = None, **more: Any) -> pa.RecordBatch:
+    decoder = RowDecoder(options(on_error=OnBadRecord.DEAD_LETTER, **more), SCHEMA)
+    messages = [Message(n, v, None if keys is None else keys[n]) for n, v in enumerate(values)]
+    return decoder.rows(messages)
+
+
+def test_a_record_that_does_not_decode_is_there_as_it_came() -> None:
+    found = letters([b'{"number": 1}', b"\xff{", None, b'{"number": "x"}'], [None, b"k", None, None]).to_pylist()
+    assert [row["number"] for row in found] == [1, None, None, None]
+    hidden = [tuple(row[f.name] for f in RECORD_FIELDS[1:]) for row in found]
+    nothing = (None, None, None, None)
+    bad = [(b"k", b"\xff{", "orders-3", 1), (None, b'{"number": "x"}', "orders-3", 3)]
+    assert hidden == [nothing, bad[0], nothing, bad[1]]
+    assert [row[REASON] is not None for row in found] == [False, True, False, True]
+
+
+def test_a_key_that_is_no_text_is_a_record_that_does_not_decode() -> None:
+    found = letters([b'{"number": 1}', b'{"number": 2}'], [b"\xff", b"a"], key_column="word").to_pylist()
+    assert [(row["word"], row["number"]) for row in found] == [(None, 1), ("a", 2)]
+    assert "column 'word'" in found[0][REASON]
+    with pytest.raises(StateError, match=r"offset 0: column 'word': .*onError: dead-letter"):
+        RowDecoder(options(key_column="word"), SCHEMA).rows([Message(0, b"{}", b"\xff")])
+
+
+def test_a_reason_goes_to_one_place() -> None:
+    with pytest.raises(ConfigError, match="errorColumn or onError: dead-letter, not both"):
+        letters([b"{}"], error_column="why")
+
+
 def test_a_value_with_line_breaks_is_one_row() -> None:
     assert [row["word"] for row in decoded([b'{"word":\n "a",\r\n"number": 1}', b'{"word": "b\\n"}'])] == ["a", "b\n"]
     first, second = decoded([b"a,1\nb,2", b"c,3"], format=RecordFormat.CSV)
@@ -70,7 +100,7 @@ def test_two_objects_in_one_value_are_no_two_rows() -> None:
 def test_a_value_that_does_not_decode_is_named_by_topic_partition_and_offset() -> None:
     decoder = RowDecoder(options(), SCHEMA)
     messages = [Message(40, b'{"number": 1}'), Message(43, b'{"number": "x"}')]
-    with pytest.raises(StateError, match=r"topic orders, partition 3, offset 43: .*errorColumn"):
+    with pytest.raises(StateError, match=r"topic orders, partition 3, offset 43: .*onError: dead-letter"):
         decoder.rows(messages)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
 from penstock.connectors.file_output import stage
-from penstock.connectors.text_formats import BadLine, csv_form, decode, json_decoder, json_form, json_lines
+from penstock.connectors.text_formats import BadLine, csv_form, decode, decode_each, json_decoder, json_form, json_lines
 from penstock.file_system import OS_FILES
 
 texts = st.lists(st.none() | st.text(), min_size=1, max_size=20)
@@ -36,6 +36,24 @@ def test_a_source_of_json_lines_reads_what_the_sink_wrote(words: list[str | None
     found = decode(lines, json_decoder(batch.schema))
     assert not isinstance(found, BadLine)
     assert found.equals(batch)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+def test_a_block_is_halved_down_to_its_bad_lines(good: list[bool]) -> None:
+    schema, calls = pa.schema([("n", pa.int64())]), list[int]()
+    decoder = json_decoder(schema)
+
+    def counted(lines: pa.Array) -> pa.RecordBatch:
+        calls.append(len(lines))
+        return decoder(lines)
+
+    lines = pa.array([b'{"n": %d}' % n if fine else b"{" for n, fine in enumerate(good)], pa.large_binary())
+    found = decode_each(lines, schema, counted)
+    places = [n for n, fine in enumerate(good) if fine]
+    assert (found.good, found.rows.column(0).to_pylist()) == (places, places)
+    assert sorted(found.bad) == [n for n, fine in enumerate(good) if not fine]
+    assert len(calls) < 2 * len(good), "a tree of halves has fewer blocks"
+    assert sum(calls) <= len(good) * (1 + len(good).bit_length()), "each line is decoded once on each level"
 
 
 def test_values_of_every_type() -> None:

@@ -50,6 +50,39 @@ def decode(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | BadLine:
     return BadLine(good, last if isinstance(last, str) else why)
 
 
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Lines that were decoded: the places of the good ones, their rows, and why each other one is bad."""
+
+    good: list[int]
+    rows: pa.RecordBatch
+    bad: dict[int, str]
+
+
+def decode_each(lines: pa.Array, schema: pa.Schema, decoder: Decode) -> Decoded:
+    """Decode every line that decodes. A block that does not is halved down to the bad lines."""
+    good: list[int] = []
+    pieces: list[pa.RecordBatch] = []
+    bad: dict[int, str] = {}
+    blocks = [(0, len(lines))] if len(lines) else []
+    while blocks:
+        first, count = blocks.pop()
+        found = _tried(lines.slice(first, count), decoder)
+        if isinstance(found, pa.RecordBatch):
+            good += range(first, first + count)
+            pieces.append(found)
+        elif count == 1:
+            bad[first] = found
+        else:
+            half = count // 2
+            blocks += [(first + half, count - half), (first, half)]
+    return Decoded(good, pa.concat_batches(pieces) if pieces else _no_rows(schema), bad)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
 def _tried(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | str:
     try:
         batch = decoder(lines)

@@ -575,9 +575,10 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
         case Enrich(on_error=on_error):
             return (MAIN, DEAD_LETTER) if on_error is OnFailure.DEAD_LETTER else (MAIN,)
         case Connect(left, right):
-            named = dict.fromkeys((*_named_outputs(left), *_named_outputs(right)))
             letters = (DEAD_LETTER, DEAD_LETTER_RIGHT) if left.on_error is OnError.DEAD_LETTER else ()
-            return (MAIN, *named, *letters)
+            return (MAIN, *dict.fromkeys((*_named_outputs(left), *_named_outputs(right))), *letters)
+        case Source(connector) if connector.options.get("on_error") == OnError.DEAD_LETTER:
+            return (MAIN, DEAD_LETTER)
         case Source() | Split() | Aggregate() | CountWindow() | LatestRow() | Top():
             return (MAIN,)
 

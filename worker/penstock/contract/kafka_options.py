@@ -33,6 +33,13 @@ class KeyPartitioner(StrEnum):
     CONSISTENT = "consistent_random"
 
 
+class OnBadRecord(StrEnum):
+    """What happens when the value of a record does not decode."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead-letter"
+
+
 class Delivery(StrEnum):
     """How often a committed row is there, and when."""
 
@@ -127,6 +134,14 @@ class KafkaInput(Fields):
             " it such a value fails the job",
         ),
     ] = None
+    on_error: Annotated[
+        OnBadRecord,
+        Field(
+            "onError",
+            "what happens when a record does not decode: the job fails, or the record goes to the output dead-letter"
+            " with its key and value as they came, its partition and its offset",
+        ),
+    ] = OnBadRecord.FAIL
     group: Annotated[
         str | None,
         Field("group", "a consumer group that is told what is committed, for tools that show a lag; never read"),

@@ -62,6 +62,7 @@ from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_input import InputFunction
 from penstock.steps.typed.process_step import TypedProcessStep
+from penstock.steps.undecoded import UndecodedStep
 from penstock.steps.windows.all_keys import AllKeysStep, PartsStep
 from penstock.steps.windows.by_clock import CLOCK, ClockStep
 from penstock.steps.windows.by_shape import AnyWindowStep, whole_window, window
@@ -95,7 +96,9 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
     not fit the steps.
     """
     inner = [i for i, node in enumerate(stage.nodes) if not _is_source_or_sink(node)]
-    position = {node: i for i, node in enumerate(inner)}
+    source = next((i for i, n in enumerate(stage.nodes) if isinstance(n.parameters, Source)), ENTRY)
+    has_letters = source != ENTRY and DEAD_LETTER in stage.nodes[source].outputs
+    position = {node: i for i, node in enumerate(inner, int(has_letters))}
     wired = [
         WiredStep(
             _step(stage, i, states),
@@ -104,9 +107,15 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
         )
         for i in inner
     ]
-    source = next((i for i, n in enumerate(stage.nodes) if isinstance(n.parameters, Source)), ENTRY)
+    if has_letters:
+        readers, outside = _readers_by_output(stage, source, position), _emits_by_output(stage, source, emits)
+        return Chain([WiredStep(_undecoded(stage.nodes[source]), readers, outside), *wired], (0,), ())
     sides = {edge: side.name for side in stage.nodes[0].sides for edge in side.edges}
     return Chain(wired, _readers(stage, source, MAIN, position), _emits(stage, source, MAIN, emits), sides)
+
+
+def _undecoded(node: CompiledStep) -> Step:
+    return UndecodedStep(node.name, node.output_schema(MAIN), node.output_schema(DEAD_LETTER))
 
 
 def _is_source_or_sink(node: CompiledStep) -> bool:

@@ -76,6 +76,7 @@ ERROR_COLUMNS = (
     Column("error_partition", "string"),
     Column("error_offset", "int64"),
 )
+RECORD_COLUMNS = (Column("key", "binary"), Column("value", "binary"))  # of a dead letter of a source
 _NAME_TIME = (
     "name the column at the source (event_time, eventTime) and keep it in all steps up to here; the result of a join "
     "has one that its event_time (eventTime) names"
@@ -203,7 +204,8 @@ class _Tracer:
             case Sink():
                 return {}
             case Source():
-                return {MAIN: flow}
+                letters = {DEAD_LETTER: Flow(RECORD_COLUMNS + ERROR_COLUMNS)}
+                return {MAIN: flow} | (letters if DEAD_LETTER in self.step.outputs else {})
             case Filter(call):
                 return self._called(call, flow, flow)
             case Map(call) | FlatMap(call):

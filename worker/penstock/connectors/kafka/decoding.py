@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.suggest import unknown
-from penstock.connectors.text_formats import Decode, csv_decoder, decode, json_decoder, with_ends
+from penstock.connectors.text_formats import Decode, csv_decoder, decode, decode_each, json_decoder, with_ends
 from penstock.connectors.text_lines import as_text
-from penstock.contract.kafka_options import KafkaInput, RecordFormat
+from penstock.contract.kafka_options import KafkaInput, OnBadRecord, RecordFormat
+from penstock.steps.undecoded import RECORD_FIELDS
 
 VALUE_SHOWN_BYTES = 120
 Fill = Callable[[Sequence[Any]], pa.Array]
@@ -39,30 +40,62 @@ class RowDecoder:
         self._topic = options.topic
         self._parts = _parts(options, schema)
         self._error = options.error_column
+        self.has_letters = options.on_error is OnBadRecord.DEAD_LETTER
+        if self.has_letters and self._error is not None:
+            raise ConfigError("kafka source: give errorColumn or onError: dead-letter, not both")
         _declared(self._error, "errorColumn", schema, (pa.string(), pa.large_string()))
         filled = {part.name for part in self._parts} | {self._error}
         self._value = pa.schema([f for f in schema if f.name not in filled])
         self._decode = _decoder(options, self._value)
 
     def rows(self, messages: Sequence[Any]) -> pa.RecordBatch:
-        """Return one row for each record.
+        """Return one row for each record, with the hidden columns of dead letters if the source has them.
 
-        Raises StateError with partition and offset when a value does not decode and no column takes the reason.
+        Raises StateError with partition and offset when a record does not decode and neither a column nor a dead letter
+        takes the reason.
         """
         values = pa.array([m.value() for m in messages], pa.large_binary())
         decoded, reasons = self._decoded(values)
-        if reasons and self._error is None:
-            raise StateError(self._bad(messages[min(reasons)], reasons[min(reasons)]))
         columns = {field.name: decoded.column(index) for index, field in enumerate(self._value)}
-        columns |= {part.name: part.fill(messages) for part in self._parts}
+        for part in self._parts:
+            columns[part.name] = self._part(part, messages, reasons)
+        if reasons and self._error is None and not self.has_letters:
+            raise StateError(self._bad(messages[min(reasons)], reasons[min(reasons)]))
         if self._error is not None:
             texts = [reasons.get(n) for n in range(len(messages))] if reasons else [None] * len(messages)
             columns[self._error] = pa.array(texts, self._schema.field(self._error).type)
+        rows = pa.RecordBatch.from_arrays([columns[f.name] for f in self._schema], schema=self._schema)
+        return self._with_letters(rows, messages, reasons) if self.has_letters else rows
+
+    def _part(self, part: RecordPart, messages: Sequence[Any], reasons: dict[int, str]) -> pa.Array:
+        """Fill a column from the records themselves. A key that is no text is a null, and a reason."""
+        kind, values = self._schema.field(part.name).type, part.fill(messages)
         try:
-            arrays = [columns[f.name].cast(f.type) for f in self._schema]
-        except pa.ArrowInvalid as error:
-            raise StateError(self._no_text(messages, error)) from error
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            return values.cast(kind)
+        except pa.ArrowInvalid:
+            pieces = [values.slice(n, 1) for n in range(len(values))]
+        for number, piece in enumerate(pieces):
+            try:
+                pieces[number] = piece.cast(kind)
+            except pa.ArrowInvalid as error:
+                reasons.setdefault(number, f"column {part.name!r}: {error}")
+                pieces[number] = pa.nulls(1, kind)
+        return pa.concat_arrays(pieces)
+
+    def _with_letters(self, rows: pa.RecordBatch, messages: Sequence[Any], reasons: dict[int, str]) -> pa.RecordBatch:
+        """Append the hidden columns, which say of each record that did not decode what it was and where."""
+        filled: list[pa.Array] = [pa.nulls(len(messages), field.type) for field in RECORD_FIELDS]
+        if reasons:
+            bad = [messages[n] if n in reasons else None for n in range(len(messages))]
+            filled = [
+                pa.array([reasons.get(n) for n in range(len(messages))], pa.string()),
+                pa.array([m and m.key() for m in bad], pa.binary()),
+                pa.array([m and m.value() for m in bad], pa.binary()),
+                pa.array([m and f"{self._topic}-{m.partition()}" for m in bad], pa.string()),
+                pa.array([m and m.offset() for m in bad], pa.int64()),
+            ]
+        schema = pa.schema([*rows.schema, *RECORD_FIELDS])
+        return pa.RecordBatch.from_arrays([*rows.columns, *filled], schema=schema)
 
     def _decoded(self, values: pa.Array) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Decode values; a null, and a value that does not decode, is a row of nulls. Returns the reasons as well."""
@@ -70,54 +103,21 @@ class RowDecoder:
             found = decode(values, self._decode)
             if isinstance(found, pa.RecordBatch):
                 return found, {}
-        reasons: dict[int, str] = {}
         places = pc.indices_nonzero(values.is_valid()).to_pylist()
-        good, pieces = self._piecewise(values.take(pa.array(places, pa.int64())), places, reasons)
+        found_each = decode_each(values.take(pa.array(places, pa.int64())), self._value, self._decode)
         index: list[int | None] = [None] * len(values)
-        for row, place in enumerate(good):
-            index[place] = row
-        whole = pa.Table.from_batches(pieces, self._value).combine_chunks()
-        taken = whole.take(pa.array(index, pa.int64())).combine_chunks()
-        return pa.RecordBatch.from_arrays([_whole(c) for c in taken.columns], schema=self._value), reasons
-
-    def _piecewise(
-        self, values: pa.Array, places: list[int], reasons: dict[int, str]
-    ) -> tuple[list[int], list[pa.RecordBatch]]:
-        """Decode what can be decoded, and note why each other value cannot."""
-        good: list[int] = []
-        pieces: list[pa.RecordBatch] = []
-        at = 0
-        while at < len(values):
-            found = decode(values.slice(at), self._decode)
-            if isinstance(found, pa.RecordBatch):
-                return good + places[at:], [*pieces, found]
-            if found.index:
-                before = decode(values.slice(at, found.index), self._decode)
-                assert isinstance(before, pa.RecordBatch), "all values before the first bad one decode"
-                good += places[at : at + found.index]
-                pieces.append(before)
-            reasons[places[at + found.index]] = found.why
-            at += found.index + 1
-        return good, pieces
-
-    def _no_text(self, messages: Sequence[Any], error: pa.ArrowInvalid) -> str:
-        first, last = messages[0], messages[-1]
-        return (
-            f"kafka source: topic {self._topic}, partition {first.partition()}, offsets {first.offset()} to"
-            f" {last.offset()}: a key or timestamp does not fit its column: {error}: declare the key as binary"
-        )
+        for row, place in enumerate(found_each.good):
+            index[places[place]] = row
+        rows = found_each.rows.take(pa.array(index, pa.int64()))
+        return rows, {places[place]: why for place, why in found_each.bad.items()}
 
     def _bad(self, message: Any, why: str) -> str:
         value = message.value()
         shown = value[:VALUE_SHOWN_BYTES].decode(errors="backslashreplace")
         return (
             f"kafka source: topic {self._topic}, partition {message.partition()}, offset {message.offset()}: {why}; the"
-            f" value is {shown!r}: give the source an errorColumn to keep such rows, or begin behind it"
+            f" value is {shown!r}: give the source onError: dead-letter to keep such records apart, or begin behind it"
         )
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _decoder(options: KafkaInput, schema: pa.Schema) -> Decode:

@@ -65,6 +65,7 @@ class Worker:
         job = changes.pop("job", JOB)
         endpoint = changes.pop("endpoint", FlightEndpoint())
         self.schema = changes.pop("schema", SCHEMA)
+        self.prompt = changes.pop("prompt", frozenset())
         self._changed = Condition()
         self.events: list[Any] = []
         self.send_wakeup, self.take_wakeup = Wakeup(), Wakeup()
@@ -86,6 +87,7 @@ class Worker:
             {0: self.schema},
             {sender(n): self.send_wakeup, receiver(n): self.take_wakeup},
             self.version,
+            self.prompt,
         )
 
     def open(self, attempt: int, members: Mapping[int, Peer], *channels: ChannelId) -> None:

@@ -56,6 +56,22 @@ def pair(make_worker: Make, start: int = 0, end: int = 1, **settings: Any) -> tu
     return workers[start], workers[end]
 
 
+@pytest.mark.parametrize("end", [0, 1], ids=["local", "remote"])
+def test_the_sender_of_a_prompt_channel_learns_of_every_take(make_worker: Make, end: int) -> None:
+    a, b = pair(make_worker, 0, end, prompt=frozenset({0}))
+    output, pause = a.exchange.output(channel(0, end)), Event()
+    a.send(end, words("x", "y"))
+    output.put(BARRIER)  # so that the rows behind it are taken apart
+    a.send(end, words("z"))
+    output.flush()
+    assert output.outstanding_rows() == 3
+    while sum(stats.rows for stats in b.exchange.stats().inputs) < 3:
+        pause.wait(0.002)
+    assert rows_of(b.take()[1]) == ["x", "y"]
+    while output.outstanding_rows() != 1:  # rows wait, so another channel would say nothing before half a window
+        pause.wait(0.002)
+
+
 def rows_of(element: object) -> list[str]:
     assert isinstance(element, Data)
     values: list[str] = element.payload.column(0).to_pylist()

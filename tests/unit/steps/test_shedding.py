@@ -11,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock.base.limits import SHED_SLICE_ROWS_MAX
 from penstock.contract.graph import DEAD_LETTER, MAIN, SHED, Call, OnError, Per
+from penstock.inprocess.prepare import prepare
 from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.shedding import SheddingNodeStep
 
@@ -140,6 +141,21 @@ def test_a_row_for_which_the_node_raises_is_neither_sent_nor_shed() -> None:
     assert column(given[DEAD_LETTER]) == [0, 3]
     assert column(given[MAIN]) == [1], "a row that raised takes no place"
     assert column(given[SHED]) == [1, 2, 2, 4, 4]
+
+
+class Again(Work):
+    """Works on what was shed."""
+
+
+def test_the_channels_that_count_are_those_of_rows_that_are_sent() -> None:
+    job = ps.Job()
+    sent = ps.Pipeline(Valve(10)).on(job.source("rows", ps.parquet("no"), columns={"n": "int64"}))
+    ps.Pipeline(Work(), ps.Farm(Again(), 2, on="n")).on(sent).sink("out", ps.discard())
+    sent.output("shed").round_robin().map("elsewhere", lambda rows: rows).sink("shed", ps.discard())
+    made = prepare(job, None, {"rows": []}, collect=True).job
+    receivers = {edge.plan.index: made.plan.stages[edge.plan.receiver].steps[0] for edge in made.edges}
+    assert sorted(receivers.values()) == ["Again", "elsewhere"]
+    assert [receivers[edge] for edge in made.prompt_edges] == ["Again"]
 
 
 def run(job: ps.Job, rows: int, **more: Any) -> ps.Result:

@@ -14,6 +14,7 @@ Steps without state, edges, stages and parallelism may change freely. A sink kee
 output. When that is visible, the sink may be removed or replaced by another one.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ from penstock.contract.plan import SINK, SOURCE, PhysicalPlan, StateColumn, Step
 from penstock.protocol.state_evolution import Fate, FieldChange, field_changes, is_typed
 
 UNKNOWN = "?"  # a type that is not known, and so not compared
+_OF_ROWS = re.compile(r"left|right|row|latest\(.*\)|top \d+\(.*\)")  # columns of rows, which are kept as bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,16 @@ def _columns_fit(stored: StepState, wanted: StepState) -> bool:
 
 
 def _kept(columns: tuple[StateColumn, ...]) -> list[tuple[str, str]]:
-    """List the stored columns. The name of a computed column does not matter."""
-    return [(c.of, "") if c.of else (c.name, c.type if not c.number else f"field {c.type}") for c in columns]
+    """List the stored columns. The name of a computed column does not matter; those of whole rows are all there is."""
+    return [_kept_column(column) for column in columns]
+
+
+def _kept_column(column: StateColumn) -> tuple[str, str]:
+    if _OF_ROWS.fullmatch(column.of):
+        return f"{column.of} {column.name}", column.type
+    if column.of:
+        return column.of, ""
+    return column.name, column.type if not column.number else f"field {column.type}"
 
 
 def _equal(stored: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> bool:

@@ -328,6 +328,18 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(keyBy=["k"], join={"right": ["other"], "asOf": "event", "lower": "-5m", "upper": "5m"}),
         "a join needs within, or lower and upper, or asOf",
     ),
+    "a window without a result": (_step(keyBy=["k"], window={"size": "1m"}), "a window has either compute or whole"),
+    "a session with two kinds of results": (
+        _step(
+            keyBy=["k"],
+            session={
+                "gap": "1m",
+                "compute": [_N],
+                "whole": {"function": "jobs:f", "columns": [{"name": "n", "type": "int64"}]},
+            },
+        ),
+        "a window has either compute or whole",
+    ),
     "an end of an interval that is no duration": (
         _step(keyBy=["k"], join={"right": ["other"], "lower": "-", "upper": "5m"}),
         "lower",

@@ -18,6 +18,7 @@ from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import BOUND_COLUMN
 from penstock.steps.distinct import DistinctStep
 from penstock.steps.keyed import KeyColumns
+from penstock.steps.load_first import LoadFirstStep
 from penstock.steps.ranked import RankedStep
 from penstock.steps.windows.all_keys import AllKeysStep
 from penstock.steps.windows.by_clock import ClockStep
@@ -63,6 +64,7 @@ Step = (
     | SlidingStep
     | SessionStep
     | WholeStep
+    | LoadFirstStep
     | ClockStep
     | CountStep
     | AllKeysStep

@@ -70,7 +70,7 @@ class Chain:
     def ticks_in_s(self) -> None:
         """Return None: nothing is due by the clock."""
 
-    waiting = full = False
+    waiting = ready = full = False
 
     def ask_through(self, calls: Any) -> None:
         """Asks nobody."""

@@ -1,6 +1,7 @@
 """Joins as they are written: in Python and in a file the same graph, and what is wrong is refused by file and line."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from penstock.base.errors import ConfigError
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column
 from penstock.contract.graph import LEFT, RIGHT, AsOf, How, Input, Join, Step, decode_graph, encode_graph
+from penstock.contract.join_times import loaded_us
 from penstock.contract.plan import Partitioning
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import CompiledJob, JobFile, load_job
@@ -18,6 +20,7 @@ from penstock.graph.load import compile_draft
 
 ORDERS = {"id": "int64", "at": "timestamp[us]", "price": "double"}
 PAYMENTS = {"order": "int64", "paid": "timestamp[us]", "by": "string"}
+KEPT = {"order": "int64", "since": "timestamp[us]"}
 HERE = Path(__file__).name
 
 FILE = """\
@@ -359,7 +362,11 @@ def test_a_table_in_the_file_is_that_of_python(tmp_path: Path) -> None:
     ("options", "text"),
     [
         ({"how": "full"}, "how is full: rows of a table are not emitted by themselves, so it must be inner or left"),
-        ({"as_of": "now"}, "as_of='now' is not one of event"),
+        ({"as_of": "then"}, "as_of='then' is not one of event, now"),
+        ({"load_until": "2026-01-01"}, "load until: only a table as it is now (as_of, asOf: now) is loaded first"),
+        ({"as_of": "now", "load_until": "soon"}, "load until: 'soon' is no time like 2026-01-01T12:00:00"),
+        ({"as_of": "now", "allowed_lateness": "1s"}, "allowed lateness: a row is joined when it comes"),
+        ({"as_of": "now", "how": "right"}, "how is right: rows of a table are not emitted by themselves"),
         ({"on": {"id": "by"}}, "'id' has type int64 on the left side, and 'by' has type string on the right side"),
     ],
 )
@@ -375,6 +382,8 @@ def test_a_wrong_table_join_is_refused_with_file_and_line(options: dict[str, Any
         ("asOf: event, lower: 1s", "a join needs within, or lower and upper, or asOf"),
         ("asOf: event, offset: 1s", "offset shifts windows"),
         ("asOf: never", "unknown value 'never'"),
+        ("asOf: event, loadUntil: '2026-01-01'", "load until: only a table as it is now"),
+        ("asOf: now", "allowed lateness: a row is joined when it comes"),
         ("asOf: event, eventTime: joined", "the result of a join with a table has the event time of the left row"),
     ],
 )
@@ -385,3 +394,46 @@ def test_a_wrong_table_of_a_file_is_refused_with_its_line(tmp_path: Path, times:
         load_job(path, None)
     assert "job.yaml:21" in str(caught.value)
     assert text in str(caught.value)
+
+
+def test_a_table_as_it_is_now_needs_no_time_and_holds_none_back(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.replace("within: 1m", "asOf: now").replace(", allowedLateness: 30s", ""))
+    of_file = load_job(path, None)
+    job, orders, payments = streams()
+    both = orders.join_table("both", payments, on={"id": "order"}, how="left", as_of="now")
+    both.key_by("id").window("counts", "1m", n=ps.count()).sink("out", ps.discard())
+    of_python = compiled(job)
+    join = Join(None, How.LEFT, as_of=AsOf.NOW)
+    assert of_file.graph.step("both").parameters == of_python.graph.step("both").parameters == join
+    assert of_file.plan.states[2] == of_python.plan.states[2]
+    stage = of_python.stages[2].plan
+    assert (stage.aside, stage.varying, stage.held_us) == ((1,), ("both",), ABSENT)
+    assert of_python.stages[3].nodes[0].time == "at", "the result has the event time of the left row"
+    assert list(of_python.stages[2].nodes[0].outputs) == ["main"], "no row is late"
+
+
+def test_a_table_without_an_end_says_up_to_when_it_is_loaded() -> None:
+    def build(orders: ps.Stream, table: ps.Stream, **until: Any) -> ps.Stream:
+        endless = orders.job.source(
+            "endless", ps.generator(), columns={"order": "int64", "since": "timestamp[us]"}, event_time="since"
+        )
+        table.sink("payments-out", ps.discard())
+        return orders.join_table(
+            "both", endless.map("same", len, columns=KEPT), on={"id": "order"}, as_of="now", **until
+        )
+
+    assert "the table is loaded to its end first, and source 'endless' has no end: say up to which" in refused(build)
+    job, orders, payments = streams()
+    build(orders, payments, load_until=datetime(2026, 1, 1, 12, tzinfo=UTC)).sink("out", ps.discard())
+    join = compiled(job).graph.step("both").parameters
+    assert isinstance(join, Join)
+    assert loaded_us(str(join.load_until)) == loaded_us("2026-01-01T13:00+01:00") == loaded_us("2026-01-01 12:00")
+
+
+def test_a_time_up_to_which_a_table_is_loaded_needs_event_time() -> None:
+    def build(orders: ps.Stream, table: ps.Stream) -> ps.Stream:
+        untimed = table.map("untimed", len, columns={"order": "int64"})
+        return orders.join_table("both", untimed, on={"id": "order"}, as_of="now", load_until="2026-01-01")
+
+    assert "load until: the rows of the table have no event time" in refused(build)

@@ -78,6 +78,13 @@ class TimerHandler(Message, tag="TimerHandler"):
     function: Annotated[Reference, Field("function", "the function that is called when the timer fires")]
 
 
+MIGRATES = Field("migrate", "what converts the state of an earlier class, at a restore")
+MigrateFunction = Annotated[Reference | Absent, MIGRATES]
+TimerHandlers = Annotated[
+    tuple[TimerHandler, ...], Field("onTimer", "what is called when a timer of the state fires", key="timer")
+]
+
+
 class WholeCall(Message, tag="WholeCall"):
     """The function that is called with all rows of a window, and the columns that it emits."""
 

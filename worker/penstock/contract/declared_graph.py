@@ -12,13 +12,12 @@ from typing import Annotated
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
-from penstock.contract.call_types import CompileChoice, Reference
+from penstock.contract.call_types import MIGRATES, CompileChoice, Reference, TimerHandlers
 from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import Role, connector_kinds, option_row
 from penstock.contract.graph import (
     COMPUTE_OR_WHOLE,
     LIVES,
-    MIGRATES,
     STATEFUL,
     Aggregate,
     BatchRows,
@@ -44,13 +43,12 @@ from penstock.contract.graph import (
     Source,
     Split,
     StepName,
-    TimerHandlers,
     Top,
     Window,
     WindowAll,
     WindowTop,
 )
-from penstock.contract.join_times import JOIN_TIMES, check_table_join, declared_join_times
+from penstock.contract.join_times import JOIN_TIMES, check_loading, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
 from penstock.contract.window_parts import check_all
 from penstock.contract.window_sizes import check_times, check_top, check_windows
@@ -220,7 +218,9 @@ def _join() -> FieldRow:
         values |= declared_join_times({name: values[name] for name in times})
         function = None if call["function"] is None else Call(**call)  # type: ignore[arg-type]
         check_table_join(values["as_of"] is not None, str(values["how"]), values["event_time"] is not None)
-        return DeclaredJoin(parameters=Join(call=function, **values), **sides)  # type: ignore[arg-type]
+        join = Join(call=function, **(values | {"load_until": values["load_until"] or ABSENT}))  # type: ignore[arg-type]
+        check_loading(join.as_of, join.load_until, join.allowed_lateness_us)
+        return DeclaredJoin(parameters=join, **sides)  # type: ignore[arg-type]
 
     meaning = "pairs of rows of two inputs with equal keys, by window, interval, or newest row"
     fields = (*own, *rows_of(Join), *calls)

@@ -18,7 +18,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
 from penstock.contract.asynchronous import Cache, OnFailure, ResultOrder, Retries
-from penstock.contract.call_types import CallTypes, CompileChoice, Reference, TimerHandler, WholeCall
+from penstock.contract.call_types import CallTypes, CompileChoice, MigrateFunction, Reference, TimerHandlers, WholeCall
 from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
@@ -77,9 +77,10 @@ class How(StrEnum):
 
 
 class AsOf(StrEnum):
-    """Which version of a table a row is joined with: the newest one at its event time."""
+    """Which row of a table a row is joined with: the newest one at its event time, or the one that is there now."""
 
     EVENT = "event"
+    NOW = "now"
 
 
 class Function(StrEnum):
@@ -138,13 +139,6 @@ class Call(Message, tag="Call"):
         Field("compiled", "whether a function with types is compiled; auto: if it can be, else Python runs it"),
     ] = CompileChoice.AUTO
     types: CallTypes | None = None
-
-
-MIGRATES = Field("migrate", "what converts the state of an earlier class, at a restore")
-MigrateFunction = Annotated[Reference | Absent, MIGRATES]
-TimerHandlers = Annotated[
-    tuple[TimerHandler, ...], Field("onTimer", "what is called when a timer of the state fires", key="timer")
-]
 
 
 class Map(Message, tag="Map"):
@@ -358,8 +352,12 @@ class Join(Message, tag="Join"):
         Field("eventTime", "a column that is added: the event time of the result; without it the result has none"),
     ] = None
     as_of: Annotated[
-        AsOf | None, Field("asOf", "the right side is a table: the newest row at the time of the left row is joined")
+        AsOf | None, Field("asOf", "the right side is a table: its newest row at the left row's time, or the last one")
     ] = None
+    load_until: Annotated[
+        str | Absent,
+        Field("loadUntil", "with asOf: now, the event time up to which the table is loaded; or to its end"),
+    ] = ABSENT
 
     @property
     def held_us(self) -> int:
@@ -566,6 +564,8 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return (MAIN,)
         case Window() | Session() | WindowTop() | WindowParts() | WindowAll() | Distinct():
             return (MAIN, LATE)
+        case Join(as_of=AsOf.NOW):
+            return (MAIN,)
         case Join():
             return (MAIN, LATE, LATE_RIGHT)
         case Map(call) | FlatMap(call) | Filter(call) | Process(call):

@@ -1,7 +1,10 @@
 """How the times of a join are declared: windows, or an interval between the times of both rows."""
 
+from datetime import UTC, datetime, timedelta
+
 from penstock.base.errors import ConfigError
 from penstock.base.units import signed_duration_us, span_text
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.schema import Rule
 
 JOIN_TIMES = Rule(
@@ -23,6 +26,28 @@ def check_table_join(is_table: bool, how: str, has_time: bool) -> None:
         raise ConfigError(f"how is {how}: rows of a table are not emitted by themselves, so it must be inner or left")
     if is_table and has_time:
         raise ConfigError("the result of a join with a table has the event time of the left row: no other one is added")
+
+
+def check_loading(as_of: str | None, load_until: str | Absent, lateness_us: int) -> None:
+    """Raise ConfigError for what a join with a table as it is now has not, and for a time that is none."""
+    if as_of != "now":
+        if load_until is not ABSENT:
+            raise ConfigError("load until: only a table as it is now (as_of, asOf: now) is loaded first")
+        return
+    if lateness_us:
+        raise ConfigError("allowed lateness: a row is joined when it comes, so none is late")
+    if load_until is not ABSENT:
+        loaded_us(load_until)
+
+
+def loaded_us(load_until: str) -> int:
+    """Return the time up to which a table is loaded, in microseconds of UTC. Raises ConfigError."""
+    try:
+        time = datetime.fromisoformat(load_until)
+    except ValueError as error:
+        raise ConfigError(f"load until: {load_until!r} is no time like 2026-01-01T12:00:00: {error}") from None
+    since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=1)
 
 
 def signed_text(us: int) -> str:

@@ -41,7 +41,8 @@ class StagePlan(Message, tag="StagePlan"):
     ``source`` and ``sinks`` name steps of the chain; ``keyed`` says that the stage owns key
     groups, ``bounded`` that its source ends. The outputs are told a time that lies ``held_us`` before the time that
     the steps have reached: so far the event times of results can lie behind it. ``varying`` names steps whose results
-    depend on the clock, or on when rows came: after a rollback they may be others.
+    depend on the clock, or on when rows came: after a rollback they may be others. Inputs over the edges ``aside`` do
+    not hold the time of the stage back: its steps are told apart how far these have come.
     """
 
     index: StageIndex
@@ -54,6 +55,7 @@ class StagePlan(Message, tag="StagePlan"):
     sinks: tuple[str, ...] = ()
     held_us: int | Absent = ABSENT
     varying: tuple[str, ...] | Absent = ABSENT
+    aside: tuple[int, ...] | Absent = ABSENT
 
 
 class EdgePlan(Message, tag="EdgePlan"):

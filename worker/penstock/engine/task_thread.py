@@ -140,7 +140,8 @@ class TaskLoop:
     def _may_sleep(self) -> bool:
         """Return whether only input, credit or an order can make work; each of them wakes the task."""
         fires = self.core.fires and not self._parts.chain.waiting
-        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE and not fires
+        due = fires or (self._parts.chain.ready and self.core.takes_answers)
+        return self.inbox.empty and self.core.state.buffer.phase is BufferPhase.NONE and not due
 
     def _sleep(self) -> None:
         self._effects.flush()
@@ -183,8 +184,9 @@ class TaskLoop:
 
     @property
     def waits(self) -> bool:
-        """Return whether rows of the steps wait for answers that are under way."""
-        return self._parts.chain.waiting and self._calls.answered and self.core.takes_answers
+        """Return whether rows of the steps wait for answers that are under way, or for nothing any more."""
+        chain = self._parts.chain
+        return chain.waiting and (chain.ready or self._calls.answered) and self.core.takes_answers
 
     def _take_answers(self) -> bool:
         """Let rows leave whose answers have come. Return whether answers had come."""

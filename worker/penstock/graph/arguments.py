@@ -20,7 +20,7 @@ PerLike = Literal["batch", "record"]
 CompiledLike = Literal["auto", "never", "require"]
 OnErrorLike = Literal["fail", "dead-letter"]
 TimeUnitLike = Literal["s", "ms", "us"]
-AsOfLike = Literal["event"]
+AsOfLike = Literal["event", "now"]
 HowLike = Literal["inner", "left", "right", "full"]
 OnLike = str | Iterable[str] | Mapping[str, str]
 

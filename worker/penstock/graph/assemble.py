@@ -15,6 +15,7 @@ from penstock.contract.graph import (
     RIGHT,
     STATEFUL,
     Aggregate,
+    AsOf,
     Call,
     Connect,
     CountWindow,
@@ -38,22 +39,25 @@ from penstock.contract.graph import (
     WindowParts,
     WindowTop,
 )
+from penstock.contract.join_times import loaded_us
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledSide, CompiledStage, CompiledStep
 from penstock.graph.timer_handlers import in_order
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.steps import keyed, stateless
-from penstock.steps.base import Emit, KeyedState, StateSchema, Step
+from penstock.steps.base import NOTHING_DUE, Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
 from penstock.steps.distinct import DistinctStep
 from penstock.steps.enrich.enrich_step import EnrichStep
 from penstock.steps.joins.event_join import EventJoinStep
 from penstock.steps.joins.events import Interval
+from penstock.steps.joins.now_join import NowJoinStep
 from penstock.steps.joins.pair_function import PairFunction
 from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.partners import IntervalPartners, VersionPartners
-from penstock.steps.joins.sides import JoinSide, join_side, timed_side
+from penstock.steps.joins.sides import JoinSide, join_side, timed_side, untimed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
+from penstock.steps.load_first import LoadFirstStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
@@ -330,6 +334,8 @@ def _opened(step: AnyWindowStep | AllKeysStep | ClockStep | CountStep | WindowTo
 
 
 def _join(node: CompiledStep, join: Join, states: States) -> Step:
+    if join.as_of is AsOf.NOW:
+        return _now_join(node, join, states)
     sides = tuple(
         _join_side(node, number, states.max_key_groups, (join.how in alone, join.within_us is None))
         for number, alone in enumerate(((How.LEFT, How.FULL), (How.RIGHT, How.FULL)))
@@ -352,6 +358,22 @@ def _join(node: CompiledStep, join: Join, states: States) -> Step:
     else:
         assert join.as_of is not None, f"step {node.name!r} was checked to have an interval or a table"
         step = EventJoinStep(node.name, VersionPartners(join.allowed_lateness_us, sides), sides, pairs)
+    step.open(states.open)
+    return step
+
+
+def _now_join(node: CompiledStep, join: Join, states: States) -> Step:
+    """Build a join with a table as it is now, behind what loads the table first."""
+    left, right = node.side(LEFT), node.side(RIGHT)
+    schemas = left.schema(), right.schema(), node.output_schema(MAIN)
+    keys = keyed.KeyColumns(schemas[0], left.keys, states.max_key_groups)
+    of_table = keyed.KeyColumns(schemas[1], right.keys, states.max_key_groups)
+    sides = untimed_side(0, keys, schemas[0], join.how is How.LEFT), untimed_side(1, of_table, schemas[1], False)
+    call = join.call
+    function = None if call is None else PairFunction(node.name, call, _function_of_several(node), schemas)
+    inner = NowJoinStep(node.name, sides, PairBatches(sides, schemas[2], function), schemas[1], timed=node.timed)
+    until_us = NOTHING_DUE if join.load_until is ABSENT else loaded_us(join.load_until)
+    step = LoadFirstStep(inner, keys, schemas[0], until_us, timed=left.timed)
     step.open(states.open)
     return step
 

@@ -20,6 +20,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place, users_frame
 from penstock.base.values import replace
 from penstock.contract.asynchronous import Cache, Retries
+from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import Role
 from penstock.contract.event_time import EventTime
 from penstock.contract.graph import (
@@ -42,7 +43,7 @@ from penstock.contract.graph import (
     Split,
     Step,
 )
-from penstock.contract.join_times import check_interval, check_table_join
+from penstock.contract.join_times import check_interval, check_loading, check_table_join
 from penstock.contract.plan import Partitioning
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.arguments import (
@@ -73,6 +74,8 @@ from penstock.graph.window_steps import window_all_parameters
 from penstock.graph.window_tops import all_step, parts_name, step_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from penstock.graph.keyed_stream import KeyedStream
     from penstock.inprocess.prepare import Inputs
     from penstock.inprocess.run import Result
@@ -378,6 +381,7 @@ class Stream:
         *,
         on: OnLike,
         as_of: AsOfLike = "event",
+        load_until: "str | datetime | None" = None,
         how: HowLike = "inner",
         allowed_lateness: Duration = "0s",
         columns: ColumnsLike = None,
@@ -390,17 +394,24 @@ class Stream:
         streams, less ``allowed_lateness``, has passed its time. ``how="left"`` also emits rows whose key has no version
         yet. The event time of the result is that of the row. Other parameters and the columns of the result are
         those of :meth:`join`. Raises ConfigError.
+
+        With ``as_of="now"`` each row is joined when it comes, with the row of its key that came last from ``table``.
+        Neither stream needs event time. First the table is loaded: to its end, or up to the time ``load_until`` of its
+        event time. Meanwhile rows wait in keyed state.
         """
         kind, place = how_of(name, how), caller_place()
+        late = microseconds("allowed_lateness", allowed_lateness)
+        until = ABSENT if load_until is None else str(load_until)
         if as_of not in set(AsOf):
             raise ConfigError(f"{place}: step {name!r}: as_of={as_of!r} is not one of {', '.join(AsOf)}")
         try:
             check_table_join(True, kind, False)
+            check_loading(as_of, until, late)
         except ConfigError as error:
             raise ConfigError(f"{place}: step {name!r}: {error}") from None
-        late = microseconds("allowed_lateness", allowed_lateness)
         call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
-        return self._joined(name, (table, on), Join(None, kind, 0, late, call, as_of=AsOf(as_of)), function)
+        join = Join(None, kind, 0, late, call, as_of=AsOf(as_of), load_until=until)
+        return self._joined(name, (table, on), join, function)
 
     def _joined(self, name: str, other: tuple["Stream", OnLike], join: Join, function: UserFunction | None) -> "Stream":
         place = caller_place()

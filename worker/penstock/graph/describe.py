@@ -5,6 +5,7 @@ from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.graph import (
     MAIN,
     Aggregate,
+    AsOf,
     Call,
     Compute,
     Connect,
@@ -90,7 +91,13 @@ def describe(parameters: Parameters) -> str:
             function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"
             ends = f"from {signed_text(join.lower_us or 0)} to {signed_text(join.upper_us or 0)}"
             times = ends if within_us is None else f"within {duration_text(within_us)}"
-            return f"{how} {times if join.as_of is None else f'as of {join.as_of} time'}{lateness}{function}"
+            return f"{how} {times if join.as_of is None else _as_of(join)}{lateness}{function}"
+
+
+def _as_of(join: Join) -> str:
+    if join.as_of is not AsOf.NOW:
+        return f"as of {join.as_of} time"
+    return "as of now" if join.load_until is ABSENT else f"as of now, loaded until {join.load_until}"
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:

@@ -35,6 +35,7 @@ from penstock.contract.graph import (
     RIGHT,
     SHED,
     Aggregate,
+    AsOf,
     Call,
     Compute,
     Connect,
@@ -320,17 +321,20 @@ class _Tracer:
     def joined(self, flows: Flows) -> dict[str, Flow]:
         """Return the flows of a join: all columns of both sides, the keys once, by their names on the left side."""
         left, right = (input_flow(self.step, flows, side) for side in (LEFT, RIGHT))
+        parameters = self.step.parameters
+        assert isinstance(parameters, Join), "a join has two flows"
+        now = parameters.as_of is AsOf.NOW
         for side, flow in ((LEFT, left), (RIGHT, right)):
-            if flow.time is None:
+            if flow.time is None and not now:
                 self._report(f"a join needs event time, and the rows of its {side} side have none: {_NAME_TIME}")
-        lates = {LATE: left, LATE_RIGHT: right}
+        if now and right.time is None and parameters.load_until is not ABSENT:
+            self._report(f"load until: the rows of the table have no event time: {_NAME_TIME}")
+        lates = {} if now else {LATE: left, LATE_RIGHT: right}
         if left.columns is None or right.columns is None:
             return {MAIN: Flow(None), **lates}
         keys = dict(zip(self.step.keys_of(LEFT), self.step.keys_of(RIGHT), strict=True))
         for key, other in keys.items():
             self._check_same_type(key, other, left.columns, right.columns)
-        parameters = self.step.parameters
-        assert isinstance(parameters, Join), "a join has two flows"
         if parameters.call is not None:
             return {MAIN: self._joined_flow(parameters, left, parameters.call.columns), **lates}
         rest = tuple(c for c in right.columns if c.name not in keys.values())

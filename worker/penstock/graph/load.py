@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.base.errors import ConfigError, PenstockError
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns
 from penstock.contract.connectors import Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
     PYTHON_CONNECTOR,
     RIGHT,
+    AsOf,
     Connect,
     Connector,
+    Join,
     LogicalGraph,
     Process,
     Source,
@@ -117,9 +120,10 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
     problems = Problems(draft)
     flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
     _check_times(graph, flows, draft, problems)
+    bounded = {s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)}
+    _check_tables(graph, bounded, problems)
     layout = lay_out(graph, problems)
     problems.raise_if_any()
-    bounded = {s.name: _is_bounded(s, draft) for s in graph.steps if isinstance(s.parameters, Source)}
     plan = to_plan(graph, layout, flows, bounded, file.job.spec.max_key_groups)
     wiring = _Wiring(graph, layout, flows, draft)
     return CompiledJob(
@@ -266,6 +270,7 @@ class _Wiring:
             tuple(e.plan.index for e in edges),
             function if callable(function) else None,
             self.draft.side_types.get((step.name, side)),
+            _side_is_timed(self.graph, step, side),
         )
 
     def edge(self, edge: Edge) -> CompiledEdge:
@@ -309,6 +314,29 @@ def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems:
                 f"{', '.join(timers)}: a ps.Timer needs event time, and no source has it: give one event_time, "
                 "eventTime (a ps.ClockTimer needs none)",
             )
+
+
+def _check_tables(graph: LogicalGraph, bounded: dict[str, bool], problems: Problems) -> None:
+    """Refuse a table that would never be loaded."""
+    for step in graph.steps:
+        join = step.parameters
+        if not isinstance(join, Join) or join.as_of is not AsOf.NOW or join.load_until is not ABSENT:
+            continue
+        endless = [name for name in _sources_of(graph, step, RIGHT) if not bounded[name]]
+        if endless:
+            problems.at(
+                step,
+                f"the table is loaded to its end first, and source {endless[0]!r} has no end: say up to which event "
+                "time it is loaded (load_until, loadUntil)",
+            )
+
+
+def _sources_of(graph: LogicalGraph, step: Step, side: str | None = None) -> list[str]:
+    """List the sources from which the rows of a side come; None: of all sides."""
+    if isinstance(step.parameters, Source):
+        return [step.name]
+    read = (i.step for i in step.inputs if side in (None, i.side))
+    return list(dict.fromkeys(name for each in read for name in _sources_of(graph, graph.step(each))))
 
 
 def _side_is_timed(graph: LogicalGraph, step: Step, side: str) -> bool:

@@ -16,8 +16,10 @@ from penstock.contract.call_types import CallTypes, StateFields
 from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     MAIN,
+    RIGHT,
     STATEFUL,
     Aggregate,
+    AsOf,
     Call,
     Connect,
     CountWindow,
@@ -197,7 +199,7 @@ def to_plan(
     graph: LogicalGraph, layout: Layout, flows: Flows, bounded: dict[str, bool], key_groups: int
 ) -> PhysicalPlan:
     """Return the plan that keepers use. ``bounded`` says for each source whether its input ends."""
-    stages = tuple(_stage_plan(stage, bounded) for stage in layout.stages)
+    stages = tuple(_stage_plan(stage, bounded, layout.edges) for stage in layout.stages)
     edges = tuple(edge.plan for edge in layout.edges)
     states = states_of(graph, flows)
     sent = [flows[e.input.step, e.input.output].columns for e in layout.edges]
@@ -206,7 +208,7 @@ def to_plan(
     return PhysicalPlan(graph.job, key_groups, stages, edges, of_job, states, of_state)
 
 
-def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
+def _stage_plan(stage: PlannedStage, bounded: dict[str, bool], edges: tuple[Edge, ...]) -> StagePlan:
     source = next((s.name for s in stage.steps if isinstance(s.parameters, Source)), None)
     return StagePlan(
         stage.index,
@@ -219,7 +221,17 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool]) -> StagePlan:
         tuple(s.name for s in stage.steps if isinstance(s.parameters, Sink)),
         max((s.parameters.held_us for s in stage.steps if isinstance(s.parameters, Holding)), default=0) or ABSENT,
         tuple(s.name for s in stage.steps if _varies(s)) or ABSENT,
+        tuple(e.plan.index for e in edges if e.receiver is stage.steps[0] and _is_aside(e)) or ABSENT,
     )
+
+
+def _is_aside(edge: Edge) -> bool:
+    """Return whether an input does not hold the time of its stage back: a table that is read as it is now."""
+    match edge.receiver.parameters:
+        case Join(as_of=AsOf.NOW):
+            return edge.input.side == RIGHT
+        case _:
+            return False
 
 
 def _varies(step: Step) -> bool:
@@ -227,7 +239,7 @@ def _varies(step: Step) -> bool:
     match step.parameters:
         case Window(trigger=Trigger()) | Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK) | CountWindow():
             return True
-        case Connect() | Enrich() | FlatMap(sheds=True):
+        case Connect() | Enrich() | FlatMap(sheds=True) | Join(as_of=AsOf.NOW):
             return True
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             return any(field.type == "ClockTimer" for field in fields)
@@ -274,6 +286,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
         case Join():
             declared = codec.to_plain(step.parameters)
             del declared["event_time"]  # nothing of it is kept
+            declared.pop("load_until", None)
             if step.parameters.as_of is None:
                 del declared["as_of"]
             return [*_keyed(step, flows), declared]

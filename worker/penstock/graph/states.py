@@ -70,7 +70,9 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, (*_computed(step, compute, flows), filled))
         case Join(None, lower_us=int(lower), upper_us=int(upper)):
             return _keyed(step, flows, _joined(step, flows), (lower, upper, JOIN_BUCKET_US_MIN))
-        case Join(as_of=AsOf()):
+        case Join(as_of=AsOf.NOW):
+            return _keyed(step, flows, _joined(step, flows), ())
+        case Join(as_of=AsOf.EVENT):
             return _keyed(step, flows, _joined(step, flows), (JOIN_TABLE_BUCKET_US,))
         case Join(within_us, offset_us=offset_us):
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))

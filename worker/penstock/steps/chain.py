@@ -15,6 +15,7 @@ from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
 from penstock.steps.base import NOTHING_DUE, Emit, OutstandingRows, SheddingStep, SidedStep, Step, StoppingStep
 from penstock.steps.enrich.async_calls import AskingStep, AsyncCalls
+from penstock.steps.load_first import LoadFirstStep
 from penstock.steps.processing_time import ClockedStep
 
 Reading = Callable[[], tuple[str, str, int] | None]
@@ -61,6 +62,8 @@ class Chain:
         """
         self.steps = tuple(w.step for w in wired)
         self._asking = tuple(step for step in self.steps if isinstance(step, AskingStep))
+        self._loading = tuple(step for step in self.steps if isinstance(step, LoadFirstStep))
+        self._waiting: tuple[AskingStep | LoadFirstStep, ...] = (*self._asking, *self._loading)
         self._meters = tuple(Meter() for _ in wired)
         self._clocked = tuple(step for step in self.steps if isinstance(step, ClockedStep))
         self._senders = [STAGE_INPUT] * len(wired)  # for each step: the sender of its current batch
@@ -169,8 +172,13 @@ class Chain:
 
     @property
     def waiting(self) -> bool:
-        """Return whether rows of a step wait for answers."""
-        return any(step.waiting for step in self._asking)
+        """Return whether rows of a step wait for answers, or until a table is loaded."""
+        return any(step.waiting for step in self._waiting)
+
+    @property
+    def ready(self) -> bool:
+        """Return whether rows of a step may leave that have waited until a table was loaded."""
+        return any(step.ready for step in self._loading)
 
     @property
     def full(self) -> bool:
@@ -179,18 +187,25 @@ class Chain:
 
     def on_loaded(self) -> None:
         """Tell the steps that the task has loaded state."""
-        for step in self._asking:
+        for step in self._waiting:
             step.on_loaded()
 
     def on_groups_lost(self, share: Share) -> None:
         """Tell the steps that key groups belong to another task now."""
-        for step in self._asking:
+        for step in self._waiting:
             step.on_groups_lost(share)
 
+    def on_aside(self, time_us: int) -> None:
+        """Tell the steps how far the inputs have come that do not hold the task's time back."""
+        for step in self._loading:
+            step.on_aside(time_us)
+
     def on_answers(self) -> None:
-        """Let the steps take the answers that have come."""
+        """Let the steps take the answers that have come, and rows leave that need not wait any more: one slice."""
         for step in self._asking:
             step.on_answers()
+        for loading in self._loading:
+            loading.release()
 
     def stop(self) -> None:
         """Let the steps release what they hold, in order. Nothing else may be called any more."""

@@ -20,6 +20,7 @@ from penstock.contract.manifest import RootManifest, TaskManifest
 from penstock.model.elements import (
     Active,
     Barrier,
+    Control,
     Data,
     EndOfStream,
     Idle,
@@ -37,6 +38,7 @@ from penstock.protocol.task.task_state import TaskLifecycle, TaskSetup, TaskStat
 __all__ = ["TaskCore", "TaskLifecycle", "TaskSetup"]
 
 Handler = Callable[["TaskCore", Any, float], list[ev.Action]]
+_PROGRESS = (Watermark, Idle, Active)
 
 
 class TaskCore:
@@ -172,6 +174,8 @@ class TaskCore:
         element = event.element
         if state.retired and event.channel in state.retired:
             return self.rescale.retire(event.channel, element)
+        if type(element) in _PROGRESS and state.is_aside(event.channel):
+            return self._aside(event.channel, element)
         if type(element) is Data:
             actions = self._active(event.channel)
             actions.append(ev.ProcessRows(event.channel, element))
@@ -193,6 +197,18 @@ class TaskCore:
                 return [ev.SendMark(event.channel, element)]
         raise AssertionError(f"no such element: {element}")
 
+    def _aside(self, channel: ChannelId, element: Data[Any] | Control) -> list[ev.Action]:
+        """Take in how far an input has come that does not hold the task's time back."""
+        aside = self.state.aside
+        match element:
+            case Watermark(time_us):
+                aside.note(channel, time_us)
+            case Idle():
+                aside.idle(channel)
+            case _:
+                aside.active(channel)
+        return self.state.advance_aside()
+
     def _active(self, channel: ChannelId) -> list[ev.Action]:
         state = self.state
         if state.time.any_idle and state.time.active(channel):
@@ -202,6 +218,7 @@ class TaskCore:
     def _ended(self, channel: ChannelId) -> list[ev.Action]:
         state = self.state
         state.time.end(channel)
+        state.aside.end(channel)
         cut = state.aligner.end(channel)
         actions = state.advance() if cut is None else self._cut(cut)
         return actions + self._end_if_over()

@@ -378,6 +378,13 @@ class AdvanceWatermark:
     time_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class AdvanceAside:
+    """Tell the steps how far the inputs have come that do not hold the task's time back. They emit nothing by it."""
+
+    time_us: int
+
+
 @hot_dataclass
 class AdvanceClock:
     """Let the steps fire one slice of what is due by the clock. Rows that they emit come back as Produced."""
@@ -509,6 +516,7 @@ Action = (
     | ProcessRows
     | SendMark
     | AdvanceWatermark
+    | AdvanceAside
     | AdvanceClock
     | TakeAnswers
     | Send

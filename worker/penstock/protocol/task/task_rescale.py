@@ -95,6 +95,7 @@ class TaskRescale:
         else:
             state.heard_us = None
             state.time.restart()
+            state.aside.restart()
 
     def give_up(self, term: Term, epoch: Epoch) -> list[ev.Action]:
         """Give up all epochs up to (term, epoch) that are not committed: they never will be."""
@@ -229,7 +230,9 @@ class TaskRescale:
             state.splits.load(load.splits, lost_splits)
             state.heard_us = state.time.low_us  # a split that was gained may be behind what was said
         else:
-            state.time.replace(inputs)  # inputs that stay were restarted at the barrier
+            timed, aside = state.apart(inputs)  # those that stay were restarted at the barrier
+            state.time.replace(timed)
+            state.aside.replace(aside)
         state.enter(TaskLifecycle.RUNNING)
         if state.buffer.settled():
             state.previous = None

@@ -89,6 +89,7 @@ class TaskState:
 
     __slots__ = (
         "aligner",
+        "aside",
         "assignment",
         "buffer",
         "dropped",
@@ -142,7 +143,9 @@ class TaskState:
         share = self.assignment.share_of(self.task)
         watermark = watermark_of(root, setup.plan, self.task, share) if root else None
         self.splits = self._make_splits(watermark)
-        self.time: WatermarkMerge[Any] = self.splits.time if self.splits else WatermarkMerge(inputs, watermark)
+        timed, aside = self.apart(inputs)
+        self.time: WatermarkMerge[Any] = self.splits.time if self.splits else WatermarkMerge(timed, watermark)
+        self.aside = WatermarkMerge(aside, None)
 
     @property
     def routing(self) -> tuple[Assignment, Assignment | None]:
@@ -157,6 +160,14 @@ class TaskState:
     def stage(self) -> StagePlan:
         """Return the stage of the plan that this task is an instance of."""
         return self.setup.plan.stages[self.task.stage]
+
+    def is_aside(self, channel: ChannelId) -> bool:
+        """Return whether an input does not hold the task's time back."""
+        return self.stage.aside is not ABSENT and channel.edge in self.stage.aside
+
+    def apart(self, inputs: tuple[ChannelId, ...]) -> tuple[list[ChannelId], list[ChannelId]]:
+        """Return the inputs that hold the task's time back, and the others."""
+        return [c for c in inputs if not self.is_aside(c)], [c for c in inputs if self.is_aside(c)]
 
     def enter(self, life: TaskLifecycle) -> None:
         """Move on to ``life``. Raises AssertionError when the table has no such transition."""
@@ -177,10 +188,19 @@ class TaskState:
         self.fired.tell(heard)
         return [ev.AdvanceWatermark(heard)]
 
+    def advance_aside(self) -> list[ev.Action]:
+        """Tell the steps how far the inputs aside have come. A rescale does not take back what they were told."""
+        low = self.aside.low_us
+        if low is None or self.life is not TaskLifecycle.RUNNING:
+            return []
+        known = self.aside.task_us
+        self.aside.reach(low)
+        return [] if known is not None and low <= known else [ev.AdvanceAside(low)]
+
     def advance_and_send(self) -> list[ev.Action]:
         """Let the steps fire, and send the marks: now what was reached before, the rest when they have fired."""
-        advance = self.advance()
-        return self.send_marks() + advance
+        aside, advance = self.advance_aside(), self.advance()
+        return aside + self.send_marks() + advance
 
     @property
     def is_firing(self) -> bool:

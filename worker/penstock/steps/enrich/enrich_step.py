@@ -23,12 +23,10 @@ from penstock.base.user_code import named
 from penstock.contract.asynchronous import OnFailure, ResultOrder
 from penstock.contract.graph import DEAD_LETTER, Enrich
 from penstock.contract.keygroups import Share
-from penstock.model.arrays import Int64s, Text, fixed, flat, text, variable_array
+from penstock.model.arrays import Int64s, Text
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.model.keys import EncodedKeys
-from penstock.model.rows import RowCodec
-from penstock.model.table_columns import BYTES, Value
-from penstock.steps.base import NO_BOUND, NOTHING_DUE, PlainStep, StateSchema, split_hidden, with_hidden
+from penstock.steps.base import NOTHING_DUE, PlainStep, split_hidden, with_hidden
 from penstock.steps.dead_letters import unplaced
 from penstock.steps.enrich.answer_cache import AnswerCache
 from penstock.steps.enrich.answer_columns import Given, answer_columns, arguments
@@ -36,9 +34,8 @@ from penstock.steps.enrich.async_calls import AsyncCalls, CallOutcome, CallRules
 from penstock.steps.enrich.pending_rows import PendingRows
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.user_calls import record_text
+from penstock.steps.waiting_rows import BEFORE_ALL, WaitingRows
 
-BEFORE_ALL = -(1 << 62)  # the time that was heard before any was; steps may subtract from it
-_ROW, _HELD, _BOUND, _END = "row", "held", "bound", "end"
 _NO_ANSWER = object()
 
 
@@ -80,11 +77,11 @@ class EnrichStep(PlainStep):
         """
         super().__init__(name)
         self._function, types = typed
-        self._keys, self._declared, self._timed = keys, declared, timed
+        self._keys, self._declared = keys, declared
         self._input, self._output = schemas
         added = pa.schema(list(schemas[1])[len(schemas[0]) :])
         self._arguments, self._answers = arguments(types, schemas[0]), answer_columns(types, added)
-        self._codec = RowCodec(tuple(schemas[0].types))
+        self._rows = WaitingRows(keys, schemas[0], timed=timed)
         self._rules = CallRules(declared.timeout_us / 1e6, declared.retries)
         cache = declared.cache
         ttl_s = None if cache is None or cache.ttl_us is None else cache.ttl_us / 1e6
@@ -92,15 +89,15 @@ class EnrichStep(PlainStep):
         self._pending = PendingRows(declared.capacity, declared.batch, ordered=declared.order is ResultOrder.INPUT)
         self._places: dict[int, _Place] = {}
         self._known: set[bytes] = set()
-        self._next_row = self._next_sequence = 0
+        self._next_row = 0
         self._heard_us = BEFORE_ALL
         self._failures = 0
         self._calls: AsyncCalls
 
     def open(self, state: OpenState) -> None:
         """Open the state. Called once, before all other methods."""
-        values = (Value(_ROW, BYTES), Value(_HELD, "int64"), Value(_BOUND, "int64"))
-        self._state = state(StateSchema(self.name, self._keys.fields, values, timed=True))
+        self._rows.open(self.name, state)
+        self._state = self._rows.state
 
     def ask_through(self, calls: AsyncCalls) -> None:
         """Make calls through ``calls``."""
@@ -120,21 +117,11 @@ class EnrichStep(PlainStep):
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Store the rows, and ask for as many as may be asked for now."""
-        rows, bounds = split_hidden(batch)
-        count = rows.num_rows
-        sequences = np.arange(self._next_sequence, self._next_sequence + count)
-        self._next_sequence += count
-        columns = self._keys.of(rows)
-        hashed = self._keys.codec.hashed(columns)
-        keys = self._keys.codec.window_keys(columns, sequences, hashed)
-        found = self._state.rows(keys)
-        self._state.set_due(found, sequences)
-        self._state.column(_HELD)[found] = self._heard_us
-        self._state.column(_BOUND)[found] = NO_BOUND if bounds is None else fixed(flat(bounds), np.int64)
-        offsets, data = self._codec.encode(rows.columns, count)
-        self._state.write_bytes(_ROW, found, variable_array(pa.binary(), offsets, data, None))
+        count = batch.num_rows
+        added = self._rows.add(batch, self._heard_us)
         self._state.take_due(NOTHING_DUE - 1, count)  # they are known: the queue is for rows that are loaded
-        self._add(batch, (sequences, hashed[1], _identities(keys.text)), np.full(count, self._heard_us))
+        identities = _identities(added.keys.text)
+        self._add(batch, (added.sequences, added.hashed[1], identities), np.full(count, self._heard_us))
         self._ask()
 
     def _add(self, batch: pa.RecordBatch, of_rows: tuple[Int64s, Any, list[bytes]], held: Int64s) -> None:
@@ -157,16 +144,12 @@ class EnrichStep(PlainStep):
     def on_loaded(self) -> None:
         """Ask for the rows that wait in state that was loaded."""
         while len(found := self._state.take_due(NOTHING_DUE - 1, FIRED_ROWS_MAX)):
-            sequences = self._state.column(_END)[found]
-            self._next_sequence = max(self._next_sequence, int(sequences.max()) + 1)
-            encoded = text(self._state.read_bytes(_ROW, found))
-            columns = self._codec.decode(encoded[1], encoded[0][:-1].astype(np.int64))
-            cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._input, strict=True)]
-            rows = pa.RecordBatch.from_arrays(cast, schema=self._input)
-            batch = with_hidden(rows, pa.array(self._state.column(_BOUND)[found])) if self._timed else rows
+            sequences = self._rows.note_loaded(found)
+            batch = self._rows.batch(found)
+            rows, _ = split_hidden(batch)
             groups = self._keys.codec.hashed(self._keys.of(rows))[1]
             identities = _encoded_identities(self._state.keys_of(found))
-            self._add(batch, (sequences, groups, identities), self._state.column(_HELD)[found])
+            self._add(batch, (sequences, groups, identities), self._rows.held(found))
         self._ask()
 
     def on_groups_lost(self, share: Share) -> None:
@@ -304,8 +287,7 @@ class EnrichStep(PlainStep):
 
     def contents(self, rows: Any) -> pa.RecordBatch:
         """Return the keys of rows that wait, and their other columns."""
-        encoded = text(self._state.read_bytes(_ROW, rows))
-        columns = self._codec.decode(encoded[1], encoded[0][:-1].astype(np.int64))
+        columns = self._rows.plain(rows).columns
         places = [*self._keys.places, *(p for p in range(len(columns)) if p not in self._keys.places)]
         return pa.RecordBatch.from_arrays([columns[p] for p in places], [self._input.names[p] for p in places])
 

@@ -146,6 +146,17 @@ class PairBatches:
     ) -> None:
         """Emit one batch. ``keys`` are by window, ``rows`` are the kept columns of both sides, ``times`` by pair."""
         self._untimed = times
+        # A pair is made from two rows, so it has no bound, and later steps never find it late.
+        self.send_bound(keys, picked, rows, pa.array(np.full(len(picked.windows), NO_BOUND, np.int64)))
+
+    def send_bound(
+        self,
+        keys: Sequence[pa.Array],
+        picked: Picks,
+        rows: tuple[Sequence[pa.Array], Sequence[pa.Array]],
+        bounds: pa.Array | None,
+    ) -> None:
+        """Emit one batch with the hidden column ``bounds``: see :meth:`send`."""
         sources = [(column, picked.windows) for column in keys]
         sources += [(column, picked.left) for column in rows[0]]
         sources += [(column, picked.right) for column in rows[1]]
@@ -153,8 +164,7 @@ class PairBatches:
         columns = [sources[number][0].take(sources[number][1]) for number in self._picked]
         cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
         batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
-        # A pair is made from two rows, so it has no bound, and later steps never find it late.
-        self._emit(with_hidden(batch, pa.array(np.full(batch.num_rows, NO_BOUND, np.int64))))
+        self._emit(with_hidden(batch, bounds))
 
 
 def _places_of(sides: Sequence[JoinSide], *, each: bool) -> tuple[int, ...]:

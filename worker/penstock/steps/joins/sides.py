@@ -54,6 +54,11 @@ def join_side(number: int, keys: KeyColumns, schema: pa.Schema, time: str, alone
     return JoinSide(number, keys, time, alone, kept, codec, kept.index(at) if at in kept else None)
 
 
+def untimed_side(number: int, keys: KeyColumns, schema: pa.Schema, alone: bool) -> JoinSide:
+    """Describe an input whose rows need no time: see :func:`join_side`."""
+    return join_side(number, keys, schema, "", alone)
+
+
 def timed_side(number: int, keys: KeyColumns, schema: pa.Schema, time: str, alone: bool) -> JoinSide:
     """Describe an input whose rows begin with their time, as bytes: see :func:`join_side`."""
     at = schema.get_field_index(time)

@@ -1,0 +1,68 @@
+"""Inputs that do not hold the time of a task back: its steps are told apart how far these have come."""
+
+from penstock.base.values import replace
+from penstock.contract.ids import ChannelId, Version
+from penstock.contract.plan import EdgePlan, Partitioning, first_assignment, next_assignment
+from penstock.model.elements import Active, Idle, Watermark
+from penstock.protocol.task import task_messages as ev
+from penstock.protocol.task.input_progress import END_OF_TIME
+from tests.support.task_harness import COUNT, PLAN, SOURCE, SPLITS, Rig, rescale, rig, root, task, to_count
+
+TABLE = EdgePlan(2, SOURCE, COUNT, Partitioning.KEY)
+JOINED = replace(
+    PLAN,
+    edges=(*PLAN.edges, TABLE),
+    stages=(PLAN.stages[0], replace(PLAN.stages[1], aside=(TABLE.index,)), PLAN.stages[2]),
+)
+TWO = first_assignment(JOINED, 2, {SOURCE: tuple(s.split for s in SPLITS)})
+ONE = next_assignment(JOINED, TWO, 1)
+
+
+def of_table(sender: int, receiver: int = 0) -> ChannelId:
+    return ChannelId(TABLE.index, task(SOURCE, sender), task(COUNT, receiver))
+
+
+def joined() -> Rig:
+    return rig(COUNT, 0, TWO, plan=JOINED)
+
+
+def asides(actions: list[ev.Action]) -> list[int]:
+    return [a.time_us for a in actions if isinstance(a, ev.AdvanceAside)]
+
+
+def told(actions: list[ev.Action]) -> list[int]:
+    return [a.time_us for a in actions if isinstance(a, ev.AdvanceWatermark)]
+
+
+def test_a_table_holds_no_time_back_and_the_steps_are_told_when_all_of_it_has_come_so_far() -> None:
+    join = joined()
+    join.arrive(to_count(0, 0), Watermark(70))
+    assert told(join.arrive(to_count(1, 0), Watermark(60))) == [60], "the table has said nothing"
+    assert join.arrive(of_table(0), Watermark(END_OF_TIME)) == []
+    assert join.arrive(of_table(1), Watermark(5)) == [ev.AdvanceAside(5)]
+    assert join.arrive(of_table(1), Watermark(END_OF_TIME)) == [ev.AdvanceAside(END_OF_TIME)]
+
+
+def test_a_table_that_is_idle_says_nothing_and_does_not_make_the_task_idle() -> None:
+    join = joined()
+    join.arrive(of_table(0), Watermark(9))
+    assert join.arrive(of_table(1), Idle()) == [ev.AdvanceAside(9)]
+    assert join.arrive(of_table(0), Idle()) == []
+    assert join.arrive(of_table(1), Active()) == []
+    assert not join.core.state.time.any_idle
+
+
+def test_behind_a_rescale_the_steps_are_told_nothing_that_they_know() -> None:
+    join = joined()
+    for sender in (0, 1):
+        join.arrive(of_table(sender), Watermark(9))
+    join(ev.Proposed(ONE, None))
+    for sender in (0, 1):
+        join.arrive(to_count(sender, 0), rescale(1))
+        join.arrive(of_table(sender), rescale(1))
+    assert asides(join.done) == [9]
+    join.store(1)
+    manifest = next(a.manifest for a in join.done if isinstance(a, ev.Ack))
+    join(ev.RescaleCommitted(Version(2), root(1, manifest)))
+    assert asides(join.arrive(of_table(0), Watermark(4))) == [], "a split that it gained is behind"
+    assert asides(join.arrive(of_table(0), Watermark(11))) == [11]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.threads import monotonic
-from penstock.connectors.input_files import list_input
+from penstock.connectors.input_files import InputPath, list_input
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.connectors.text_lines import LinePlace
@@ -73,10 +73,15 @@ class FollowedFolder:
     bounded = False
 
     def __init__(
-        self, path: str, form: TextForm, every_s: float, event_time: EventTime | None = None, rate: int | None = None
+        self,
+        path: "str | InputPath",
+        form: TextForm,
+        every_s: float,
+        event_time: EventTime | None = None,
+        rate: int | None = None,
     ) -> None:
         """Look for new files every ``every_s`` seconds. ``rate`` bounds the rows per second of each lane."""
-        self.path = Path(path)
+        self.path: InputPath = Path(path) if isinstance(path, str) else path
         self.form = form
         self.every_s = every_s
         self._event_time = event_time
@@ -95,7 +100,7 @@ class FollowedFolder:
         return LaneReader(self, state, stamper, RateLimit(self._rate))
 
 
-def check_followed(path: Path, form: TextForm) -> None:
+def check_followed(path: InputPath, form: TextForm) -> None:
     """Check the files that are in a followed folder. Raises ConfigError when there is no folder, or naming the file."""
     if not path.is_dir():
         raise ConfigError(f"{form.kind} source: there is no folder {path} to follow: make it first")

@@ -1,5 +1,7 @@
 """Which files of a folder a source of files reads, and which entries it skips. Imports no Arrow.
 
+A folder is one of a disk, or of a store of objects that gives the same methods as a path (:class:`InputPath`).
+
 The set of files is fixed when a job first starts, as part of the job's state. A file that is added
 later is in no checkpoint, so the job does not read it. This module finds such files: it lists a
 folder once and opens no file.
@@ -9,7 +11,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.contract.status import InputSeen
@@ -22,6 +24,76 @@ SUFFIXES = {
     "csv": tuple(".csv" + packed for packed in PACKED),
 }
 HIDDEN = (".", "_")
+
+
+class HasSize(Protocol):
+    """What ``stat`` returns."""
+
+    @property
+    def st_size(self) -> int:
+        """Return the number of bytes."""
+        ...
+
+
+class InputPath(Protocol):
+    """A folder or file of input: what a source uses of :class:`pathlib.Path`."""
+
+    @property
+    def name(self) -> str:
+        """Return its last part."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """Return the end of its name, with the dot."""
+        ...
+
+    def __truediv__(self, name: str, /) -> "InputPath":
+        """Return a file of the folder."""
+        ...
+
+    def is_file(self) -> bool:
+        """Return whether it is a file."""
+        ...
+
+    def is_dir(self) -> bool:
+        """Return whether it is a folder."""
+        ...
+
+    def stat(self) -> HasSize:
+        """Look at a file. Raises FileNotFoundError."""
+        ...
+
+    def open(self, mode: Literal["rb"], /) -> BinaryIO:
+        """Open a file that can be read at any place. Raises FileNotFoundError."""
+        ...
+
+
+@runtime_checkable
+class StoredPath(Protocol):
+    """An :class:`InputPath` in a store that tells versions of an object apart."""
+
+    def entries(self) -> list[tuple[str, bool]]:
+        """List the folder: names, and whether each is a sub-folder."""
+        ...
+
+    def version(self) -> str:
+        """Return what names the present content of a file. Raises FileNotFoundError."""
+        ...
+
+    def pinned(self, version: str) -> InputPath:
+        """Return the file such that all that is read is of this version. Reading raises StateError otherwise."""
+        ...
+
+
+def version_of(file: InputPath) -> str:
+    """Return the version of a stored file, empty for one of a disk. Raises FileNotFoundError."""
+    return file.version() if isinstance(file, StoredPath) else ""
+
+
+def pinned(file: InputPath, version: str) -> InputPath:
+    """Return the file such that only this version of it is read; one of a disk as it is."""
+    return file.pinned(version) if isinstance(file, StoredPath) else file
 
 
 class Passed(StrEnum):
@@ -41,31 +113,37 @@ class Listing:
     passed: tuple[tuple[str, Passed], ...] = ()
 
 
-def list_input(folder: Path, kind: str = "parquet") -> Listing:
+def list_input(folder: InputPath, kind: str = "parquet") -> Listing:
     """List a folder that a source of ``kind`` reads. Blocking; raises OSError when it cannot be listed."""
     files: list[str] = []
     passed: list[tuple[str, Passed]] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            reason = _passed(entry, kind)
-            if reason is None:
-                files.append(entry.name)
-            else:
-                passed.append((entry.name, reason))
+    for name, is_folder in _entries(folder):
+        reason = _passed(name, kind, is_folder=is_folder)
+        if reason is None:
+            files.append(name)
+        else:
+            passed.append((name, reason))
     return Listing(tuple(sorted(files)), tuple(sorted(passed)))
 
 
-def _passed(entry: "os.DirEntry[str]", kind: str) -> Passed | None:
-    if entry.name.startswith(HIDDEN):
+def _entries(folder: InputPath) -> list[tuple[str, bool]]:
+    if isinstance(folder, StoredPath):
+        return folder.entries()
+    with os.scandir(str(folder)) as entries:
+        return [(entry.name, entry.is_dir()) for entry in entries]
+
+
+def _passed(name: str, kind: str, *, is_folder: bool) -> Passed | None:
+    if name.startswith(HIDDEN):
         return Passed.HIDDEN
-    if entry.is_dir():
+    if is_folder:
         return Passed.FOLDER
-    if entry.name.endswith(SUFFIXES[kind]):
+    if name.endswith(SUFFIXES[kind]):
         return None
     return Passed.ENDING if kind == "parquet" else Passed.ANOTHER_ENDING
 
 
-def look_at(path: Path, known: Collection[str], kind: str = "parquet") -> InputSeen:
+def look_at(path: InputPath, known: Collection[str], kind: str = "parquet") -> InputSeen:
     """Compare a folder with a job's ``known`` files: return the new files and the skipped entries.
 
     All names are counted; the first ``INPUT_NAMES_SHOWN_MAX`` are returned. Blocking; raises

@@ -19,6 +19,8 @@ from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
 from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.published import plain_step
+from penstock.connectors.s3.object_folder import open_folder
+from penstock.connectors.s3.object_path import ObjectPath
 from penstock.connectors.s3.s3_sink import S3Sink
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
@@ -27,7 +29,7 @@ from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.graph import Connector, Source
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
-from penstock.contract.s3_options import S3Output
+from penstock.contract.s3_options import FileFormat, S3Input, S3Output
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Sink as SinkPort
@@ -49,6 +51,8 @@ def open_source(source: Source, files: FileSystem = OS_FILES) -> SourcePort:
             return TextSource(_path(connector), form, source.event_time, rate)
         case "kafka":
             return KafkaSource(_kafka_input(connector), source.columns, source.event_time)
+        case "s3":
+            return _open_objects(source)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case "ingest":
@@ -103,6 +107,8 @@ class ConnectorInspector:
                 return form.schema
             case "kafka":
                 return source_schema(_kafka_input(connector), columns)
+            case "s3":
+                return _objects_schema(connector, columns)
             case "ingest":
                 return ingest_schema(columns)
             case "generator":
@@ -119,6 +125,12 @@ class ConnectorInspector:
             check_files(Path(_path(connector)), columns)
         elif connector.kind in ("json", "csv"):
             _check_text(connector, _text(connector, columns))
+        elif connector.kind == "s3":
+            path, form, follow = _objects(connector, columns)
+            if form is None:
+                check_files(path, columns)
+            else:
+                (check_followed if follow else check_text_files)(path, form)
 
     def bounded(self, connector: Connector) -> bool:
         """Return whether the source ends."""
@@ -127,6 +139,39 @@ class ConnectorInspector:
 
 def _kafka_input(connector: Connector) -> KafkaInput:
     return KafkaInput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+
+
+def _open_objects(source: Source) -> SourcePort:
+    path, form, follow = _objects(source.connector, source.columns)
+    rate = int(source.connector.options.get("rate") or 0) or None
+    if form is None:
+        return ParquetSource(path, source.columns, source.event_time, rate)
+    if follow:
+        return FollowedFolder(path, form, follow, source.event_time, rate)
+    return TextSource(path, form, source.event_time, rate)
+
+
+def _objects_schema(connector: Connector, columns: Columns) -> pa.Schema:
+    path, form, follow = _objects(connector, columns)
+    if form is None:
+        return plain_schema(path, columns)
+    (check_followed if follow else check_text_files)(path, form)
+    return form.schema
+
+
+def _objects(connector: Connector, columns: Columns) -> tuple[ObjectPath, TextForm | None, float | None]:
+    """Return the folder of a bucket, the form of its text files (None for Parquet), and ``follow``."""
+    options = S3Input(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+    path = ObjectPath(open_folder(options))
+    if options.format != FileFormat.PARQUET:
+        return (
+            path,
+            TextForm(options.format, declared_schema(options.format, columns), options.delimiter),
+            options.follow,
+        )
+    if options.follow:
+        raise ConfigError("s3: follow: it reads json and csv; a folder of Parquet cannot grow while a job reads it")
+    return path, None, None
 
 
 def _text(connector: Connector, columns: Columns) -> TextForm:

@@ -7,7 +7,8 @@ its row group. A file is open while its rows are read, and may be closed between
 only the few files that are being read use memory. With a rate, all files are read round-robin.
 
 A file's identity is its name, size, number of rows and the hash of its footer. The job's state has
-it. A file that grew, shrank, vanished or was rewritten cannot be replayed; the error says which.
+it. A file that grew, shrank, vanished or was rewritten cannot be replayed; the error says which. A store of
+objects has a version of each, which is in the identity instead of the hash; every read asks for this version.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.os_errors import may_pass, storage_error
-from penstock.connectors.input_files import list_input, look_at, nothing_to_read
+from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, head, with_stamp
 from penstock.contract.codec import parsed
@@ -48,16 +49,21 @@ RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # decode this much before a file is clos
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The identity of a split's file; ``footer`` is the first half of a SHA-256 in hex."""
+    """The identity of a split's file; ``footer`` is the first half of a SHA-256 in hex.
+
+    An object has a ``version`` and no ``footer``.
+    """
 
     file: str
     size: int
     rows: int
     footer: str
+    version: str = ""
 
     def as_json(self) -> str:
         """Return the canonical JSON that checkpoints hold."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        plain = {name: value for name, value in asdict(self).items() if value or name != "version"}
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
 def parse_identity(text: str) -> FileIdentity:
@@ -68,7 +74,7 @@ def parse_identity(text: str) -> FileIdentity:
         raise StateError(f"a checkpoint describes a Parquet split as {text!r}: {error}") from error
 
 
-def find_files(path: Path) -> list[Path]:
+def find_files(path: InputPath) -> list[InputPath]:
     """List the input files by name; ``path`` is a folder or one file.
 
     Hidden files (their names begin with ``.`` or ``_``) do not count. Raises ConfigError when there
@@ -88,32 +94,37 @@ def find_files(path: Path) -> list[Path]:
     return [path / name for name in found.files]
 
 
-def read_identity(path: Path) -> FileIdentity:
+def read_identity(path: InputPath) -> FileIdentity:
     """Read the footer of a file. Raises ConfigError naming it when it is no whole Parquet file.
 
     Raises StorageError when a retry may help.
     """
     try:
-        size = path.stat().st_size
-        footer = _footer_hash(path, size)
+        size, version = path.stat().st_size, version_of(path)
+        footer = "" if version else _footer_hash(path, size)
     except OSError as error:
         raise storage_error(f"parquet source: file {path}", error) from error
     try:
-        rows = pq.ParquetFile(path).metadata.num_rows
+        rows = pq.ParquetFile(_opened(pinned(path, version))).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         if may_pass(error):
             raise StorageError(f"parquet source: file {path}: {error}") from error
         raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
-    return FileIdentity(path.name, size, rows, footer)
+    return FileIdentity(path.name, size, rows, footer, version)
 
 
-def _footer_hash(path: Path, size: int) -> str:
+def _opened(path: InputPath) -> "Path | BinaryIO":
+    """Return what Arrow reads: a path of a disk as it is."""
+    return path if isinstance(path, Path) else path.open("rb")
+
+
+def _footer_hash(path: InputPath, size: int) -> str:
     with path.open("rb") as file:
         footer = _footer(file.read(4) == MAGIC, size, file, path)
     return hashlib.sha256(footer).hexdigest()[:32]
 
 
-def _footer(has_magic: bool, size: int, file: BinaryIO, path: Path) -> bytes:
+def _footer(has_magic: bool, size: int, file: BinaryIO, path: InputPath) -> bytes:
     tail = b""
     if size >= TAIL_BYTES + len(MAGIC):
         file.seek(size - TAIL_BYTES)
@@ -128,7 +139,7 @@ def _footer(has_magic: bool, size: int, file: BinaryIO, path: Path) -> bytes:
     return file.read(length)
 
 
-def check_unchanged(path: Path, wanted: FileIdentity) -> None:
+def check_unchanged(path: InputPath, wanted: FileIdentity) -> None:
     """Compare a file with its identity in the checkpoint.
 
     Raises StateError naming the file and the change: its rows cannot be replayed.
@@ -146,10 +157,10 @@ def check_unchanged(path: Path, wanted: FileIdentity) -> None:
             " began: files of a running job must not change; put new rows into new files"
         )
     try:
-        footer = _footer_hash(path, size)
+        same = version_of(path) == wanted.version if wanted.version else _footer_hash(path, size) == wanted.footer
     except ConfigError as error:
         raise StateError(str(error)) from error
-    if footer != wanted.footer:
+    if not same:
         raise StateError(f"parquet source: file {path} was rewritten since the job began")
 
 
@@ -160,7 +171,7 @@ class ParquetSource:
 
     def __init__(
         self,
-        path: str,
+        path: "str | InputPath",
         columns: Columns,
         event_time: EventTime | None = None,
         rate: int | None = None,
@@ -169,7 +180,7 @@ class ParquetSource:
 
         ``rate`` bounds the rows per second of each file; None: as fast as possible.
         """
-        self._path = Path(path)
+        self._path: InputPath = Path(path) if isinstance(path, str) else path
         self._rate = rate
         self._event_time = event_time
         self._plain = plain_schema(self._path, columns)
@@ -184,9 +195,9 @@ class ParquetSource:
         found = find_files(self._path)
         return [self._first_state(file, found[0]) for file in found]
 
-    def _first_state(self, file: Path, first: Path) -> SplitState:
+    def _first_state(self, file: InputPath, first: InputPath) -> SplitState:
         identity = read_identity(file)
-        fit_schema(pq.read_schema(file), self._plain, file, first)
+        fit_schema(pq.read_schema(_opened(file)), self._plain, file, first)
         return SplitState(SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0)
 
     def look(self, known: Collection[str]) -> InputSeen:
@@ -199,7 +210,7 @@ class ParquetSource:
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
-        pieces = Pieces(file, self._plain, self._piece_bytes)
+        pieces = Pieces(pinned(file, identity.version), self._plain, self._piece_bytes)
         reader_class = ParquetReader if self._rate else UnpacedReader
         return reader_class(pieces, (state, identity), stamper, RateLimit(self._rate))
 
@@ -308,7 +319,7 @@ class UnpacedReader(ParquetReader):
 class Pieces:
     """Decodes one file piece by piece, from any row."""
 
-    def __init__(self, path: Path, schema: pa.Schema, size: int = PIECE_BYTES) -> None:
+    def __init__(self, path: InputPath, schema: pa.Schema, size: int = PIECE_BYTES) -> None:
         """Decode about ``size`` bytes at a time. The file is not opened yet."""
         self.path = path
         self.within_group = False  # whether the present row group has rows left
@@ -320,7 +331,8 @@ class Pieces:
     def decode(self, offset: int) -> Iterator[pa.RecordBatch]:
         """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
         # One buffer for each column: pre_buffer would hold the whole compressed row group.
-        self._file = pq.ParquetFile(self.path, buffer_size=min(READ_BUFFER_BYTES, self._size), pre_buffer=False)
+        buffer_bytes = min(READ_BUFFER_BYTES, self._size)
+        self._file = pq.ParquetFile(_opened(self.path), buffer_size=buffer_bytes, pre_buffer=False)
         self.decoded_bytes = 0
         return self._decode(self._file, offset)
 
@@ -368,11 +380,11 @@ def piece_rows(group_bytes: int, group_rows: int, size: int) -> int:
     return max(PIECE_ROWS_MIN, min(PIECE_ROWS_MAX, size // row_bytes))
 
 
-def plain_schema(path: Path, columns: Columns) -> pa.Schema:
+def plain_schema(path: InputPath, columns: Columns) -> pa.Schema:
     """Return the schema of a source: the declared columns, or all columns of the first file."""
     first = find_files(path)[0]
     read_identity(first)
-    found = pq.read_schema(first)
+    found = pq.read_schema(_opened(first))
     if not columns:
         fields = [pa.field(f.name, value_type(f.type), f.nullable) for f in found]
         return pa.schema(fields)
@@ -381,16 +393,16 @@ def plain_schema(path: Path, columns: Columns) -> pa.Schema:
     return declared
 
 
-def check_files(path: Path, columns: Columns) -> None:
+def check_files(path: InputPath, columns: Columns) -> None:
     """Check that every file is whole and has the columns. Raises ConfigError naming the file."""
     wanted = plain_schema(path, columns)
     found = find_files(path)
     for file in found:
         read_identity(file)
-        fit_schema(pq.read_schema(file), wanted, file, found[0])
+        fit_schema(pq.read_schema(_opened(file)), wanted, file, found[0])
 
 
-def fit_schema(found: pa.Schema, wanted: pa.Schema, file: Path, first: Path) -> None:
+def fit_schema(found: pa.Schema, wanted: pa.Schema, file: InputPath, first: InputPath) -> None:
     """Check that a file has every wanted column, with a type that converts without loss.
 
     Raises ConfigError naming file, column and both types.

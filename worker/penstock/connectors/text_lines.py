@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import StateError
 from penstock.base.limits import TEXT_BLOCK_BYTES, TEXT_LINE_BYTES_MAX
 from penstock.base.values import replace
+from penstock.connectors.input_files import InputPath
 
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -48,7 +49,7 @@ class Block:
         return LinePlace(int(self.bytes_at[row]), int(self.lines_at[row]))
 
 
-def blocks(path: Path, begin: LinePlace) -> Iterator[Block]:
+def blocks(path: InputPath, begin: LinePlace) -> Iterator[Block]:
     """Give the lines of a file from ``begin`` on.
 
     Raises StateError for a line that is too long. Raises OSError and ArrowInvalid.
@@ -72,13 +73,13 @@ def blocks(path: Path, begin: LinePlace) -> Iterator[Block]:
             yield split_lines(rest, place)
 
 
-def _opened(path: Path, byte: int) -> pa.NativeFile:
+def _opened(path: InputPath, byte: int) -> pa.NativeFile:
     packed = PACKED.get(path.suffix)
+    file = pa.OSFile(str(path), "rb") if isinstance(path, Path) else pa.PythonFile(path.open("rb"), "r")
     if packed is None:
-        file = pa.OSFile(str(path), "rb")
         file.seek(byte)
         return file
-    stream = pa.CompressedInputStream(pa.OSFile(str(path), "rb"), packed)
+    stream = pa.CompressedInputStream(file, packed)
     left = byte
     while left:
         passed = len(stream.read(min(left, TEXT_BLOCK_BYTES)))

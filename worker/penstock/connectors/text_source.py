@@ -7,7 +7,8 @@ twice; only a packed file is unpacked again up to there.
 
 A file's identity is its name, its size, and hashes of its first and last bytes. The job's state has it.
 A file that grew, shrank, vanished or was replaced cannot be replayed; the error says which. A line that
-does not decode fails the job with file, line and reason: it is never left out.
+does not decode fails the job with file, line and reason: it is never left out. A store of objects has a version of
+each, which is in the identity instead of the hashes; every read asks for this version.
 """
 
 import csv
@@ -22,7 +23,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.os_errors import may_pass, storage_error
 from penstock.base.suggest import unknown
-from penstock.connectors.input_files import list_input, look_at, nothing_to_read
+from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, head, with_stamp
 from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decode, json_decoder
@@ -43,12 +44,16 @@ RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # read this much before a file is closed
 
 @dataclass(frozen=True, slots=True)
 class TextIdentity:
-    """The identity of a split's file; ``head`` and ``tail`` are halves of a SHA-256 in hex."""
+    """The identity of a split's file; ``head`` and ``tail`` are halves of a SHA-256 in hex.
+
+    An object has a ``version`` and no hashes.
+    """
 
     file: str
     size: int
     head: str
     tail: str
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ class TextForm:
 
 def spell_spec(identity: TextIdentity, place: LinePlace) -> str:
     """Return the canonical JSON that checkpoints hold."""
-    return json.dumps({**asdict(identity), **asdict(place)}, sort_keys=True, separators=(",", ":"))
+    plain = {name: value for name, value in asdict(identity).items() if value or name != "version"}
+    return json.dumps({**plain, **asdict(place)}, sort_keys=True, separators=(",", ":"))
 
 
 def parse_spec(text: str) -> tuple[TextIdentity, LinePlace]:
@@ -75,8 +81,10 @@ def parse_spec(text: str) -> tuple[TextIdentity, LinePlace]:
         raise StateError(f"a checkpoint describes a split of text as {text!r}: {error}") from error
 
 
-def read_text_identity(path: Path) -> TextIdentity:
-    """Hash both ends of a file. Raises OSError."""
+def read_text_identity(path: InputPath) -> TextIdentity:
+    """Hash both ends of a file, or take the version of an object. Raises OSError."""
+    if version := version_of(path):
+        return TextIdentity(path.name, path.stat().st_size, "", "", version)
     with path.open("rb") as file:
         first = file.read(HASHED_BYTES)
         size = file.seek(0, 2)
@@ -85,7 +93,7 @@ def read_text_identity(path: Path) -> TextIdentity:
     return TextIdentity(path.name, size, *(hashlib.sha256(piece).hexdigest()[:32] for piece in (first, last)))
 
 
-def check_text_unchanged(path: Path, wanted: TextIdentity) -> None:
+def check_text_unchanged(path: InputPath, wanted: TextIdentity) -> None:
     """Compare a file with its identity in the checkpoint. Raises StateError naming the file and the change."""
     try:
         found = read_text_identity(path)
@@ -102,7 +110,7 @@ def check_text_unchanged(path: Path, wanted: TextIdentity) -> None:
             f"text source: file {path} {change} from {wanted.size} to {found.size} bytes since the job"
             " began: files of a running job must not change; put new rows into new files"
         )
-    if (found.head, found.tail) != (wanted.head, wanted.tail):
+    if (found.head, found.tail, found.version) != (wanted.head, wanted.tail, wanted.version):
         raise StateError(f"text source: file {path} was rewritten since the job began: put the old file back")
 
 
@@ -113,7 +121,7 @@ def declared_schema(kind: str, columns: Columns) -> pa.Schema:
     return arrow_schema(columns)
 
 
-def text_files(path: Path, kind: str) -> list[Path]:
+def text_files(path: InputPath, kind: str) -> list[InputPath]:
     """List the input files by name; ``path`` is a folder or one file. Raises ConfigError when there is none."""
     if path.is_file():
         return [path]
@@ -129,7 +137,7 @@ def text_files(path: Path, kind: str) -> list[Path]:
     return [path / name for name in found.files]
 
 
-def check_text_files(path: Path, form: TextForm) -> None:
+def check_text_files(path: InputPath, form: TextForm) -> None:
     """Check that every file is readable and has the columns. Raises ConfigError naming the file."""
     for file in text_files(path, form.kind):
         try:
@@ -140,7 +148,7 @@ def check_text_files(path: Path, form: TextForm) -> None:
             raise storage_error(f"{form.kind} source: file {file}", error) from error
 
 
-def _csv_columns(path: Path, form: TextForm) -> tuple[list[str], LinePlace]:
+def _csv_columns(path: InputPath, form: TextForm) -> tuple[list[str], LinePlace]:
     """Return the names in a file's header, and the place behind it; none for a file without lines.
 
     Raises ConfigError when a declared column is missing or a name is there twice. Raises OSError.
@@ -165,9 +173,11 @@ class TextSource:
 
     bounded = True
 
-    def __init__(self, path: str, form: TextForm, event_time: EventTime | None = None, rate: int | None = None) -> None:
+    def __init__(
+        self, path: "str | InputPath", form: TextForm, event_time: EventTime | None = None, rate: int | None = None
+    ) -> None:
         """Read nothing yet. ``rate`` bounds the rows per second of each file; None: as fast as possible."""
-        self._path = Path(path)
+        self._path: InputPath = Path(path) if isinstance(path, str) else path
         self._form = form
         self._event_time = event_time
         self._rate = rate
@@ -178,7 +188,7 @@ class TextSource:
         check_text_files(self._path, self._form)
         return [self._first_state(file) for file in text_files(self._path, self._form.kind)]
 
-    def _first_state(self, file: Path) -> SplitState:
+    def _first_state(self, file: InputPath) -> SplitState:
         identity = read_text_identity(file)
         return SplitState(SplitId(identity.file), spell_spec(identity, LinePlace()), 0, finished=identity.size == 0)
 
@@ -194,10 +204,10 @@ class TextSource:
         return reader_class(rows, state, stamper, RateLimit(self._rate))
 
 
-def open_rows(path: Path, form: TextForm, spec: str) -> "TextRows":
+def open_rows(path: InputPath, form: TextForm, spec: str) -> "TextRows":
     """Open a file of the folder ``path`` where ``spec`` says. Raises StateError when it is not the file of ``spec``."""
     identity, place = parse_spec(spec)
-    file = path if path.is_file() else path / identity.file
+    file = pinned(path if path.is_file() else path / identity.file, identity.version)
     check_text_unchanged(file, identity)
     names, behind = _csv_columns(file, form) if form.kind == "csv" else ([], LinePlace())
     begin = behind if place.byte < behind.byte else place
@@ -211,7 +221,7 @@ def _decoder(form: TextForm, names: Sequence[str]) -> Decode:
 class TextRows:
     """Decodes one file block by block, and knows where each row begins."""
 
-    def __init__(self, path: Path, identity: TextIdentity, decoder: Decode, begin: LinePlace) -> None:
+    def __init__(self, path: InputPath, identity: TextIdentity, decoder: Decode, begin: LinePlace) -> None:
         """Begin with the row at ``begin``. The file is not opened yet."""
         self._path = path
         self._identity = identity

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
-from penstock.contract.s3_options import S3Output
+from penstock.contract.s3_options import S3Input, S3Output
 from penstock.contract.schema import (
     Count,
     Field,
@@ -215,6 +215,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         "a topic of Kafka, read committed; each partition is a split, and partitions that are added are found",
         KafkaInput,
         Bounded.WITH_UNTIL,
+    ),
+    ConnectorKind(
+        "s3",
+        Role.SOURCE,
+        "files in a bucket of S3, or of a store with its API; each is a split, and the number of a row is its offset",
+        S3Input,
+        Bounded.NOT_FOLLOWED,
     ),
     ConnectorKind(
         "generator",

@@ -1,4 +1,4 @@
-"""The options of the S3 sink."""
+"""The options of the S3 source and sink."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -48,8 +48,8 @@ class FileFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class S3Output(Fields):
-    """Options of the S3 sink."""
+class S3Place(Fields):
+    """Where a folder of a bucket is, what its files hold, and who asks."""
 
     url: Url
     format: Annotated[
@@ -60,6 +60,31 @@ class S3Output(Fields):
     access_key: AccessKey = None
     secret_key: SecretKey = None
     session_token: SessionToken = None
+
+
+@dataclass(frozen=True, slots=True)
+class S3Input(S3Place):
+    """Options of the S3 source."""
+
+    rate: Annotated[Quantity, Field("rate", "rows per second of each object, like 2k; 0: as fast as possible")] = 0
+    follow: Annotated[
+        float | None,
+        Field(
+            "follow",
+            "seconds between two looks for new objects, not of parquet; the source has no end then, and reads objects"
+            " that come later",
+            minimum=0.1,
+        ),
+    ] = None
+    delimiter: Annotated[
+        str, Field("delimiter", "the character between two values of csv", length_min=1, length_max=1)
+    ] = ","
+
+
+@dataclass(frozen=True, slots=True)
+class S3Output(S3Place):
+    """Options of the S3 sink."""
+
     roll_bytes: Annotated[
         Quantity,
         Field(

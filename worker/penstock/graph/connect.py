@@ -72,12 +72,12 @@ def postgres(
 
 
 def s3(url: str, *, format: str = "parquet", **more: Option) -> Connector:  # noqa: A002 - the name of the option
-    """Write files to a bucket of S3, or of a store with its API, exactly once.
+    """Read or write files in a bucket of S3, or of a store with its API, exactly once.
 
     ``url`` is ``s3://bucket/folder``, and ``format`` is "parquet", "json" or "csv". ``more`` are the options of a job
-    file as Python spells them: ``endpoint``, ``region``, ``access_key="env:NAME"``, ``secret_key``, ``session_token``,
-    ``roll_bytes``. Without keys they come from where the clients of AWS find them. Needs
-    ``pip install 'penstock[s3]'``.
+    file as Python spells them: ``endpoint``, ``region``, ``access_key="env:NAME"``, ``secret_key``, ``session_token``;
+    of a source ``rate``, ``follow`` and ``delimiter``, of a sink ``roll_bytes``. Without keys they come from where the
+    clients of AWS find them. Needs ``pip install 'penstock[s3]'``.
     """
     return Connector("s3", {n: v for n, v in {"url": url, "format": format, **more}.items() if v is not None})
 

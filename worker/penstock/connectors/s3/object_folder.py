@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from penstock.base.errors import ConfigError, StorageError
+from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.threads import Lock
 from penstock.connectors.secret_places import read_secret
-from penstock.contract.s3_options import S3Output
+from penstock.contract.s3_options import S3Place
 
 CONNECT_MAX = "10s"
 SILENT_MAX = "60s"  # what was asked and is not answered for so long has failed
@@ -62,7 +62,7 @@ def library() -> Any:
     return obstore
 
 
-def open_folder(options: S3Output) -> "ObjectFolder":
+def open_folder(options: S3Place) -> "ObjectFolder":
     """Return the folder that options name; nothing is asked yet. Raises ConfigError when a key lacks the other one."""
     if (options.access_key is None) != (options.secret_key is None):
         raise ConfigError("s3: accessKey and secretKey go together: give both or none")
@@ -70,7 +70,7 @@ def open_folder(options: S3Output) -> "ObjectFolder":
     return ObjectFolder(options.url.rstrip("/"), lambda: _connect(options))
 
 
-def _connect(options: S3Output) -> Any:
+def _connect(options: S3Place) -> Any:
     from obstore.store import S3Store  # noqa: PLC0415 - an extra
 
     bucket, _, prefix = options.url.removeprefix("s3://").partition("/")
@@ -92,6 +92,14 @@ class Content:
 
     size: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """The size of an object, and what names its present content (the etag)."""
+
+    size: int
+    etag: str
 
 
 class ObjectFolder:
@@ -134,6 +142,36 @@ class ObjectFolder:
             except FileNotFoundError as error:
                 self._check_bucket(error)
                 return None
+
+    def version(self, name: str) -> ObjectVersion | None:
+        """Look at an object; None when there is none."""
+        with self._asked(name) as store:
+            try:
+                found = store.head(name)
+            except FileNotFoundError as error:
+                self._check_bucket(error)
+                return None
+        return ObjectVersion(found["size"], found["e_tag"] or "")
+
+    def part(self, name: str, etag: str, start: int, end: int) -> bytes:
+        """Return bytes ``start`` to ``end`` of an object. Raises StateError when it is another version, or gone."""
+        with self._asked(name) as store:
+            try:
+                return bytes(store.get(name, options={"range": (start, end), "if_match": etag}).bytes())
+            except (library().exceptions.PreconditionError, FileNotFoundError) as error:
+                if isinstance(error, FileNotFoundError):
+                    self._check_bucket(error)
+                raise StateError(
+                    f"s3: {self.place}/{name} was replaced or removed while the job read it: put the old object back;"
+                    " what a job reads must not change"
+                ) from None
+
+    def entries(self) -> list[tuple[str, bool]]:
+        """List the folder itself: names, and whether each is a folder in it."""
+        with self._asked("") as store:
+            found = store.list_with_delimiter()
+        folders = [(name.rpartition("/")[2], True) for name in found["common_prefixes"]]
+        return folders + [(meta["path"], False) for meta in found["objects"]]
 
     def names(self, below: str = "") -> list[str]:
         """List all names in the folder, or in a folder in it, sorted. It shows what was created before the call."""

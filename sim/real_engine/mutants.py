@@ -12,12 +12,13 @@ from sim.mutants.patching import Patch
 
 @dataclass(frozen=True, slots=True)
 class EngineMutant:
-    """The engine with one fault. ``scenario`` has the job that notices it."""
+    """The engine with one fault. ``scenario`` has the job that notices it; ``seed`` is tried first."""
 
     name: str
     fault: str
     patches: tuple[Patch, ...]
     scenario: str = "chaos"
+    seed: int = 0
 
 
 def _line(module: str, line: str, mutated: str) -> tuple[Patch, ...]:
@@ -192,6 +193,39 @@ _TABLE = (
         "a sender that connects again is told that a later one has taken over",
         _line("protocol.channel.ingest_partition", "if sender < self._sender:", "if sender <= self._sender:"),
         "chaos-pushed",
+    ),
+    EngineMutant(
+        "stopped-without-its-savepoint",
+        "a job that is stopped with a savepoint closes before the savepoint is copied",
+        _line(
+            "protocol.leader.job_completion",
+            'stop = next((r for r in state.requests() if r.kind == "stop" and r.argument is None), None)',
+            'stop = next((r for r in state.requests() if r.kind == "stop"), None)',
+        ),
+        "chaos-endless",
+    ),
+    EngineMutant(
+        "output-of-the-parent-published-again",
+        "a job that begins from a savepoint publishes what the savepoint's job has published",
+        _line(
+            "protocol.savepoints",
+            "return replace(task, files=tuple(adopt(file) for file in task.files), handles=())",
+            "return replace(task, files=tuple(adopt(file) for file in task.files))",
+        ),
+        "moved",
+    ),
+    EngineMutant(
+        "changed-rows-on-disk-not-in-the-cut",
+        "a checkpoint lacks what was changed and then moved to disk",
+        _line("keyed_state.tiered", "dirty = self._cold.dirty_keys()", "dirty: list[bytes] = []"),
+        "chaos-windowed-on-disk",
+    ),
+    EngineMutant(
+        "deleted-row-stays-on-disk",
+        "a row that was deleted comes back from disk",
+        _line("keyed_state.tiered", "self._cold.delete(self._cold.keys_of(copied))", "pass"),
+        "chaos-timers-on-disk",
+        seed=7,
     ),
     EngineMutant(
         "time-said-before-timers-on-disk",

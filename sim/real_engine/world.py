@@ -4,6 +4,7 @@ As in :class:`sim.world.World`, a run has two phases. In the safety phase faults
 phase nothing fails any more, and the job must end within a bound. Then its output is compared.
 """
 
+import gc
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class EngineWorld(ControlPlane):
         self.compiled = job.compiled
         self._empty_scratch()
         self._jobs = 1
+        self._on_disk = job.checked.on_disk
         self.disk = VirtualDisk()
         kernel = ThreadedKernel(seed, self.died)
         streams = kernel.streams
@@ -132,7 +134,10 @@ class EngineWorld(ControlPlane):
 
     def close(self) -> int:
         """End what is left of the run; return the number of threads that do not end."""
-        return self.scheduler.unwind()
+        left = self.scheduler.unwind()
+        if self._on_disk:
+            gc.collect()  # databases of processes that were killed are open until then
+        return left
 
     def done(self) -> bool:
         """Return whether the job has ended."""

@@ -351,6 +351,15 @@ class ListedSource(Protocol):
 
 
 @runtime_checkable
+class JudgedSource(Protocol):
+    """A source that may be unable to give the same rows again; optional, with Source."""
+
+    def unreplayable(self) -> str:
+        """Return why; empty when it can, or when it is not known yet. Cheap, from any thread."""
+        ...
+
+
+@runtime_checkable
 class PushedSource(Protocol):
     """A source that receives pushed rows; optional, with Source."""
 
@@ -516,6 +525,7 @@ __all__ = [
     "GatheringReader",
     "Ids",
     "InheritingSink",
+    "JudgedSource",
     "LatencyMeter",
     "LeaseStore",
     "LeaseView",

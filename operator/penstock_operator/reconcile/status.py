@@ -179,9 +179,10 @@ def _sinks(seen: Observed) -> tuple[SinkSummary, ...]:
 
 
 def _sink(sink: SinkStatus) -> SinkSummary:
+    why = clipped(sink.why) or None
     if sink.since_us is None:
-        return SinkSummary(sink.name, sink.guarantee)
-    return SinkSummary(sink.name, sink.guarantee, stamp(sink.since_us / 1_000_000), clipped(sink.because))
+        return SinkSummary(sink.name, sink.guarantee, why=why)
+    return SinkSummary(sink.name, sink.guarantee, stamp(sink.since_us / 1_000_000), clipped(sink.because), why)
 
 
 def _restarts(seen: Observed, deaths: Deaths) -> RestartSummary | None:

@@ -75,6 +75,8 @@ def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka,
     kafka.write(source, words(0, 2000))
     with running(tmp_path, "kafka-job", job) as found:
         found.until(lambda: len(lines_of(out)) >= 2000)
+        told = found.status().sinks
+        assert {(s.name, s.guarantee, s.why) for s in told} == {(n, "exactly-once", "") for n in ("output", "bad")}
         kafka.write(source, words(2000, 4000))
         found.rescale(3)
         kafka.write(source, words(4000, 6000))

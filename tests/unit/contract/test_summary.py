@@ -181,6 +181,18 @@ def test_that_the_leader_cannot_read_what_is_wanted_is_in_the_status() -> None:
     assert job_status(replace(SEEN, reports={**SEEN.reports, Ordinal(0): other})).unread == ""
 
 
+def test_the_lowest_guarantee_that_a_worker_tells_counts() -> None:
+    fine = SinkStatus("out", "exactly-once")
+    told = [replace(fine, because="away", since_us=5), replace(fine, guarantee="at-least-once", why="compacted"), fine]
+    reports = {}
+    for ordinal, sink in enumerate(told):
+        made = report(ordinal)
+        assert made.progress is not None
+        reports[Ordinal(ordinal)] = replace(made, progress=replace(made.progress, sinks=(sink,)))
+    (found,) = job_status(replace(SEEN, reports=reports)).sinks
+    assert found == SinkStatus("out", "at-least-once", "away", 5, "compacted")
+
+
 def test_a_sink_that_cannot_publish_is_shown_as_the_worker_says_where_it_waits_for_longest() -> None:
     fine, late, first = SinkStatus("out", "exactly-once"), ("refused", 8_000_000), ("away", 5_000_000)
 

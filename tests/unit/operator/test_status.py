@@ -195,10 +195,10 @@ def test_a_sink_that_cannot_publish_is_in_the_status_with_its_reason_and_its_tim
     seen = committed(epoch=3)
     assert seen.running is not None
     held_up = SinkStatus("out", "exactly-once", "no connection to db:5432", 1_767_225_600_000_000)
-    told = replace(seen.running, sinks=(held_up, SinkStatus("other", "at-least-once")))
+    told = replace(seen.running, sinks=(held_up, SinkStatus("other", "at-least-once", why="it says so")))
     decision = decide(replace(seen, running=told))
     assert decision.status is not None
     assert decision.status.sinks == (
         SinkSummary("out", "exactly-once", "2026-01-01T00:00:00Z", "no connection to db:5432"),
-        SinkSummary("other", "at-least-once"),
+        SinkSummary("other", "at-least-once", why="it says so"),
     )

@@ -24,6 +24,7 @@ from penstock.contract.status import (
     JobState,
     JobStatus,
     StepStatus,
+    guarantee_text,
     held_up_texts,
     late_text,
     unread_text,
@@ -89,7 +90,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
-    parts += [Text(visible(text), style="dim") for text in (varying_text(now),) if text]
+    parts += [Text(visible(text), style="dim") for text in (guarantee_text(now), varying_text(now)) if text]
     parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)

@@ -156,7 +156,7 @@ class CommittedRows(TolerantMessage, tag="CommittedRows"):
 
 
 class SinkStatus(TolerantMessage, tag="SinkStatus"):
-    """One sink and the guarantee of its output.
+    """One sink and the guarantee of its output: the lowest level on its path. ``why`` says why it is no better.
 
     ``because`` says why its committed output cannot be published, and ``since_us`` since when; empty and None while it
     can. No epoch starts before the one before it is published.
@@ -166,6 +166,7 @@ class SinkStatus(TolerantMessage, tag="SinkStatus"):
     guarantee: str
     because: str = ""
     since_us: int | None = None
+    why: str = ""
 
 
 class RequestAnswer(TolerantMessage, tag="RequestAnswer"):
@@ -276,6 +277,12 @@ def held_up_texts(status: JobStatus) -> list[str]:
         for sink in status.sinks
         if sink.since_us is not None
     ]
+
+
+def guarantee_text(status: JobStatus) -> str:
+    """Name the guarantee of each sink, and why it is below exactly-once; empty without sinks."""
+    said = [f"{sink.name} {sink.guarantee}" + (f" ({sink.why})" if sink.why else "") for sink in status.sinks]
+    return f"guarantees: {', '.join(said)}" if said else ""
 
 
 def varying_text(status: JobStatus) -> str:

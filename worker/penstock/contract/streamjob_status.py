@@ -236,11 +236,14 @@ class SinkSummary(Fields):
     """A sink, the guarantee of its output, and why it cannot publish when it cannot."""
 
     name: Annotated[str, Field("name", "name of the step")]
-    guarantee: Annotated[Word, Field("guarantee", "exactly-once, effectively-once, at-least-once or none")]
+    guarantee: Annotated[
+        Word, Field("guarantee", "the lowest on its path: exactly-once, effectively-once, at-least-once or none")
+    ]
     since: Annotated[
         Time | None, Field("since", "since when committed output cannot be published; no checkpoint is taken meanwhile")
     ] = None
     because: Annotated[MessageText | None, Field("because", "why it cannot be published")] = None
+    why: Annotated[MessageText | None, Field("why", "why its guarantee is below exactly-once")] = None
 
 
 @dataclass(frozen=True, slots=True)

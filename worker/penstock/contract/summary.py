@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
+from penstock.contract.guarantees import lowest
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Deaths, Desired, Latest
 from penstock.contract.status import (
@@ -80,12 +81,16 @@ def job_status(seen: Seen) -> JobStatus:
 
 
 def _sinks(reports: Sequence[WorkerReport]) -> tuple[SinkStatus, ...]:
-    """Return each sink as the worker says that has been held up there for longest."""
+    """Return each sink as the worker says that has been held up there for longest, with the lowest guarantee."""
     found: dict[str, SinkStatus] = {}
     for sink in (s for r in reports if r.progress is not None for s in r.progress.sinks):
         before = found.setdefault(sink.name, sink)
+        held_up, lower = before, before
         if sink.since_us is not None and (before.since_us is None or sink.since_us < before.since_us):
-            found[sink.name] = sink
+            held_up = sink
+        if lowest((before.guarantee, sink.guarantee)) != before.guarantee:
+            lower = sink
+        found[sink.name] = replace(held_up, guarantee=lower.guarantee, why=lower.why)
     return tuple(found.values())
 
 

@@ -17,10 +17,12 @@ from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.codec import encode
 from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.graph import Sink, Source
+from penstock.contract.guarantees import guarantee_of, path_of, varying_steps
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin
 from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.settings import ShuffleSettings
+from penstock.contract.status import SinkStatus
 from penstock.contract.trust import IngestPlace
 from penstock.engine.input_watch import WatchedInput
 from penstock.engine.router import Partitioner
@@ -32,6 +34,7 @@ from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage, Co
 from penstock.ports import (
     FileSystem,
     InheritingSink,
+    JudgedSource,
     ListedSource,
     PreparedSource,
     PushedSource,
@@ -116,9 +119,16 @@ class JobParts:
         return {name: sink.publisher for name, sink in self._sinks.items()}
 
     @property
-    def guarantees(self) -> dict[str, str]:
-        """Return the guarantee of each sink step."""
-        return {name: sink.guarantee for name, sink in self._sinks.items()}
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Return each sink step with its guarantee, as far as that is known: it depends on the sources."""
+        inputs = [found for found in self._inputs.values() if found is not None]
+        sources = {i.name: i.source.unreplayable() for i in inputs if isinstance(i.source, JudgedSource)}
+        varying = varying_steps(self.plan)
+        found = []
+        for name, sink in self._sinks.items():
+            level, why = guarantee_of(path_of(self._job.graph, name), sink.guarantee, sources, varying)
+            found.append(SinkStatus(name, level, why=why))
+        return tuple(found)
 
     def listen(self, want_checkpoint: Callable[[], None], place: IngestPlace) -> None:
         """Let pushed sources, and the first rows of a sink, ask for a checkpoint."""

@@ -21,10 +21,10 @@ _FLOOR_S = 0.001
 class ProgressCounters:
     """Makes :class:`EngineProgress` values; shares of time are since the previous call."""
 
-    def __init__(self, plan: PhysicalPlan, guarantees: dict[str, str]) -> None:
-        """Report the steps of ``plan`` and the guarantees of its sinks."""
+    def __init__(self, plan: PhysicalPlan, sinks: Callable[[], tuple[SinkStatus, ...]]) -> None:
+        """Report the steps of ``plan``, and its sinks with their guarantees."""
         self._plan = plan
-        self._sinks = tuple(SinkStatus(n, g) for n, g in guarantees.items())
+        self._sinks = sinks
         self._before: dict[TaskId, tuple[float, float]] = {}
         self._at = monotonic()
 
@@ -44,7 +44,7 @@ class ProgressCounters:
         for stage in self._plan.stages:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
-        sinks = tuple(_with_reason(sink, held_up.get(sink.name)) for sink in self._sinks)
+        sinks = tuple(_with_reason(sink, held_up.get(sink.name)) for sink in self._sinks())
         return EngineProgress(attempt, tuple(steps), sinks, inputs)
 
     def _stage(

@@ -211,7 +211,7 @@ class Worker:
         self._core = EngineCore(ordinal, job.plan, lambda: tuple(self._tasks.threads.values()))
         self._broken: AttemptId | None = None
         self._failures = itertools.count(1)  # taking a number is atomic
-        self._progress = ProgressCounters(job.plan, job.guarantees)
+        self._progress = ProgressCounters(job.plan, lambda: job.sinks)
         self._told = AttemptId(0)
         self._inputs = InputWatch(job.watched() if ordinal == LOOKS else ())
         self._inputs.start()

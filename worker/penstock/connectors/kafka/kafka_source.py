@@ -23,6 +23,7 @@ from penstock.connectors.kafka.lane_position import EARLIEST, LanePosition, pars
 from penstock.connectors.kafka.topics import (
     check_topic_id,
     first_offsets,
+    is_compacted,
     last_offsets,
     milliseconds,
     partitions_of,
@@ -78,6 +79,7 @@ class KafkaSource:
         self.decoder = RowDecoder(options, plain)
         self._event_time = event_time
         self._checked = ("", 0.0)
+        self._compacted = False
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of a client. Reads the file of settings; raises ConfigError, StorageError."""
@@ -134,12 +136,19 @@ class KafkaSource:
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         return KafkaReader(self, state, place, stamper)
 
+    def unreplayable(self) -> str:
+        """Return why a record may be gone when it is read again: only the newest of a key has to stay."""
+        if not self._compacted:
+            return ""
+        return f"topic {self.options.topic} is compacted, so a record may be gone when it is read again"
+
     def check(self, place: LanePosition) -> None:
         """Check that the topic is the one of ``place``. Raises StateError. Asks the cluster from time to time."""
         identity, at = self._checked
         if identity == place.topic_id and monotonic() - at < CHECKED_FOR_S:
             return
         check_topic_id(self.settings(), place.topic, place.topic_id)
+        self._compacted = is_compacted(self.settings(), place.topic)
         self._checked = (place.topic_id, monotonic())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
 from penstock.connectors.kafka.lane_position import EARLIEST
 
@@ -106,6 +106,18 @@ def milliseconds(text: str, option: str, words: tuple[str, ...]) -> int:
 
 def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
     """Return how large a record may be. Blocking; raises StateError or StorageError."""
+    return int(_settings_of(settings, topic, "kafka sink").get("max.message.bytes", RECORD_BYTES_MAX))
+
+
+def is_compacted(settings: Mapping[str, Any], topic: str) -> bool:
+    """Return whether brokers remove records whose key has newer ones; False where the user may not know. Blocking."""
+    try:
+        return "compact" in _settings_of(settings, topic, "kafka source").get("cleanup.policy", "")
+    except (StateError, StorageError):
+        return False
+
+
+def _settings_of(settings: Mapping[str, Any], topic: str, about: str) -> dict[str, str]:
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - an extra
     from confluent_kafka.admin._config import ConfigResource  # noqa: PLC0415 - the module that defines it
 
@@ -113,5 +125,5 @@ def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
     try:
         found = admin.describe_configs([resource], request_timeout=ANSWER_MAX_S)[resource].result(2 * ANSWER_MAX_S)
     except library().KafkaException as error:
-        raise problem(f"kafka sink: topic {topic}", error.args[0], admin) from error
-    return int(found["max.message.bytes"].value) if "max.message.bytes" in found else RECORD_BYTES_MAX
+        raise problem(f"{about}: topic {topic}", error.args[0], admin) from error
+    return {name: str(entry.value) for name, entry in found.items()}

@@ -99,7 +99,7 @@ class RealEngineNode:
         return int((WALL_S + self._kernel.clock(self._name)) * 1_000_000)
 
     def _run(self) -> None:
-        host = self._host
+        host, compiled = self._host, self._host.compiled
         identity = Identity(host.job_uid, self._ordinal, self._incarnation)
         files = host.mount(self._name, self.end)
         warmed = Event()
@@ -107,7 +107,7 @@ class RealEngineNode:
         worker = self._worker = Worker(
             self._ordinal,
             self._incarnation,
-            JobParts(host.compiled, identity, host.scratch(self._name), files=files),
+            JobParts(compiled, identity, host.scratch(self._name), files=files),
             DirectoryBlobStore(host.storage, files),
             say=self._say,
             clock=self,
@@ -115,7 +115,7 @@ class RealEngineNode:
             warmed=warmed,
             ingest=IngestPlace("worker", 1),
         )
-        self._say(msg.EngineHello(self._ordinal, self._incarnation, worker.address, host.compiled.plan))
+        self._say(msg.EngineHello(self._ordinal, self._incarnation, worker.address, compiled.plan))
         self._obey(worker)
         self.end()
 

@@ -1,10 +1,9 @@
 """Prepares a process for runs of the real engine, before anything of the engine is imported.
 
 The twins take the places of the names in ``penstock.base.threads``. Flight's twins take two places of
-the transport, one of pushed input, and two of its sender. Some limits become small, so that small runs
-reach them: output parts get full, state files are merged, steps fire in several slices, and state on disk keeps few
-rows in memory. Nothing
-else differs from what ships.
+the transport, one of pushed input, and two of its sender; that of asyncio takes one of the engine. Some
+limits become small, so that small runs reach them: output parts get full, state files are merged, steps fire in
+several slices, and state on disk keeps few rows in memory. Nothing else differs from what ships.
 """
 
 import sys
@@ -43,14 +42,16 @@ def install(patches: Sequence[Patch] = ()) -> None:
 
 def _replace_flight() -> None:
     from penstock.connectors import ingest_server  # noqa: PLC0415 - only after the twins are in place
+    from penstock.engine import task_calls  # noqa: PLC0415
     from penstock.transport import server, stream  # noqa: PLC0415
     from penstock_spark import push  # noqa: PLC0415
-    from sim.real_engine import flight_twins, ingest_twins  # noqa: PLC0415
+    from sim.real_engine import asyncio_twins, flight_twins, ingest_twins  # noqa: PLC0415
 
     replaced: tuple[tuple[object, str, object], ...] = (
         (server, "FlightServer", flight_twins.SimFlightServer),
         (stream, "dial", flight_twins.dial),
         (ingest_server, "IngestServer", ingest_twins.SimIngestServer),
+        (task_calls, "asyncio", asyncio_twins.SimAsyncio),
         (push, "fl", ingest_twins.SenderFlight),
         (push, "time", ingest_twins.SenderTime),
     )

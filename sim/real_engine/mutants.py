@@ -88,8 +88,8 @@ _TABLE = (
         "timer-fires-in-the-past",
         "a timer that is set to a time already reached fires at that time, and its rows are late",
         _line(
-            "steps.typed.process_step",
-            "for kind, reached_us in ((TimeKind.EVENT, self._reached), (TimeKind.CLOCK, self._never)):",
+            "steps.typed.shared_states",
+            "for kind, reached_us in ((TimeKind.EVENT, self.reached), (TimeKind.CLOCK, self._never)):",
             "for kind, reached_us in ((TimeKind.EVENT, self._never), (TimeKind.CLOCK, self._never)):",
         ),
         "chaos-timers",
@@ -236,6 +236,88 @@ _TABLE = (
             "while False and self._cold is not None and (found := self._cold.timers(time, first, 1)):",
         ),
         "chaos-timers-on-disk",
+    ),
+    EngineMutant(
+        "pane-number-forgotten",
+        "a pane has the number of the one before",
+        _line("steps.windows.panes", "self._state.column(PANE)[rows] += 1", "pass"),
+        "chaos-paned",
+    ),
+    EngineMutant(
+        "pane-without-news",
+        "a late row does not bring a window to its pane, and a pane of it comes again",
+        _line(
+            "steps.windows.panes", "self._state.column(timer)[rows] = NO_TIMER", "self._state.column(timer)[rows] += 1"
+        ),
+        "chaos-paned",
+    ),
+    EngineMutant(
+        "clock-in-a-rescale",
+        "timers of the clock fire in key groups that the next owner has already",
+        _line(
+            "protocol.task.task_core",
+            "return self.state.life is TaskLifecycle.RUNNING and self.takes_input",
+            "return self.takes_input",
+        ),
+        "chaos-clocked",
+    ),
+    EngineMutant(
+        "open-window-begins-again",
+        "a window of rows forgets how many rows it has at the end of a batch",
+        _line("steps.windows.counted", "filled[of_keys] %= self._size", "filled[of_keys] = 0"),
+        "chaos-clocked",
+    ),
+    EngineMutant(
+        "rows-leave-in-a-rescale",
+        "rows leave with their answers though the next owner of their key asks for them, too",
+        _line(
+            "protocol.task.task_core",
+            "return self.state.life is TaskLifecycle.RUNNING and not self.state.buffer.full",
+            "return not self.state.buffer.full",
+        ),
+        "chaos-asked",
+    ),
+    EngineMutant(
+        "time-passes-rows-that-wait",
+        "a task says a time while rows wait that came before it",
+        _line(
+            "steps.enrich.enrich_step",
+            "return time_us if held is None else min(time_us, held)",
+            "return time_us",
+        ),
+        "chaos-asked",
+    ),
+    EngineMutant(
+        "loaded-rows-not-asked",
+        "rows that wait in a checkpoint are not asked for again",
+        _line("steps.chain", "step.on_loaded()", "pass"),
+        "chaos-asked",
+    ),
+    EngineMutant(
+        "lost-rows-answered",
+        "a task lets rows of key groups leave that it has lost",
+        _line("steps.chain", "step.on_groups_lost(share)", "pass"),
+        "chaos-asked",
+    ),
+    EngineMutant(
+        "answers-overtake",
+        "a row leaves before the rows of its key that came earlier",
+        _line(
+            "steps.enrich.pending_rows",
+            "self._take_first_of_line(row.line, leaving)",
+            "self._leave(number, leaving)",
+        ),
+        "chaos-asked",
+    ),
+    EngineMutant(
+        "migrated-files-not-listed",
+        "the first checkpoint behind a migration has none of the migrated state",
+        _line(
+            "keyed_state.keyed_backend",
+            "migrated = () if self._migrated is None else tuple(self._migrated.files)",
+            "migrated = ()",
+        ),
+        "chaos-migrated",
     ),
 )
 MUTANTS = {mutant.name: mutant for mutant in _TABLE}

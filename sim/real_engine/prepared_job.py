@@ -1,5 +1,6 @@
 """A job that is ready to run in this process: its input is written, and it is compiled."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,15 @@ OUTPUT = Path("/output")  # on the virtual disk
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """A job and its folder on the real disk, which has the input and the scratch files of one run at a time."""
+    """A job and its folder on the real disk, which has the input and the scratch files of one run at a time.
+
+    ``changes`` are its other revisions.
+    """
 
     checked: CheckedJob
     compiled: CompiledJob
     folder: Path
+    changes: Mapping[str, CompiledJob]
 
 
 def prepared(name: str, under: Path) -> PreparedJob:
@@ -27,10 +32,18 @@ def prepared(name: str, under: Path) -> PreparedJob:
     job, folder = JOBS[name], under / name
     (folder / "input").mkdir(parents=True)
     job.write_input(folder / "input")
+    places = {"input": folder / "input", "output": OUTPUT}
+    changes = {revision: _compiled(job, folder, places, change) for revision, change in job.changes.items()}
+    return PreparedJob(job, _compiled(job, folder, places), folder, changes)
+
+
+def _compiled(
+    job: CheckedJob, folder: Path, places: Mapping[str, Path], change: Mapping[str, str] | None = None
+) -> CompiledJob:
     file = folder / "job.yaml"
-    file.write_text(job_file(job, {"input": folder / "input", "output": OUTPUT}))
+    file.write_text(job_file(job, places, change))
     compiled = load_job(file, ConnectorInspector())
-    if job.on_disk:
-        spec = compiled.spec
-        compiled = replace(compiled, spec=replace(spec, state=replace(spec.state, memory_bytes=1)))
-    return PreparedJob(job, compiled, folder)
+    if not job.on_disk:
+        return compiled
+    spec = compiled.spec
+    return replace(compiled, spec=replace(spec, state=replace(spec.state, memory_bytes=1)))

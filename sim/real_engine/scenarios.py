@@ -3,7 +3,7 @@
 from penstock.base.values import replace
 from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND
-from sim.kernel.nemesis import BeginElsewhere, KillEngine, Moment, Profile, RequestWish, RescaleWish, Timed
+from sim.kernel.nemesis import BeginElsewhere, ChangeJob, KillEngine, Moment, Profile, RequestWish, RescaleWish, Timed
 from sim.scenario import Scenario
 from sim.scenario_table import USUAL
 
@@ -48,7 +48,10 @@ CHAOS = Scenario(
 AT_COMMITS = tuple(Moment("committed a checkpoint", nth, KillEngine(nth % 2)) for nth in (3, 6))
 OTHER_JOBS = tuple(
     replace(CHAOS, name=f"chaos-{job}", job=job, moments=AT_COMMITS)
-    for job in ("timers", "joined", "windowed", "pushed", "timers-on-disk", "joined-on-disk", "windowed-on-disk")
+    for job in (
+        *("timers", "joined", "windowed", "pushed", "timers-on-disk", "joined-on-disk", "windowed-on-disk"),
+        *("paned", "clocked", "asked"),
+    )
 )
 
 # A job without an end is stopped with a savepoint: among the faults, and again when they are over.
@@ -74,7 +77,16 @@ MOVED = replace(
     safety_us=4 * SECOND,
 )
 
+# The job changes in the midst of faults, and an engine dies right behind the first commit after that.
+MIGRATED = replace(
+    CHAOS,
+    name="chaos-migrated",
+    job="migrated",
+    events=(Timed(SECOND, ChangeJob("second", apart_us=SECOND // 10)),),
+    moments=AT_COMMITS,
+)
+
 SCENARIOS = {
     scenario.name: scenario
-    for scenario in (QUIET, CHECKPOINT, RESCALE_UP, PUSHED, AROUND, CHAOS, *OTHER_JOBS, ENDLESS, MOVED)
+    for scenario in (QUIET, CHECKPOINT, RESCALE_UP, PUSHED, AROUND, CHAOS, *OTHER_JOBS, ENDLESS, MOVED, MIGRATED)
 }

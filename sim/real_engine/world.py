@@ -50,7 +50,7 @@ class EngineWorld(ControlPlane):
 
     def __init__(self, scenario: Scenario, seed: int, job: PreparedJob, faults: Faults | None = None) -> None:
         self._scratch = job.folder / "scratch"
-        self.compiled = job.compiled
+        self.compiled, self._changes = job.compiled, job.changes
         self._empty_scratch()
         self._jobs = 1
         self._on_disk = job.checked.on_disk
@@ -233,14 +233,14 @@ class EngineWorld(ControlPlane):
         self.begin_lease()
         self.supervisor.begin_from(next(reversed(self.judge.savepoints)), f"run-{self._jobs}")
 
+    def change_job(self, name: str) -> None:
+        """Let engines that start from now on compile another revision of the job."""
+        self.compiled = self._changes[name]
+
     # --- What no scenario here does
 
     def lose_object(self) -> None:
         """Replace the job's object by a new, empty one."""
-        raise NotImplementedError
-
-    def change_job(self, name: str) -> None:
-        """Make later engines compile another plan."""
         raise NotImplementedError
 
 

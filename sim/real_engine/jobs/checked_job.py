@@ -25,12 +25,15 @@ class CheckedJob(ABC):
 
     ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. With ``on_disk`` its
     state has next to no memory, so all but a few rows of each table are in RocksDB.
+    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. ``changes`` are other
+    revisions of the job: the parameters of each that differ, by its name.
     """
 
     entrypoint: str
     outputs: Sequence[str]
     parameters: Mapping[str, int] = {}
     on_disk = False
+    changes: Mapping[str, Mapping[str, str]] = {}
 
     @abstractmethod
     def write_input(self, folder: Path) -> None:
@@ -51,7 +54,8 @@ class CheckedJob(ABC):
         return ()
 
 
-def job_file(job: CheckedJob, places: Mapping[str, Path]) -> str:
+def job_file(job: CheckedJob, places: Mapping[str, Path], change: Mapping[str, str] | None = None) -> str:
     """Return the text of the job's file. ``places`` are the folders of its input and output."""
-    parameters = ", ".join(f"{name}: {value}" for name, value in {**places, **job.parameters}.items())
+    values = {**places, **job.parameters, **(change or {})}
+    parameters = ", ".join(f'{name}: "{value}"' for name, value in values.items())
     return JOB_FILE.format(entrypoint=job.entrypoint, parameters=f"{{{parameters}}}")

@@ -1,9 +1,13 @@
 """All jobs of the runs, by name. They are imported when the twins are in place: see :mod:`sim.real_engine.install`."""
 
+from sim.real_engine.jobs.asked import AskedJob
 from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.clocked import ClockedJob
 from sim.real_engine.jobs.counting import CountingJob, Size
 from sim.real_engine.jobs.endless import EndlessJob
 from sim.real_engine.jobs.joined import JoinedJob
+from sim.real_engine.jobs.migrated import MigratedJob
+from sim.real_engine.jobs.paned import PanedJob
 from sim.real_engine.jobs.pushed import PushedJob
 from sim.real_engine.jobs.timer_job import TimerJob
 from sim.real_engine.jobs.windowed import WindowedJob
@@ -15,11 +19,15 @@ def _on_disk(job: CheckedJob) -> CheckedJob:
 
 
 JOBS: dict[str, CheckedJob] = {
+    "asked": AskedJob(),
+    "clocked": ClockedJob(),
     "count": CountingJob(Size(files=3, rows=160, rate=150, queued=150)),
     "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
     "endless": EndlessJob(),
     "joined": JoinedJob(),
     "joined-on-disk": _on_disk(JoinedJob()),
+    "migrated": MigratedJob(),
+    "paned": PanedJob(),
     "pushed": PushedJob(),
     "timers": TimerJob(),
     "timers-on-disk": _on_disk(TimerJob()),

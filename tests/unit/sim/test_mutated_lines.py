@@ -10,6 +10,7 @@ import pytest
 
 from sim.mutants.patching import Patch, patched_source
 from sim.mutants.table import MUTANTS
+from sim.real_engine.mutants import MUTANTS as ENGINE_MUTANTS
 
 PROCESSES = ("penstock.engine.main", "penstock.keeper.keeper")
 PATCHES = [
@@ -17,6 +18,7 @@ PATCHES = [
     for mutant in MUTANTS.values()
     for number, patch in enumerate(mutant.patches)
 ]
+ENGINE_PATCHES = [pytest.param(patch, id=mutant.name) for mutant in ENGINE_MUTANTS.values() for patch in mutant.patches]
 
 
 @cache
@@ -58,7 +60,7 @@ def functions_with(patch: Patch) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("patch", PATCHES)
+@pytest.mark.parametrize("patch", PATCHES + ENGINE_PATCHES)
 def test_the_line_of_a_mutant_is_in_its_module_once(patch: Patch) -> None:
     source = source_of(patch.module)
     changed = patched_source(source, patch)

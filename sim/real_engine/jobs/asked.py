@@ -1,0 +1,153 @@
+"""A job that asks a service for each row, and windows behind it, for which no row may be late::
+
+    rows ─> ask per word ─┬─> answers-out
+                          ├─> windows per word ─> windows-out; late-out gets nothing
+                          └─> dead letters ─> letters-out
+    rows ─> ask for three at once, in any order ─> any-out
+
+The service is outside of the job. It answers soon, late, after two errors, not at all when it is asked for the first
+time, or always with an error. Rows of a word and a file leave in their order.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import penstock as ps
+from sim.kernel.kernel import Violation
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
+from sim.real_engine.jobs.timed_rows import SECOND, START, difference, write_files
+
+FILES, ROWS, WORDS = 3, 60, 5
+RATE, BATCH_ROWS = 20, 8  # of a file: the input lasts nearly as long as the faults
+STEP, WINDOW = 5 * SECOND, timedelta(minutes=1)
+SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
+COLUMNS = {"word": "string", "id": "int64", "at": "timestamp[us]"}
+KINDS, SOON, LATE, SILENT, BROKEN = 8, 0, 1, 2, 3
+FACTOR = 7
+
+
+@ps.record
+class Asked:
+    """What the service is asked."""
+
+    id: int
+
+
+@ps.record
+class AnswerOfService:
+    """What the service says."""
+
+    value: int
+
+
+class AskedService:
+    """How often the service was asked for each row. It outlives each process of the job: see begin_run."""
+
+    asked: Counter[int] = Counter()  # noqa: RUF012 - a service has one
+
+
+def is_unknown(identity: int) -> bool:
+    """Return whether the service never answers for a row."""
+    return identity % 29 == 3
+
+
+async def fetch(r: Asked) -> AnswerOfService:
+    """AnswerOfService, sooner or later."""
+    AskedService.asked[r.id] += 1
+    kind, times = r.id % KINDS, AskedService.asked[r.id]
+    if is_unknown(r.id):
+        raise LookupError(r.id)
+    if kind == SILENT and times == 1:
+        await asyncio.Event().wait()
+    if kind == BROKEN and times <= 2:
+        raise OSError("the service is down")
+    await asyncio.sleep(0.15 if kind == LATE else 0.003 * kind)
+    return AnswerOfService(r.id * FACTOR)
+
+
+async def fetch_many(records: list[dict[str, Any]]) -> list[dict[str, int]]:
+    """AnswerOfService for some rows at once. The last ones are answered first."""
+    await asyncio.sleep(0.05 - 0.0002 * records[0]["id"])
+    return [{"value": record["id"] * FACTOR} for record in records]
+
+
+def job(parameters: ps.Parameters) -> ps.Job:
+    """Build the job."""
+    made, output = ps.Job(), parameters["output"]
+    rows = made.source(
+        "rows", ps.parquet(parameters["input"], rate=RATE), columns=COLUMNS, event_time="at", batch_rows=BATCH_ROWS
+    ).key_by("word")
+    answers = rows.enrich(
+        "ask", fetch, capacity=6, timeout="400ms", retries=ps.retries(3, "20ms"), on_error="dead-letter"
+    )
+    answers.sink("answers-out", ps.parquet(f"{output}/answers"))
+    answers.dead_letter.sink("letters-out", ps.parquet(f"{output}/letters"))
+    windows = answers.key_by("word").window("windows", "1m", n=ps.count())
+    windows.sink("windows-out", ps.parquet(f"{output}/windows"))
+    windows.late.sink("late-out", ps.parquet(f"{output}/late"))
+    many = rows.enrich("ask-many", fetch_many, columns={"value": "int64"}, capacity=2, batch=3, order="any")
+    many.sink("any-out", ps.parquet(f"{output}/any"))
+    return made
+
+
+class AskedJob(CheckedJob):
+    """The job's input and oracle."""
+
+    entrypoint = f"{__name__}:job"
+    outputs = ("answers", "letters", "windows", "late", "any")
+
+    def write_input(self, folder: Path) -> None:
+        """Write the files."""
+        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
+
+    def begin_run(self) -> None:
+        """Let the service forget."""
+        AskedService.asked.clear()
+
+    def check_output(self, found: Mapping[str, list[Row]]) -> None:
+        """Compare the answers, the rows without one, and the windows."""
+        if found["late"]:
+            raise Violation("E", f"ask: {len(found['late'])} rows that waited are late, {found['late'][0]} is one")
+        rows = [row for file in range(FILES) for row in _rows(file)]
+        answered = [row for row in rows if not is_unknown(row["id"])]
+        windows = Counter((row["word"], START + (row["at"] - START) // WINDOW * WINDOW) for row in answered)
+        for name, seen, expected in (
+            ("answers", _answers(found["answers"]), Counter((r["id"], r["id"] * FACTOR) for r in answered)),
+            ("any", _answers(found["any"]), Counter((r["id"], r["id"] * FACTOR) for r in rows)),
+            (
+                "letters",
+                Counter(r["id"] for r in found["letters"]),
+                Counter(r["id"] for r in rows if r not in answered),
+            ),
+            ("windows", Counter({(r["word"], r["window_start"]): r["n"] for r in found["windows"]}), windows),
+        ):
+            if seen != expected:
+                raise Violation("E", f"{name}: {difference(seen, expected)}")
+        if len(found["windows"]) != len(windows):
+            raise Violation("E", f"windows: {len(found['windows'])} rows of {len(windows)} windows")
+        _check_order(found["answers"])
+
+
+def _rows(file: int) -> Iterable[Row]:
+    """Return the rows of a file, in order of time."""
+    for number in range(ROWS):
+        yield {"word": f"w{(number * 3 + file) % WORDS}", "id": file * ROWS + number, "at": START + number * STEP}
+
+
+def _answers(rows: list[Row]) -> Counter[Any]:
+    return Counter((row["id"], row["value"]) for row in rows)
+
+
+def _check_order(rows: list[Row]) -> None:
+    last: dict[tuple[str, int], int] = {}
+    for row in rows:
+        line = row["word"], row["id"] // ROWS
+        if row["id"] <= last.get(line, -1):
+            raise Violation("O", f"answers: {row['word']}: row {row['id']} comes behind row {last[line]}")
+        last[line] = row["id"]

@@ -1,0 +1,138 @@
+"""A job that changes while it runs: a function converts the state of each word, once::
+
+    rows ─> per word: process ─> sums-out
+
+The earlier class keeps a sum and the last ids in a list, the later one keeps them in a map, with how often the word was
+converted. Each row has the number of its word and the sum up to it, so a state that is lost, taken from an older
+checkpoint or converted twice shows.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import penstock as ps
+from sim.kernel.kernel import Violation
+from sim.real_engine.jobs.checked_job import CheckedJob, Row
+from sim.real_engine.jobs.timed_rows import difference, write_files
+
+FILES, ROWS, WORDS = 3, 90, 17
+RATE, BATCH_ROWS = 25, 8  # of a file: the input lasts nearly as long as the faults
+LAST = 5
+SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64())])
+COLUMNS = {"word": "string", "id": "int64"}
+
+
+@ps.record
+class SummedRow:
+    """An input row."""
+
+    word: str
+    id: int
+
+
+@ps.record
+class Sum:
+    """A row with what its word had up to it. ``last`` is the sum of the last ids."""
+
+    word: str
+    id: int
+    n: int
+    total: int
+    last: int
+    converted: int
+
+
+@ps.state
+class FirstRevision:
+    """What the first revision of the job keeps."""
+
+    n: int = 0
+    total: int = 0
+    ids: ps.List[int]
+
+
+@ps.state
+class SecondRevision:
+    """What the second one keeps."""
+
+    number: int = 0
+    total: float = 0.0
+    ids: ps.Map[int, int]
+    converted: int = 0
+
+
+def add_before(r: SummedRow, s: FirstRevision, out: ps.Out[Sum]) -> None:
+    """Count a row."""
+    s.n += 1
+    s.total += r.id
+    s.ids.append(r.id)
+    if len(s.ids) > LAST:
+        s.ids.popleft()
+    out.emit(Sum(r.word, r.id, s.n, s.total, sum(s.ids), 0))
+
+
+def add_after(r: SummedRow, s: SecondRevision, out: ps.Out[Sum]) -> None:
+    """Count a row."""
+    s.number += 1
+    s.total += r.id
+    s.ids[s.number] = r.id
+    s.ids.pop(s.number - LAST)
+    out.emit(Sum(r.word, r.id, s.number, int(s.total), sum(s.ids[n] for n in s.ids), s.converted))
+
+
+def convert(old: FirstRevision) -> SecondRevision:
+    """Convert what is kept of a word."""
+    first = old.n - len(old.ids) + 1
+    return SecondRevision(number=old.n, total=float(old.total), ids=dict(enumerate(old.ids, first)), converted=1)
+
+
+def job(parameters: ps.Parameters) -> ps.Job:
+    """Build the job: the second revision, if the parameter says so."""
+    made, output = ps.Job(), parameters["output"]
+    source = ps.parquet(parameters["input"], rate=RATE)
+    rows = made.source("rows", source, columns=COLUMNS, batch_rows=BATCH_ROWS).key_by("word")
+    if parameters.get("revision", "1") == "1":
+        sums = rows.process("sums", add_before, compiled="never")
+    else:
+        sums = rows.process("sums", add_after, compiled="never")
+        ps.migrate(sums, convert)
+    sums.sink("sums-out", ps.parquet(f"{output}/sums"))
+    return made
+
+
+class MigratedJob(CheckedJob):
+    """The job's input and oracle."""
+
+    entrypoint = f"{__name__}:job"
+    outputs = ("sums",)
+    changes: Mapping[str, Mapping[str, str]] = {"second": {"revision": "2"}}
+
+    def write_input(self, folder: Path) -> None:
+        """Write the files."""
+        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
+
+    def check_output(self, found: Mapping[str, list[Row]]) -> None:
+        """Add up the rows of each word in the order of the output."""
+        ids = Counter(row["id"] for row in found["sums"])
+        if ids != (expected := Counter(row["id"] for file in range(FILES) for row in _rows(file))):
+            raise Violation("E", f"sums: {difference(ids, expected)}")
+        seen: dict[str, list[int]] = {}
+        converted: dict[str, int] = {}
+        for row in found["sums"]:
+            of_word = seen.setdefault(row["word"], [])
+            of_word.append(row["id"])
+            right = len(of_word), sum(of_word), sum(of_word[-LAST:])
+            if (row["n"], row["total"], row["last"]) != right:
+                raise Violation("E", f"sums: {row} must have n, total and last {right}")
+            if not converted.get(row["word"], 0) <= row["converted"] <= 1:
+                raise Violation("E", f"sums: {row} is converted {row['converted']} times")
+            converted[row["word"]] = row["converted"]
+
+
+def _rows(file: int) -> Iterable[dict[str, Any]]:
+    for number in range(ROWS):
+        yield {"word": f"w{(number * 7 + file) % WORDS}", "id": file * ROWS + number}

@@ -301,7 +301,7 @@ def test_a_fresh_job_refuses_the_output_of_another(sink: ParquetSink, tmp_path: 
     sink.publisher.publish(handle, Epoch(1))
     sink.claim("job-1", fresh=True)
     for fresh in (True, False):
-        with pytest.raises(ConfigError, match="already holds 1 Parquet files that this job did"):
+        with pytest.raises(ConfigError, match="already holds 1 files that this job did"):
             ParquetSink("out", str(tmp_path / "o"), SCHEMA).claim("job-2", fresh=fresh)
     assert words(tmp_path) == ["a"]
 

@@ -129,6 +129,23 @@ def test_a_file_is_full_with_roll_bytes(s3: S3, tmp_path: Path) -> None:
     assert found.column("number").to_pylist() == list(range(200))
 
 
+def test_rows_go_to_folders_and_arrow_reads_them_back(s3: S3, tmp_path: Path) -> None:
+    target = Target(s3, tmp_path, format=FileFormat.PARQUET, partition_by="word")
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    for _ in range(2):
+        sink.publisher.publish(handle, Epoch(1))
+    target.claimed()
+    names = [name.removeprefix("out/word=word%20") for name in target.objects()]
+    assert names == [f"{n}/000000000001-out-001.0000.0000-000001-{n:04d}.parquet" for n in range(5)]
+    for name in target.objects():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(s3.read(target.bucket, name))
+    found = pq.read_table(tmp_path / "out", partitioning="hive").sort_by("number").to_pylist()
+    assert found == [{"number": row["number"], "word": row["word"]} for row in ROWS.to_pylist()]
+
+
 def test_only_the_savepoints_job_may_go_on_in_a_folder(s3: S3, tmp_path: Path) -> None:
     target = Target(s3, tmp_path)
     parent = target.claimed("parent")

@@ -170,3 +170,16 @@ def test_a_refusal_makes_a_new_connection_next_time_because_keys_may_have_change
             broken.names()
     assert len(made) == 2
     assert issubclass(Unusable, StorageError)
+
+
+def test_a_bucket_that_is_gone_is_no_object_that_is_not_there() -> None:
+    class Gone(Store):
+        def get(self, *_: object) -> object:
+            raise FileNotFoundError("<Code>NoSuchBucket</Code><Message>gone</Message>")
+
+        head = delete = get
+
+    folder = ObjectFolder("s3://b", Gone)
+    for ask in (folder.read, folder.content, folder.version, folder.delete):
+        with pytest.raises(Unusable, match=r"s3://b/a: NoSuchBucket: gone: make the bucket"):
+            ask("a")

@@ -203,6 +203,7 @@ PACE_READ_ROWS = 64  # rows of a paced split that are read at once when they are
 PACE_REST_MAX_S = 0.05  # what "soon" means: a row of a slow pace waits this long for others
 PACE_WAIT_S = 0.001  # shortest wait for rows of a paced split; a shorter one means more calls per row
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
+SINK_FOLDERS_MAX = 1_000  # of one task, with rows in memory: each is a file
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # with more rows a sink has no room and its task waits
 
 # --- State and checkpoints ------------------------------------------------------------------

@@ -67,23 +67,31 @@ PUBLISHED = "PUBLISHED"
 class FileForm:
     """How rows become a file: their schema, the ending of a visible name, and what writes all rows of a file.
 
-    With ``part_bytes`` of rows in memory a file is full; None: ``SINK_PART_BYTES``.
+    With ``part_bytes`` of rows in memory a file is full; None: ``SINK_PART_BYTES``. ``split`` gives each folder of a
+    batch with its rows, where output is in folders.
     """
 
     schema: pa.Schema
     suffix: str
     write: "Callable[[HashingFile, pa.Schema, Sequence[pa.RecordBatch]], None]"
     part_bytes: int | None = None
+    split: "Callable[[pa.RecordBatch], Iterable[tuple[str, pa.RecordBatch]]] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One durable file that is not visible yet."""
+    """One durable file that is not visible yet. ``folder`` is where it will be, below the output."""
 
     path: Path
     rows: int
     size: int
     sha256: str
+    folder: str = ""
+
+    def as_plain(self) -> dict[str, object]:
+        """Return the JSON object of a handle."""
+        plain = {"staged": self.path.name, "rows": self.rows, "size": self.size, "sha256": self.sha256}
+        return {**plain, "folder": self.folder} if self.folder else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +103,7 @@ class StagedCut:
 
     def as_json(self) -> str:
         """Return the canonical JSON of a handle. It has no folder, so an output may be moved."""
-        parts = [{"staged": p.path.name, "rows": p.rows, "size": p.size, "sha256": p.sha256} for p in self.parts]
-        plain = {"cut": self.number, "parts": parts}
+        plain = {"cut": self.number, "parts": [part.as_plain() for part in self.parts]}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
@@ -108,7 +115,8 @@ def parse_cut(text: str, staging: Path) -> StagedCut:
     try:
         plain = parsed(text)
         parts = tuple(
-            Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"]) for p in plain["parts"]
+            Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"], _folder(p.get("folder", "")))
+            for p in plain["parts"]
         )
         return StagedCut(int(plain["cut"]), parts)
     except (PeerError, ValueError, KeyError, TypeError) as error:
@@ -119,6 +127,12 @@ def _plain_name(name: str) -> str:
     if Path(name).name != name:
         raise ValueError(f"{name!r} is no plain file name")
     return name
+
+
+def _folder(folder: str) -> str:
+    if folder and not all("=" in part for part in folder.split("/")):
+        raise ValueError(f"{folder!r} is no folder of column=value")
+    return folder
 
 
 def clean_schema(schema: pa.Schema) -> pa.Schema:

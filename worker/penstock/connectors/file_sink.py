@@ -21,9 +21,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.base import limits
-from penstock.base.errors import StateError, StorageError
+from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.threads import Lock, ThreadPoolExecutor, uuid4
+from penstock.base.values import replace
 from penstock.connectors.file_output import (
     STAGED_SUFFIX,
     VISIBLE_SUFFIX,
@@ -139,10 +140,12 @@ class Part:
         check: Callable[[], None],
         *,
         files: FileSystem,
+        folder: str = "",
     ) -> None:
         """Hold ``batches``; ``freed`` is called with the bytes that were released from memory.
 
-        ``check`` raises StorageError when the attempt was swept or another job has the folder.
+        ``folder`` is where the file will be, below the output. ``check`` raises StorageError when the attempt was swept
+        or another job has the output.
         """
         self._files = files
         self._path = path
@@ -150,6 +153,7 @@ class Part:
         self._batches = tuple(batches)
         self._freed = freed
         self._check = check
+        self._folder = folder
         self._lock = Lock()
         self._staged: Staged | None = None
         self._dropped = False
@@ -166,7 +170,7 @@ class Part:
                 except StorageError:
                     remove_staged(self._files, self._path)
                     raise
-                self._staged = staged
+                self._staged = replace(staged, folder=self._folder)
                 self._batches = ()
                 self._freed(self.size)
             return self._staged
@@ -216,7 +220,7 @@ class FileSinkWriter:
         self._form = form
         self._encoder = encoder
         self._check = check
-        self._open: list[pa.RecordBatch] = []
+        self._open: dict[str, list[pa.RecordBatch]] = {}  # by folder
         self._open_bytes = 0
         self._parts: list[Part] = []
         self._made = 0
@@ -233,19 +237,25 @@ class FileSinkWriter:
         """Take rows; the encoder thread writes a full part."""
         if not batch.num_rows:
             return
-        kept = batch.select(self._form.schema.names)
-        self._open.append(kept)
-        self._open_bytes += kept.nbytes
-        self._hold(kept.nbytes)
+        split = self._form.split
+        for folder, kept in split(batch) if split else (("", batch.select(self._form.schema.names)),):
+            self._open.setdefault(folder, []).append(kept)
+            self._open_bytes += kept.nbytes
+            self._hold(kept.nbytes)
+        if len(self._open) > limits.SINK_FOLDERS_MAX:
+            raise ConfigError(
+                f"sink {self._owner[0]!r}: rows of one task go to more than {limits.SINK_FOLDERS_MAX:,} folders at"
+                f" once, like {folder!r}: name columns with fewer values in partitionBy"
+            )
         if self._open_bytes >= (self._form.part_bytes or limits.SINK_PART_BYTES):
-            self._encoder.submit(self._cut_part().store_early)
+            for part in self._cut_parts():
+                self._encoder.submit(part.store_early)
 
     def seal(self, epoch: Epoch, name: str) -> "FilePending":
         """Cut: all rows so far belong to ``epoch``. ``finish`` stages them."""
         before = self._unfinished
         assert before is None or before.done, f"{self._prefix.name}: the cut before is unfinished"
-        if self._open:
-            self._cut_part()
+        self._cut_parts()
         parts = [*(before.returned if before else ()), *self._parts]
         self._parts = []
         self._cuts += 1
@@ -259,13 +269,20 @@ class FileSinkWriter:
             part.drop(self._encoder)
         self._parts.clear()
 
-    def _cut_part(self) -> Part:
+    def _cut_parts(self) -> list[Part]:
+        """Make a part of the open rows of each folder."""
+        made = [self._part(folder, batches) for folder, batches in self._open.items()]
+        self._parts += made
+        self._open, self._open_bytes = {}, 0
+        return made
+
+    def _part(self, folder: str, batches: Sequence[pa.RecordBatch]) -> Part:
         self._made += 1
         path = self._prefix.with_name(f"{self._prefix.name}-{self._made:06d}{STAGED_SUFFIX}")
-        part = Part(path, self._form, self._open, lambda size: self._hold(-size), self._check, files=self._files)
-        self._parts.append(part)
-        self._open, self._open_bytes = [], 0
-        return part
+        return Part(path, self._form, batches, self._free, self._check, files=self._files, folder=folder)
+
+    def _free(self, size: int) -> None:
+        self._hold(-size)
 
     def _hold(self, size: int) -> None:
         with self._lock:

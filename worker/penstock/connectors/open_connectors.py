@@ -7,8 +7,10 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
-from penstock.connectors.file_sink import FileSink, ParquetSink
+from penstock.connectors.file_output import FileForm, parquet_form
+from penstock.connectors.file_sink import FileSink
 from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
@@ -71,11 +73,11 @@ def open_sink(
     """
     match connector.kind:
         case "parquet":
-            return ParquetSink(step, _path(connector), schema, files)
+            return FileSink(step, _path(connector), _rolled(parquet_form(schema), connector), files)
         case "json":
-            return FileSink(step, _path(connector), json_form(schema), files)
+            return FileSink(step, _path(connector), _rolled(json_form(schema), connector), files)
         case "csv":
-            return FileSink(step, _path(connector), csv_form(schema), files)
+            return FileSink(step, _path(connector), _rolled(csv_form(schema), connector), files)
         case "kafka":
             options = KafkaOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
             if options.delivery == Delivery.AT_LEAST_ONCE:
@@ -182,6 +184,10 @@ def _text(connector: Connector, columns: Columns) -> TextForm:
 def _check_text(connector: Connector, form: TextForm) -> None:
     check = check_followed if connector.options.get("follow") else check_text_files
     check(Path(_path(connector)), form)
+
+
+def _rolled(form: FileForm, connector: Connector) -> FileForm:
+    return replace(form, part_bytes=int(connector.options.get("roll_bytes") or 0) or None)
 
 
 def _path(connector: Connector) -> str:

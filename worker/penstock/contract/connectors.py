@@ -11,7 +11,7 @@ from typing import Annotated
 
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
-from penstock.contract.s3_options import S3Input, S3Output
+from penstock.contract.s3_options import RollBytes, S3Input, S3Output
 from penstock.contract.schema import (
     Count,
     Field,
@@ -144,6 +144,7 @@ class ParquetOutput(Fields):
     """Options of the Parquet sink."""
 
     path: Annotated[LongText, Field("path", "the output folder; it is made when it does not exist")]
+    roll_bytes: RollBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,7 @@ class TextOutput(Fields):
     """Options of the sinks of JSON lines and of CSV."""
 
     path: Annotated[LongText, Field("path", "the output folder; it is made when it does not exist")]
+    roll_bytes: RollBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

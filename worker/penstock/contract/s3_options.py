@@ -6,7 +6,7 @@ from typing import Annotated
 
 from penstock.contract.schema import Field, Fields, LongText, Quantity, SecretPlace
 
-ROLL_BYTES_MIN, ROLL_BYTES_MAX = "64Ki", "64Mi"
+ROLL_BYTES = 32 * 1024 * 1024
 _CHAIN = "Without it as the clients of AWS do: from the variables AWS_*, the role of the pod or of the machine"
 
 Url = Annotated[
@@ -36,6 +36,17 @@ AccessKey = Annotated[
 SecretKey = Annotated[SecretPlace | None, Field("secretKey", "where the secret access key is, in the same way")]
 SessionToken = Annotated[
     SecretPlace | None, Field("sessionToken", "where the token of temporary keys is, in the same way")
+]
+
+
+RollBytes = Annotated[
+    Quantity,
+    Field(
+        "rollBytes",
+        "bytes of rows in memory with which a task begins a new file, 32Mi if left out; each checkpoint does so, too",
+        minimum="64Ki",
+        maximum="64Mi",
+    ),
 ]
 
 
@@ -85,12 +96,13 @@ class S3Input(S3Place):
 class S3Output(S3Place):
     """Options of the S3 sink."""
 
-    roll_bytes: Annotated[
-        Quantity,
+    roll_bytes: RollBytes = ROLL_BYTES
+    partition_by: Annotated[
+        str | None,
         Field(
-            "rollBytes",
-            "bytes of rows in memory that one file holds at most; each checkpoint begins new files, too",
-            minimum=ROLL_BYTES_MIN,
-            maximum=ROLL_BYTES_MAX,
+            "partitionBy",
+            "columns with commas between: rows go to folders by their values, as day=2026-11-26/country=de",
+            pattern=r"[^,]+(,[^,]+)*",
+            rule="names with commas between",
         ),
-    ] = 32 * 1024 * 1024
+    ] = None

@@ -17,6 +17,7 @@ from penstock.base.errors import StateError, StorageError
 from penstock.base.values import replace
 from penstock.connectors.file_output import FileForm, Staged, parquet_form, parse_cut
 from penstock.connectors.file_sink import FileSink, FileSinkWriter, visible_name
+from penstock.connectors.partitions import Partitions
 from penstock.connectors.published import STAGING, plain_step
 from penstock.connectors.s3.object_folder import Content, open_folder
 from penstock.connectors.s3.owned_folder import OwnedFolder
@@ -43,7 +44,9 @@ class S3Sink:
 
         Raises ConfigError when the format has no such columns, or the client is missing.
         """
-        form = replace(FORMS[options.format](schema), part_bytes=options.roll_bytes)
+        folders = Partitions(options.partition_by, schema) if options.partition_by else None
+        form = FORMS[options.format](folders.schema if folders else schema)
+        form = replace(form, part_bytes=options.roll_bytes, split=folders.split if folders else None)
         self._owned = OwnedFolder(open_folder(options))
         self._staging = FileSink(step, str(folder), form, files)
         self.publisher = S3Publisher(self._owned, self._staging, (step, form), folder, files)
@@ -103,7 +106,8 @@ class S3Publisher:
         self._owned.check()
         cut = parse_cut(handle.data, self._staged_in)
         for index, part in enumerate(cut.parts):
-            self._publish(part, visible_name(self._step, handle, epoch, (cut.number, index), self._suffix))
+            name = visible_name(self._step, handle, epoch, (cut.number, index), self._suffix)
+            self._publish(part, f"{part.folder}/{name}" if part.folder else name)
 
     def discard(self, handle: SinkHandle) -> None:
         """Remove the staged files of output that will never be committed."""

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.base.limits import SINK_STAGED_BYTES_MAX
 from penstock.contract.ids import ChannelId, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import SinkHandle
 from penstock.engine.task_effects import TaskStopped
@@ -45,6 +47,9 @@ class Writer:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.batches.append(batch)
+
+    def seal(self, epoch: Epoch, name: str) -> None:
+        """Nothing is staged."""
 
     def close(self) -> None:
         """Nothing is open."""
@@ -247,3 +252,19 @@ def test_a_sink_asks_for_the_first_checkpoint_once_and_says_whether_it_has_room(
     assert asked == [1], "behind the first rows"
     writer.full = True
     assert not slot.room()
+
+
+def test_what_is_staged_has_a_bound_while_output_cannot_be_published_and_only_then() -> None:
+    writer, held_up = Writer(), [True]
+    slot = SinkSlot(lambda: cast(Any, writer), held_up=lambda: held_up[0])
+    slot.open()
+    large = pa.record_batch({"x": np.zeros(SINK_STAGED_BYTES_MAX // 16, np.int64)})
+    slot.write(large)
+    assert slot.room()
+    slot.write(large)
+    assert not slot.room()
+    held_up[0] = False
+    assert slot.room(), "the next barrier comes behind rows that have to be taken"
+    held_up[0] = True
+    slot.seal(Epoch(2), "cut")
+    assert slot.room(), "behind a cut it begins anew"

@@ -92,6 +92,7 @@ class JobParts:
         self._sinks = _open_sinks(job, files, (shared or scratch) / STAGED)
         self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
         self._want_checkpoint: Callable[[], None] | None = None
+        self.held_up: Callable[[], bool] = lambda: False  # whether committed output cannot be published
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -249,7 +250,7 @@ class JobParts:
         def make() -> SinkWriter:
             return sink.writer(task, attempt)
 
-        return SinkSlot(make, on_first)
+        return SinkSlot(make, on_first, self.held_up)
 
     def _state(self, core: TaskCore, stage: CompiledStage) -> Any:
         if not stage.plan.keyed:

@@ -268,8 +268,7 @@ class TaskEffects:
             epoch,
             state,
             tuple(
-                sink.writer.seal(epoch, snapshot_writer.name(term, epoch, f"-{self.task}"))
-                for sink in parts.sinks.values()
+                sink.seal(epoch, snapshot_writer.name(term, epoch, f"-{self.task}")) for sink in parts.sinks.values()
             ),
             parts.source.states(epoch) if parts.source is not None else (),
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.errors import StorageError
-from penstock.base.limits import TASK_INBOX_MAX
+from penstock.base.limits import SINK_STAGED_BYTES_MAX, TASK_INBOX_MAX
 from penstock.base.threads import monotonic
 from penstock.cluster.in_flight import Slot
 from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.keyed_state.keyed_backend import KeyedStateBackend
-    from penstock.ports import BlobStore, SinkWriter
+    from penstock.ports import BlobStore, Pending, SinkWriter
     from penstock.steps.chain import Chain
 
 
@@ -117,16 +117,26 @@ class OutEdge:
 class SinkSlot:
     """The writer of one sink step. It is opened when rows may flow."""
 
-    __slots__ = ("_make", "_meter", "_on_first", "_writer", "rows")
+    __slots__ = ("_held_up", "_make", "_meter", "_on_first", "_staged_bytes", "_writer", "rows")
 
-    def __init__(self, make: "Callable[[], SinkWriter]", on_first: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        make: "Callable[[], SinkWriter]",
+        on_first: Callable[[], None] | None = None,
+        held_up: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Remember how to make the writer; ``on_first`` is called after the first rows.
 
         The first checkpoint of a job begins then: early enough that its barrier passes before the
         queues fill, and late enough that there is output to publish.
+
+        ``held_up`` says whether committed output cannot be published. No barrier comes meanwhile, so what is staged
+        has a bound of its own. It holds only so long: a barrier comes behind rows, which then have to be taken.
         """
         self._make = make
         self._on_first = on_first
+        self._held_up = held_up
+        self._staged_bytes = 0  # of rows behind the last cut
         self._writer: SinkWriter | None = None
         self._meter: LatencyMeter | None = None
         self.rows = 0
@@ -146,10 +156,16 @@ class SinkSlot:
     def write(self, batch: "pa.RecordBatch") -> None:
         """Take rows."""
         self.rows += batch.num_rows
+        self._staged_bytes += batch.nbytes
         self.writer.write(batch)
         if self._on_first is not None:
             self._on_first()
             self._on_first = None
+
+    def seal(self, epoch: Epoch, name: str) -> "Pending":
+        """Cut: see :meth:`SinkWriter.seal`."""
+        self._staged_bytes = 0
+        return self.writer.seal(epoch, name)
 
     def mark(self, latency_ns: int) -> None:
         """Pass the age of a marker to a sink that measures latency."""
@@ -158,6 +174,8 @@ class SinkSlot:
 
     def room(self) -> bool:
         """Return whether rows may be written now."""
+        if self._staged_bytes >= SINK_STAGED_BYTES_MAX and self._held_up():
+            return False
         return self._writer is None or self._writer.room()
 
     def close(self) -> None:

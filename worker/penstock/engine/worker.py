@@ -220,6 +220,7 @@ class Worker:
         self._teller = StatusReporter(self._core.status, self._say_status, heartbeat_interval_s)
         self._teller.start()
         job.listen(self._want_checkpoint, ingest)
+        job.held_up = lambda: bool(self._publisher.held_up)
 
     @property
     def address(self) -> str:

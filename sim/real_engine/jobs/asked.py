@@ -58,7 +58,7 @@ def is_unknown(identity: int) -> bool:
 
 
 async def fetch(r: Asked) -> AnswerOfService:
-    """AnswerOfService, sooner or later."""
+    """Answer, sooner or later."""
     AskedService.asked[r.id] += 1
     kind, times = r.id % KINDS, AskedService.asked[r.id]
     if is_unknown(r.id):
@@ -72,7 +72,7 @@ async def fetch(r: Asked) -> AnswerOfService:
 
 
 async def fetch_many(records: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """AnswerOfService for some rows at once. The last ones are answered first."""
+    """Answer for some rows at once. The last ones are answered first."""
     await asyncio.sleep(0.05 - 0.0002 * records[0]["id"])
     return [{"value": record["id"] * FACTOR} for record in records]
 

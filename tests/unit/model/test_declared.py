@@ -269,6 +269,8 @@ STATES = [
     ("n: ps.Map[int | None, int]", 3, "are never None"),
     ("n: ps.Set[tuple[int, int]]", 3, "cannot be the key of a ps.Map or ps.Set"),
     ("n: ps.Aggregate[len]", 3, "Aggregate[len]: write ps.count"),
+    ("n: ps.Aggregate[ps.sum, bool]", 3, "a sum adds numbers, not bool; give it an int"),
+    ("n: ps.Aggregate[ps.mean, ps.Time]", 3, "a mean adds numbers, not Time; give it an int"),
     ("n: ps.Enum['A', 'B']", 3, "it has no value to begin with"),
     ("n: int = ''", 3, "the default '' is not of type int64"),
     ("n: ps.Ring[int, 5] = 0", 3, "Ring[int64, 5] of a new key is empty: it has no default"),

@@ -437,6 +437,8 @@ def _aggregate(function: object, item: object = float) -> field_kinds.AggregateF
     slot = value_slot(item)
     if slot.nullable or not isinstance(slot.kind, FIXED) or isinstance(slot.kind, Choice):
         raise HintError(f"an Aggregate takes numbers, bools and ps.Time, not {kind_text(slot.kind, slot.nullable)}")
+    if name in (Function.SUM, Function.MEAN) and isinstance(slot.kind, (Boolean, Instant)):
+        raise HintError(f"a {name} adds numbers, not {kind_text(slot.kind)}; give it an int: add(int(x))")
     return field_kinds.AggregateField(name, slot.kind)
 
 

@@ -180,7 +180,7 @@ def _anchored(pattern: str, parameters: bool) -> str:
 
 
 DURATION_WORDS = (
-    "must be a duration: numbers with the units h, m, s, ms or us, the largest first and each "
+    "must be a duration: numbers with the units d, h, m, s, ms or us, the largest first and each "
     "once, such as 10s, 1m30s or 500ms"
 )
 
@@ -242,9 +242,10 @@ def _bounds(row: FieldRow, place: Place) -> Iterator[Schema]:
             yield {"rule": unless + within, "message": f"must be at {word} {bound}"}
 
 
+# CEL has no unit for days, and to compute with them would cost too much. All bounds are below half a day.
 _DURATIONS = {
-    "least": "duration(self) >= duration('{}')",
-    "most": "duration(self) <= duration('{}')",
+    "least": "self.matches('[1-9][0-9.]*d') || duration(self) >= duration('{}')",
+    "most": "(!self.contains('d') && duration(self) <= duration('{}'))",
 }
 _WITHIN = {
     Kind.DURATION_S: _DURATIONS,

@@ -156,7 +156,7 @@ class ShuffleSettings(Fields):
 
 
 BACKOFF_IN_ORDER = Rule(
-    "duration(self.initial) <= duration(self.max)",
+    "self.initial.contains('d') || self.max.contains('d') || duration(self.initial) <= duration(self.max)",
     "backoff.initial must not exceed backoff.max",
     path=".initial",
 )

@@ -29,7 +29,8 @@ NAMES = [
     "a b",
     "x" * 64,
 ]
-TEXTS = [*NAMES, "-5m", "jobs:words", "jobs.x:y", "j:", "10", "\n", "a\nb", "x" * 254, "x" * 1025]
+PLACES = ["s3://bucket/a", "http://host:9000", "postgresql://host/base", "env:KEY", "file:/run/key"]
+TEXTS = [*NAMES, *PLACES, "-5m", "jobs:words", "jobs.x:y", "j:", "10", "\n", "a\nb", "x" * 254, "x" * 1025]
 AMOUNTS = ["0", "1", "500m", "1.5Gi", "2Gi", "1e3", ".5", "5.", "-1", "1KB", "1k", "", 3, -3, 0.5]
 DURATIONS = ["0", "0s", "1us", "99ms", "100ms", "1.5s", "10s", "1h30m", "30m1h", "1d", "1w", "5", "-1s"]
 DURATIONS += ["999999h", "9999999h", "1.0000000001s", "1s500ms", "s", "1 s", "10S", "1m1m"]

@@ -138,6 +138,7 @@ GOOD: dict[str, Plain] = {
     "autoscaling": job({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}),
     "null is left out": {**job(), "spec": {**job()["spec"], "replay": None, "replicas": None}},
     "a whole float": job({"replicas": 2.0}),
+    "days": job({"checkpoint": {"interval": "1d12h"}, "restart": {"backoff": {"initial": "0.5d", "max": "2d"}}}),
     "a restore of the newest checkpoint": job({"restore": {"nonce": "1", "dropState": ["count"]}}),
     "a restore that drops whatever has no step": job(
         {"restore": {"nonce": "1", "path": "apps/a/savepoints/s", "allowNonRestoredState": True}}
@@ -153,6 +154,7 @@ def _step(**step: Any) -> Plain:
 _N = {"name": "n", "function": "count"}
 # What is wrong -> (the object, words that the API server says; the reader may say it otherwise).
 BAD: dict[str, tuple[Plain, str]] = {
+    "days that are none": (job({"checkpoint": {"interval": "0d"}}), "must be at least"),
     # relations between fields, in CEL
     "no job": (
         job({"job": {"entrypoint": None}}),
@@ -376,7 +378,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a number as a duration": (job({"checkpoint": {"interval": 10}}), "must be of type string"),
     "no duration": (
         job({"checkpoint": {"interval": "10 s"}}),
-        "must be a duration: numbers with the units h, m, s, ms or us",
+        "must be a duration: numbers with the units d, h, m, s, ms or us",
     ),
     "a duration without a unit": (job({"deletionDeadline": "300"}), "must be a duration: "),
     "an empty duration": (job({"checkpoint": {"interval": ""}}), "should be at least 1 chars"),

@@ -7,22 +7,34 @@ from pathlib import Path
 WORDS, ROWS = 50, 1000  # rows of a file
 
 
-class WordFiles:
-    """A followed folder of JSON lines: whole files of ``ROWS`` rows, of ``WORDS`` words in turn."""
+class Words:
+    """Whole files of JSON lines, of ``ROWS`` rows each, with ``WORDS`` words in turn."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self.rows = 0
-        folder.mkdir()
 
-    def add(self) -> None:
-        """Add a file, whole."""
+    def next(self) -> tuple[str, bytes]:
+        """Return the name and the content of the next file."""
         lines = [json.dumps({"word": f"word {n % WORDS}"}) for n in range(self.rows, self.rows + ROWS)]
         self.rows += ROWS
-        draft = self._folder / f"{self.rows}.tmp"
-        draft.write_text("\n".join(lines) + "\n")
-        draft.rename(draft.with_suffix(".jsonl"))
+        return f"{self.rows}.jsonl", ("\n".join(lines) + "\n").encode()
 
     def counts(self) -> Counter[str]:
         """Return how often each word is there."""
         return Counter(f"word {n % WORDS}" for n in range(self.rows))
+
+
+class WordFiles(Words):
+    """A followed folder of such files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        folder.mkdir()
+
+    def add(self) -> None:
+        """Add a file, whole."""
+        name, content = self.next()
+        draft = self._folder / f"{name}.tmp"
+        draft.write_bytes(content)
+        draft.rename(self._folder / name)

@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.s3_options import FileFormat, S3Output
 from penstock.testing import connectors as kit
+from tests.support.long_tests import count
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER, USER_VARIABLE
 from tools.servers.kafka import new_name
 from tools.servers.s3 import S3Server
@@ -24,7 +24,7 @@ from tools.servers.s3 import S3Server
 pytestmark = pytest.mark.timeout(1800)
 ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
-EVERY = int(os.environ.get("PENSTOCK_S3_EVERY", "17"))  # outgoing calls: a long run hits each
+EVERY = count(31, 1)  # outgoing calls
 
 
 class Target:

@@ -143,9 +143,17 @@ def test_an_object_is_created_once_and_its_content_istold() -> None:
     assert folder.names() == []
 
 
-def test_only_code_and_message_of_a_store_are_shown() -> None:
+def test_only_code_and_message_of_a_store_are_shown_and_of_a_client_what_helps() -> None:
     text = "Client error: <Error><Code>SignatureDoesNotMatch</Code><Message>No.</Message><StringToSign>x</StringToSign>"
     assert told(text) == "SignatureDoesNotMatch: No.: correct `accessKey` and `secretKey`"
+    away = (
+        "Generic S3 error: Error performing list request: Error performing GET http://h:1/b?list-type=2 in 294.5ms,"
+        " after 2 retries, max_retries: 2, retry_timeout: 60s  - HTTP error: Connection refused\n\nDebug source: x"
+    )
+    assert told(away) == (
+        "Error performing GET http://h:1/b?list-type=2 - HTTP error: Connection refused: check `endpoint`, and that the"
+        " store runs"
+    )
 
 
 def test_a_refusal_makes_a_new_connection_next_time_because_keys_may_have_changed() -> None:

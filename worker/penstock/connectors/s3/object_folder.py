@@ -23,6 +23,8 @@ CONNECT_MAX = "10s"
 SILENT_MAX = "60s"  # what was asked and is not answered for so long has failed
 RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
 SHOWN_CHARS = 300
+# What the client says of its tries: it is another text each time.
+TRIES = re.compile(r"Generic S3 error: |Error performing \w+ request: | in [\d.]+\w+, after .*?retry_timeout: \w+ ")
 PIECE_BYTES = 8 * 1024 * 1024
 KEYS = "correct `accessKey` and `secretKey`"
 RIGHTS = (
@@ -210,6 +212,6 @@ class ObjectFolder:
 def told(text: str) -> str:
     """Return what a text of the client says: the store's code and message, or its first line; and what helps."""
     found = [re.search(rf"<{tag}>([^<]*)</{tag}>", text) for tag in ("Code", "Message")]
-    said = ": ".join(match[1] for match in found if match) or text.partition("\n")[0]
+    said = ": ".join(match[1] for match in found if match) or TRIES.sub("", text.partition("\n")[0])
     helps = next((remedy for word, remedy in REMEDIES.items() if word in text), "")
     return said[:SHOWN_CHARS] + (f": {helps}" if helps else "")

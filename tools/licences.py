@@ -52,6 +52,8 @@ CLASSIFIERS = {
     "License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "License :: OSI Approved :: Python Software Foundation License": "PSF-2.0",
 }
+# Packages that the list has without a licence; their own files have it.
+UNSAID = {"asttokens": "Apache-2.0"}
 SAYS_NOTHING = frozenset({"License :: DFSG approved", "License :: OSI Approved"})
 # Packages that may be used under a licence that is not allowed otherwise, and why.
 EXCEPTIONS = {
@@ -70,8 +72,8 @@ def licences_of(component: Component) -> list[str]:
     for entry in component.get("licenses", []):
         known = entry.get("license", {})
         said.append(entry.get("expression") or known.get("id") or known.get("name") or "")
-    telling = [s for s in said if s and s not in SAYS_NOTHING]
-    return sorted({CLASSIFIERS.get(s, s) for s in telling})
+    telling = [s for s in said if s and s not in SAYS_NOTHING] or [UNSAID.get(component["name"], "")]
+    return sorted({CLASSIFIERS.get(s, s) for s in telling if s})
 
 
 def is_allowed(expression: str) -> bool:

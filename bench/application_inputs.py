@@ -140,7 +140,8 @@ def _notifications(table: pa.Table) -> int:
     return 3 * len(cars) - len(np.unique(cars))
 
 
-def _tolls(table: pa.Table) -> int:
+def tolls(table: pa.Table) -> int:
+    """Return how many crossings of segments are answered, also with a toll of zero."""
     r = _reports(table)
     same = np.all([r[name][1:] == r[name][:-1] for name in ("VID", "Dir", "Seg")], axis=0)
     return int(np.count_nonzero(~np.concatenate(([False], same)) & (r["Lane"] != linear_road.EXIT_LANE)))
@@ -170,7 +171,7 @@ APPLICATIONS = {
         ("machines=true",),
     ),
     "routing": Application("linear_road_routing", "notifications", 16 * FILE_ROWS, _traffic, _notifications),
-    "linear_road": Application("linear_road", "tolls_out", 6 * FILE_ROWS, _traffic, _tolls),
+    "linear_road": Application("linear_road", "tolls_out", 6 * FILE_ROWS, _traffic, tolls),
     "pipeline": Application("pipeline", "end", 1_000_000_000),
     "pipeline_chained": Application("pipeline", "end", 1_000_000_000, splits=2, workers=2),
     "pipeline_across": Application(

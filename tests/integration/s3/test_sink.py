@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.s3.object_folder import Unusable, open_folder
 from penstock.connectors.s3.s3_sink import S3Sink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
@@ -191,6 +192,15 @@ def test_without_keys_those_of_the_environment_are_used(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     sink = Target(s3, tmp_path, access_key=None, secret_key=None).claimed()
     sink.publisher.publish(staged(sink, 1), Epoch(1))
+
+
+def test_a_look_that_is_refused_is_told_though_its_answer_has_no_text(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TESTS_S3_WRONG", "not-the-key")
+    folder = open_folder(Target(s3, tmp_path, secret_key="env:PENSTOCK_TESTS_S3_WRONG").options)
+    with pytest.raises(Unusable, match="correct the keys, or grant s3:ListBucket"):
+        folder.version("any")
 
 
 def test_an_address_where_nothing_is_may_be_tried_again(s3: S3, tmp_path: Path) -> None:

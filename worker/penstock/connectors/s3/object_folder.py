@@ -38,6 +38,7 @@ REFUSED = {  # codes of answers that stay the same until somebody changes keys, 
     "AuthorizationHeaderMalformed": "correct `region`",
     "PermanentRedirect": "correct `region`",
     "AccessDenied": f"correct the keys, or {RIGHTS}",
+    "403 Forbidden": f"correct the keys, or {RIGHTS}",  # the answer to a look at an object has no code
 }
 REMEDIES = {
     **REFUSED,

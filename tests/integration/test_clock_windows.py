@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.integration.test_temperature import FILES, input_files, readings, written
 from tests.integration.through_kills import run_step_through_kills
+from tests.support.long_tests import long_only
 
 HALVES = """\
 keyBy: [mote]
@@ -19,6 +20,7 @@ window:
 """
 
 
+@long_only
 def test_each_row_is_in_one_window(tmp_path: Path) -> None:
     input_files(tmp_path / "in")
     expected: dict[int, Any] = defaultdict(lambda: (0, 0.0))

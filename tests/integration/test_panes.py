@@ -7,8 +7,10 @@ from typing import Any
 
 from tests.integration.test_temperature import input_files, minutes, written
 from tests.integration.through_kills import run_windows_through_kills
+from tests.support.long_tests import long_only
 
 
+@long_only
 def test_last_panes_are_exact_and_earlier_ones_lead_to_them(tmp_path: Path) -> None:
     on_time, late = input_files(tmp_path / "in")
     run_windows_through_kills("panes", tmp_path)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from tests.integration.test_temperature import DISORDER, FILES, LATENESS, START, Reading, readings, written
 from tests.integration.through_kills import run_windows_through_kills
+from tests.support.long_tests import long_only
 
 SIZE, SLIDE = timedelta(minutes=10), timedelta(minutes=1)
 
@@ -30,6 +31,7 @@ def sorted_out(rows: list[Reading]) -> tuple[list[Reading], list[Reading]]:
     return on_time, late
 
 
+@long_only
 def test_windows_and_late_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     windows: dict[tuple[int, datetime], list[float]] = defaultdict(list)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.integration.test_temperature import MINUTE, input_files, window_of, written
 from tests.integration.through_kills import run_step_through_kills
+from tests.support.long_tests import long_only
 
 MINUTES = """\
 windowAll:
@@ -19,6 +20,7 @@ windowAll:
 """
 
 
+@long_only
 def test_windows_of_all_rows_are_those_of_a_naive_model(tmp_path: Path) -> None:
     on_time, late = input_files(tmp_path / "in")
     windows: dict[Any, list[float]] = defaultdict(list)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.integration.test_temperature import input_files, minutes, written
 from tests.integration.through_kills import run_step_through_kills
+from tests.support.long_tests import long_only
 
 WARMEST = """\
 keyBy: [mote]
@@ -17,6 +18,7 @@ window:
 """
 
 
+@long_only
 def test_the_best_rows_of_windows_are_those_of_a_naive_model(tmp_path: Path) -> None:
     on_time, late = input_files(tmp_path / "in")
     sums: dict[Any, list[Any]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""One server for all tests of a process."""
+"""One server for the tests of this folder."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tools.servers.fetched import ServerMissing
 from tools.servers.s3 import S3Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Start a server, and stop it by its pid. Skips the test where none can be had, and says what is missing."""
     try:

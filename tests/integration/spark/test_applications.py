@@ -83,6 +83,7 @@ def write_disturbed(clean: Path, folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, equipment.SCHEMA), folder / "part-00000.parquet")
 
 
+@long_only
 def test_equipment_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
     equipment.write(spark, MACHINES, tmp_path / "in")
     write_disturbed(tmp_path / "in", tmp_path / "disturbed")
@@ -124,6 +125,7 @@ def write_erring(clean: Path, folder: Path) -> list[dict[str, int]]:
     return erring
 
 
+@long_only
 def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tmp_path: Path) -> None:
     linear_road.write(spark, TRAFFIC, tmp_path / "in")
     erring = write_erring(tmp_path / "in", tmp_path / "erring")
@@ -139,6 +141,7 @@ def test_linear_road_is_exact_through_kills_and_rescales(spark: SparkSession, tm
     assert sum("goes back in time, by 1 s" in row["error"] for row in letters) == 1
 
 
+@long_only
 def test_routing_sends_three_notifications_for_each_report(spark: SparkSession, tmp_path: Path) -> None:
     linear_road.write(spark, TRAFFIC, tmp_path / "in")
     places = {"input": tmp_path / "in", "output": tmp_path / "output"}

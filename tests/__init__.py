@@ -1,0 +1,1 @@
+"""The tests; folders are kinds of tests."""

@@ -19,7 +19,8 @@ MUTANTS = (
         "narrow",
         line(
             "penstock.protocol.state_entries",
-            "narrowed = (replace(f, groups=subtract(f.groups, share)) for f in self.committed)",
+            "narrowed = (f if f.state in copies else replace(f, groups=subtract(f.groups, share)) "
+            "for f in self.committed)",
             "narrowed = iter(self.committed)",
         ),
         "around",
@@ -98,10 +99,9 @@ MUTANTS = (
         "matched-by-place",
         "by-name",
         line(
-            "penstock.protocol.task.task_core",
-            "files = entries_of(state.root, state.stage.steps, share) if state.root else ()",
-            "files = entries_of(state.root, state.root.steps[state.task.stage], share)"
-            " if state.root and state.task.stage < len(state.root.steps) else ()",
+            "penstock.protocol.task.task_state",
+            "return (*entries_of(root, self.stage.steps, share), *(copies_of(root, self.stage) if copies else ()))",
+            "return entries_of(root, root.steps[self.task.stage], share) if self.task.stage < len(root.steps) else ()",
         ),
         "changed-plan",
         0,

@@ -70,7 +70,7 @@ _TABLE = (
     EngineMutant(
         "lost-groups-still-listed",
         "a task lists state files of groups that it has lost",
-        _line("keyed_state.keyed_backend", "self._files.lose(share)", "pass"),
+        _line("keyed_state.keyed_backend", "self._files.lose(share, self._copies)", "pass"),
     ),
     EngineMutant(
         "sender-call-lost",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import control_messages as control
+from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column
 from penstock.contract.ids import (
     Attempt,
@@ -17,7 +18,7 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
-from penstock.contract.manifest import BlobRef, SinkHandle, SplitState, StateFile, TaskManifest
+from penstock.contract.manifest import BlobRef, CopyDigest, SinkHandle, SplitState, StateFile, TaskManifest
 from penstock.contract.plan import (
     Assignment,
     EdgePlan,
@@ -55,6 +56,7 @@ class StubEngine:
     table: Assignment | None = None
     proposed: Assignment | None = None
     exhausted: bool = False
+    rules: int = 7  # the digest of its copies of a side table
     mute: list[str] = field(default_factory=list)
     injected: list[int] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
@@ -118,5 +120,8 @@ class StubEngine:
             file = StateFile(blob, stage.steps[0], share, 0, epoch, 1)
             splits = tuple(SplitState(s, "{}", int(epoch)) for s in self.table.splits_of(task))
             handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", 1, 1) for s in sinks)
-            manifest = TaskManifest(task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted)
+            copies = (CopyDigest("rules.counts", 1, self.rules),) if stage.keyed else ABSENT
+            manifest = TaskManifest(
+                task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted, copies=copies
+            )
             yield control.TaskAck(attempt, term, epoch, manifest)

@@ -141,6 +141,7 @@ STREAM_METHODS = {
     "parallel",
     "partition",
     "round_robin",
+    "side",
     "sink",
     "split",
     "union",

@@ -39,7 +39,8 @@ def state() -> State:
 def performer(state: State) -> TaskEffects:
     # The core asks for what it is told.
     core = SimpleNamespace(state=SimpleNamespace(task=TASK), step=lambda event, now: [event])
-    parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[])
+    chain = SimpleNamespace(digests=tuple)
+    parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[], chain=chain)
     host: Any = SimpleNamespace(snapshot_writer=SimpleNamespace(store=lambda *_: None), clock=FakeClock())
     return TaskEffects(parts, host, Wakeup())
 

@@ -83,6 +83,10 @@ class Chain:
     def shed_by(self, outstanding: Any) -> None:
         """Sheds nothing."""
 
+    def digests(self) -> tuple[()]:
+        """Has no copies."""
+        return ()
+
     def stop(self) -> None:
         """Has nothing to stop."""
 

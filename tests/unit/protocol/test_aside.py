@@ -1,7 +1,9 @@
 """Inputs that do not hold the time of a task back: its steps are told apart how far these have come."""
 
 from penstock.base.values import replace
-from penstock.contract.ids import ChannelId, Version
+from penstock.contract.ids import BlobName, ChannelId, Epoch, Version
+from penstock.contract.keygroups import Range, Share
+from penstock.contract.manifest import BlobRef, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan, Partitioning, first_assignment, next_assignment
 from penstock.model.elements import Active, Idle, Watermark
 from penstock.protocol.task import task_messages as ev
@@ -66,3 +68,41 @@ def test_behind_a_rescale_the_steps_are_told_nothing_that_they_know() -> None:
     join(ev.RescaleCommitted(Version(2), root(1, manifest)))
     assert asides(join.arrive(of_table(0), Watermark(4))) == [], "a split that it gained is behind"
     assert asides(join.arrive(of_table(0), Watermark(11))) == [11]
+
+
+COPIED = replace(
+    JOINED, stages=(JOINED.stages[0], replace(JOINED.stages[1], copies=("rules.count",)), JOINED.stages[2])
+)
+THREE = next_assignment(COPIED, TWO, 3)
+
+
+def stored(worker: int, state: str, groups: Share) -> TaskManifest:
+    file = StateFile(BlobRef(BlobName(f"{worker}{state}"), "00", 1), state, groups, 1, Epoch(1), 3)
+    return TaskManifest(task(COUNT, worker), (file,))
+
+
+def loads(driven: Rig) -> list[str]:
+    return [f.state for a in driven.done if isinstance(a, ev.LoadState) for f in a.files]
+
+
+def test_every_task_begins_with_the_copy_that_one_task_stored() -> None:
+    begun = root(1, stored(0, "rules.count", (Range(0, 4),)))
+    for worker in (0, 1):
+        assert loads(rig(COUNT, worker, TWO, plan=COPIED, root=begun)) == ["rules.count"]
+
+
+def test_a_task_that_joins_loads_the_copy_before_it_goes_on_and_others_keep_theirs() -> None:
+    joiner = rig(COUNT, 2, THREE, plan=COPIED, joining=True)
+    cut = root(1, stored(0, "rules.count", (Range(0, 4),)), stored(1, "count", (Range(0, 4),)))
+    joiner(ev.RescaleCommitted(THREE.version, cut))
+    assert set(loads(joiner)) == {"rules.count", "count"}
+
+    other = rig(COUNT, 0, TWO, plan=COPIED)
+    other(ev.Proposed(next_assignment(COPIED, TWO, 1), None))
+    for sender in (0, 1):
+        other.arrive(to_count(sender, 0), rescale(1))
+        other.arrive(of_table(sender), rescale(1))
+    other.store(1)
+    other.done.clear()
+    other(ev.RescaleCommitted(Version(2), cut))
+    assert set(loads(other)) == {"count"}, "its copy is newer"

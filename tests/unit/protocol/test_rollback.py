@@ -23,6 +23,12 @@ def break_a_stream(plane: InMemoryControlPlane) -> None:
     plane.report(1, Broken(Attempt(1), "a stream broke"))
 
 
+def have_another_copy(plane: InMemoryControlPlane) -> None:
+    engine = plane.keepers[1].engine
+    assert engine is not None
+    engine.rules += 1
+
+
 def ask_for_a_restore(plane: InMemoryControlPlane) -> None:
     plane.want(restore=Restore("again"))
 
@@ -53,6 +59,11 @@ ROLLBACKS = [
     (RollbackCause.RESTORE_REQUESTED, ask_for_a_restore, "a restore was asked for"),
     (RollbackCause.OTHER_PLAN, compile_another_job, "the attempt ran another plan"),
     (RollbackCause.WORKER_LOST, lose_a_worker, "worker 1 is lost: killed"),
+    (
+        RollbackCause.COPIES_DIFFER,
+        have_another_copy,
+        "the copies of side table .rules.counts. differ: .* has 1 rows with digest 7, .* 1 with 8",
+    ),
     (RollbackCause.ATTEMPT_BROKEN, break_a_stream, "worker 1: a stream broke"),
     (RollbackCause.NOT_READY, be_deaf_to("Reset"), r"workers \[0\] not ready in time"),
     (RollbackCause.NOT_RUNNING, be_deaf_to("Start"), r"workers \[0\] not running in time"),

@@ -229,6 +229,7 @@ JOIN_WINDOWS_MAX = 8_192  # windows of a join that are looked at for one slice o
 JOIN_TABLE_BUCKET_US = 10_000_000  # rows of a key in so much time wait for the table together
 JOIN_VERSIONS_PRUNED = 16  # versions of a key from which on old ones are looked for, as a batch copies all of them
 JOIN_SIDE_ROWS_MAX = 1_000_000  # rows of one side that a join keeps for one key and window
+SIDE_ROWS_MAX = 100_000  # rows of a side table: each task has all of them as Python objects
 WHOLE_ROWS_MAX = 1_000_000  # rows that a window of a key keeps for a function
 WHOLE_SLICE_ROWS = 262_144  # rows of windows that are in memory for their functions at once; one window may have more
 WHOLE_SLICE_BUCKETS = 65_536  # buckets of rows that are looked up at once

@@ -50,6 +50,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.join_times import JOIN_TIMES, check_loading, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
+from penstock.contract.side_inputs import SideTable
 from penstock.contract.window_parts import check_all
 from penstock.contract.window_sizes import check_times, check_top, check_windows
 
@@ -253,7 +254,7 @@ class DeclaredStep(Fields):
 
     ONE_OF = (
         "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "windowAll", "countWindow",
-        "join", "distinct", "latest", "top", "process", "connect", "enrich", "sink",
+        "join", "distinct", "latest", "top", "process", "connect", "enrich", "side", "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -295,6 +296,10 @@ class DeclaredStep(Fields):
             "function that returns the task number of each row; for partition: custom",
         ),
     ] = None
+    side_inputs: Annotated[
+        tuple[str, ...],
+        Field("sideInputs", "steps with side, whose tables a process step reads, each as side.NAME"),
+    ] = ()
     parallelism: Annotated[
         int | None,
         Field("parallelism", "number of tasks; one per worker when left out", minimum=1, maximum=4096),
@@ -333,6 +338,9 @@ class DeclaredStep(Fields):
         DeclaredConnect | None, Field("connect", "two inputs with one state: a function for the rows of each of them")
     ] = None
     enrich: Annotated[Enrich | None, ENRICH] = None
+    side: Annotated[
+        SideTable | None, Field("side", "a table that each task of the steps that name it in sideInputs has a copy of")
+    ] = None
     sink: Annotated[Sink | None, SINK] = None
 
     def __post_init__(self) -> None:
@@ -344,6 +352,11 @@ class DeclaredStep(Fields):
             raise ConfigError(f"step {self.name!r}: windowAll takes all rows: it has no keyBy and no partition")
         if isinstance(self.parameters, STATEFUL) and not self.key_by and self.window_all is None:
             raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
+
+        if self.side_inputs and self.process is None:
+            raise ConfigError(f"step {self.name!r}: sideInputs: only the function of a process step reads side tables")
+        if self.side is not None and self.parallelism not in (None, 1):
+            raise ConfigError(f"step {self.name!r}: parallelism: the rows of a side table pass through one task")
 
     @property
     def two_sided(self) -> DeclaredJoin | DeclaredConnect | None:
@@ -363,7 +376,7 @@ class DeclaredStep(Fields):
             self.window_all,
             self.count_window,
         )
-        others = (self.source, self.split, self.aggregate, self.sink)
+        others = (self.source, self.split, self.aggregate, self.side, self.sink)
         return next(each for each in (*calls, *ranked, *windows, *others) if each is not None)
 
     @property

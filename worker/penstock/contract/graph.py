@@ -23,12 +23,8 @@ from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
 from penstock.contract.plan import Partitioning
-from penstock.contract.schema import (
-    DurationUs,
-    Field,
-    Rule,
-    SignedDurationUs,
-)
+from penstock.contract.schema import DurationUs, Field, Rule, SignedDurationUs
+from penstock.contract.side_inputs import SideTable
 
 GRAPH_FORMAT = 1
 MAIN = "main"
@@ -470,7 +466,7 @@ Parameters = (
     Source | Map | FlatMap | Filter | Split
     | Aggregate | Window | Session | WindowParts | WindowAll | CountWindow
     | Join | Distinct | LatestRow | Top | WindowTop | Process | Connect
-    | Enrich | Sink
+    | Enrich | SideTable | Sink
 )  # fmt: skip
 Holding = Window | Session | WindowAll | Join
 STATEFUL = (
@@ -481,7 +477,8 @@ KINDS: dict[type, str] = {
     Source: "source", Map: "map", FlatMap: "flatMap", Filter: "filter", Split: "split", Aggregate: "aggregate",
     Window: "window", Session: "session", CountWindow: "countWindow", WindowParts: "windowParts",
     WindowAll: "windowAll", Join: "join", Distinct: "distinct", LatestRow: "latest", Top: "top",
-    WindowTop: "windowTop", Process: "process", Connect: "connect", Enrich: "enrich", Sink: "sink",
+    WindowTop: "windowTop", Process: "process", Connect: "connect", Enrich: "enrich", SideTable: "side",
+    Sink: "sink",
 }  # fmt: skip
 
 
@@ -579,7 +576,7 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return (MAIN, *dict.fromkeys((*_named_outputs(left), *_named_outputs(right))), *letters)
         case Source(connector) if connector.options.get("on_error") == OnError.DEAD_LETTER:
             return (MAIN, DEAD_LETTER)
-        case Source() | Split() | Aggregate() | CountWindow() | LatestRow() | Top():
+        case Source() | Split() | SideTable() | Aggregate() | CountWindow() | LatestRow() | Top():
             return (MAIN,)
 
 

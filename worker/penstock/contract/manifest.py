@@ -89,6 +89,14 @@ class GroupsTime(Message, tag="GroupsTime"):
     time_us: int
 
 
+class CopyDigest(Message, tag="CopyDigest"):
+    """What a task has of a side table: how many rows, and the sum of their hashes. All tasks have the same."""
+
+    state: str
+    rows: int
+    digest: int
+
+
 class TaskManifest(Message, tag="TaskManifest"):
     """One task's snapshot at a barrier. Its acknowledgement carries it.
 
@@ -105,6 +113,7 @@ class TaskManifest(Message, tag="TaskManifest"):
     lists: tuple[str, ...] = ()
     exhausted: bool = False
     firing: tuple[GroupsTime, ...] | Absent = ABSENT
+    copies: tuple[CopyDigest, ...] | Absent = ABSENT
 
 
 class StepRows(Message, tag="StepRows"):

@@ -42,7 +42,8 @@ class StagePlan(Message, tag="StagePlan"):
     groups, ``bounded`` that its source ends. The outputs are told a time that lies ``held_us`` before the time that
     the steps have reached: so far the event times of results can lie behind it. ``varying`` names steps whose results
     depend on the clock, or on when rows came: after a rollback they may be others. Inputs over the edges ``aside`` do
-    not hold the time of the stage back: its steps are told apart how far these have come.
+    not hold the time of the stage back: its steps are told apart how far these have come. ``copies`` are states of
+    which each task has a copy; the first task stores it.
     """
 
     index: StageIndex
@@ -56,6 +57,7 @@ class StagePlan(Message, tag="StagePlan"):
     held_us: int | Absent = ABSENT
     varying: tuple[str, ...] | Absent = ABSENT
     aside: tuple[int, ...] | Absent = ABSENT
+    copies: tuple[str, ...] | Absent = ABSENT
 
 
 class EdgePlan(Message, tag="EdgePlan"):

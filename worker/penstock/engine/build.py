@@ -261,7 +261,9 @@ class JobParts:
         if self._budget is None:
             self._budget = keyed_backend.StateBudget(settings.memory_bytes)
         share = core.state.assignment.share_of(core.state.task)
-        state = keyed_backend.KeyedStateBackend(settings, share, self.plan.max_key_groups, self._scratch)
+        task, groups = core.state.task, self.plan.max_key_groups
+        first = task.worker == 0 and task.slot == 0  # it is there under every assignment
+        state = keyed_backend.KeyedStateBackend(settings, share, groups, self._scratch, stores_copies=first)
         self._budget.admit(state)
         return state
 

@@ -271,6 +271,7 @@ class TaskEffects:
                 sink.seal(epoch, snapshot_writer.name(term, epoch, f"-{self.task}")) for sink in parts.sinks.values()
             ),
             parts.source.states(epoch) if parts.source is not None else (),
+            parts.chain.digests(),
         )
         self.copy_on()
         if moves:

@@ -1,6 +1,7 @@
 """Builds the chain of steps of a stage. Imports Arrow and numba, so only engines import it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from penstock.contract.graph import (
     WindowTop,
 )
 from penstock.contract.join_times import loaded_us
+from penstock.contract.side_inputs import SideTable, copy_state
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledSide, CompiledStage, CompiledStep
 from penstock.graph.timer_handlers import in_order
@@ -62,6 +64,8 @@ from penstock.steps.process import ProcessStep
 from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
 from penstock.steps.shedding import SheddingNodeStep
+from penstock.steps.side_copies import PassStep, SideCopy, SideView
+from penstock.steps.side_process import SideProcessStep, TypedSideProcessStep, reading
 from penstock.steps.typed.emitted_records import Schemas
 from penstock.steps.typed.plain_steps import TypedFilterStep, TypedFlatMapStep, TypedMapStep, outputs_of
 from penstock.steps.typed.process_input import InputFunction
@@ -177,6 +181,8 @@ def _step(stage: CompiledStage, place: int, states: States | None) -> Step:
             return SeqNodeStep(node.name, call, node.function, output)
         case FlatMap(call):
             return stateless.FlatMapStep(node.name, call, _function(node), node.output_schema(MAIN))
+        case SideTable():
+            return PassStep(node.name)
         case Filter(call):
             return stateless.FilterStep(node.name, call, _function(node))
         case WindowParts(size, compute, offset, lateness, step_us):
@@ -237,8 +243,10 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             step.open(states.open)
             return step
         case Process(call) if node.types is not None:
-            own = InputFunction(keys, call, _function(node), node.types, input_schema, node.time)
-            return _typed_process(node, (own,), node.types, states)
+            copies = _copies(node, states)
+            function = reading(_function(node), SideView(copies), typed=True) if copies else _function(node)
+            own = InputFunction(keys, call, function, node.types, input_schema, node.time)
+            return _typed_process(node, (own,), node.types, states, copies)
         case Enrich():
             enriching = EnrichStep(
                 node.name, keys, node.parameters, (_function(node), node.types), schemas, timed=node.timed
@@ -252,21 +260,49 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             return _typed_process(node, both, node.types, states)
         case Process(call, columns):
             state_and_output = (arrow_schema(columns), node.output_schema(MAIN))
-            process = ProcessStep(node.name, keys, call, _function(node), state_and_output)
-            process.open(states.open)
-            return process
+            return _process(node, keys, call, state_and_output, states)
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} keeps no state")
 
 
+def _copies(node: CompiledStep, states: States) -> dict[str, SideCopy]:
+    """Return the copies of the side tables that a step reads, by the names of its inputs. Their states are open."""
+    groups = states.max_key_groups
+    tables = [side for side in node.sides if side.table]
+    copies = {s.name: SideCopy(copy_state(s.table, node.name), s.schema(), s.keys, groups) for s in tables}
+    for copy in copies.values():
+        copy.open(states.open)
+    return copies
+
+
+def _process(
+    node: CompiledStep, keys: keyed.KeyColumns, call: Call, schemas: tuple[pa.Schema, pa.Schema], states: States
+) -> ProcessStep:
+    """Build a process step whose function has no types."""
+    copies = _copies(node, states)
+    if not copies:
+        process = ProcessStep(node.name, keys, call, _function(node), schemas)
+    else:
+        function = reading(_function(node), SideView(copies), typed=False)
+        process = sided = SideProcessStep(node.name, keys, call, function, schemas)
+        sided.copies = copies
+    process.open(states.open)
+    return process
+
+
 def _typed_process(
-    node: CompiledStep, inputs: Sequence[InputFunction], types: FunctionTypes, states: States
+    node: CompiledStep,
+    inputs: Sequence[InputFunction],
+    types: FunctionTypes,
+    states: States,
+    copies: Mapping[str, SideCopy] = MappingProxyType({}),
 ) -> TypedProcessStep:
     handlers = in_order(types, node.handlers)
     schemas = _typed_schemas(node, types)
-    step = TypedProcessStep(
-        node.name, inputs, types, schemas, handlers=handlers, migration=node.migration, timed=node.timed
-    )
+    kind = TypedSideProcessStep if copies else TypedProcessStep
+    step = kind(node.name, inputs, types, schemas, handlers=handlers, migration=node.migration, timed=node.timed)
+    if isinstance(step, TypedSideProcessStep):
+        step.copies = copies
     step.open(states.open)
     return step
 

@@ -12,7 +12,7 @@ Every step has a name, and checkpoints find the state of a step by this name. Th
 records the steps and the place of each call. ``validate`` and ``flow`` check them later.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from penstock.base import limits
@@ -45,6 +45,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.join_times import check_interval, check_loading, check_table_join
 from penstock.contract.plan import Partitioning
+from penstock.contract.side_inputs import SideTable
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.arguments import (
     AsOfLike,
@@ -68,6 +69,7 @@ from penstock.graph.arguments import (
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
 from penstock.graph.enriched import OnFailureLike, ResultOrderLike, check_enrich, enrich_of
+from penstock.graph.side_input import SideInput
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds
 from penstock.graph.window_steps import window_all_parameters
@@ -454,6 +456,18 @@ class Stream:
         check_enrich(declared, fetch, self.job.draft.types.get(name), about)
         return stream
 
+    def side(self, name: str, *, on: str | Iterable[str]) -> "SideInput":
+        """Make a table of the rows that each task of a step has a copy of: ``process(..., side={"rules": table})``.
+
+        A row replaces the one with the same values in the columns ``on``. All rows pass through one task, so all tasks
+        have the same rows at a checkpoint. A table may have 100,000 rows. Raises ConfigError.
+        """
+        keys = tuple(on_of(caller_place(), name, [on] if isinstance(on, str) else list(on)))
+        step = Step(name, SideTable(keys), self.inputs, 1)
+        self._keep_partitioner(name)
+        self.job._add(step, caller_place())
+        return SideInput(self.job, name)
+
     def sink(self, name: str, connector: object) -> None:
         """Write the rows. ``connector`` is ``ps.parquet(folder)`` or an object of your own.
 
@@ -478,15 +492,21 @@ class Stream:
         return Stream(self.job, inputs, None, self.parallelism)
 
     def _step(
-        self, name: str, parameters: Parameters, function: UserFunction | None = None, per: PerLike | None = None
+        self,
+        name: str,
+        parameters: Parameters,
+        function: UserFunction | None = None,
+        per: PerLike | None = None,
+        side: tuple[Input, ...] = (),
     ) -> "Stream":
         place, types = caller_place(), None
         if function is not None:
             about = f"{place}: step {name!r}"
-            parameters, types = typed_parameters(parameters, function, about, users_frame().f_locals)
+            scope = users_frame().f_locals
+            parameters, types = typed_parameters(parameters, function, about, scope, sided=bool(side))
             if types is not None and per == "batch":
                 raise ConfigError(f'{about}: per="batch": its function takes records of {types.record.name}')
-        stream = self.job._add(Step(name, parameters, self.inputs, self.parallelism), place)
+        stream = self.job._add(Step(name, parameters, (*self.inputs, *side), self.parallelism), place)
         if function is not None:
             self.job.draft.functions[name, CALL] = function
         if types is not None:

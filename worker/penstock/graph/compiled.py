@@ -32,7 +32,8 @@ class CompiledSide:
     """One input of a step that has several: its columns, event time and keys.
 
     ``edges`` are the indexes of the edges that bring its rows. ``function`` is called for them, and ``types`` are its
-    types, if the step has a function for each input. ``timed`` is true if its rows come from a source with event time.
+    types, if the step has a function for each input. ``table`` names the step of a side table, of which each task has a
+    copy by ``keys``. ``timed`` is true if its rows come from a source with event time.
     """
 
     name: str
@@ -43,6 +44,7 @@ class CompiledSide:
     function: "Callable[..., object] | None" = None
     types: FunctionTypes | None = None
     timed: bool = False
+    table: str = ""
 
     def schema(self) -> "pa.Schema":
         """Return the Arrow schema of its rows, without hidden columns."""

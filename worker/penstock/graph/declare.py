@@ -31,6 +31,7 @@ from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.enriched import check_enrich, check_named_errors
 from penstock.graph.entrypoint import resolve
 from penstock.graph.migrations import add_migration
+from penstock.graph.side_input import side_edge
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types, typed_parameters
 from penstock.graph.window_steps import check_whole
@@ -63,7 +64,7 @@ def declare(graph: DeclaredGraph, origin: Origin, with_functions: bool = True) -
                 entry.name,
                 entry.parameters,
                 _inputs(entry, previous, names, place),
-                entry.parallelism,
+                1 if entry.side is not None else entry.parallelism,
             )
         )
         if with_functions:
@@ -108,7 +109,8 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
     partitioning = Partitioning.KEY if entry.key_by else None
     if entry.partition is not None:
         partitioning = _PARTITIONING[entry.partition]
-    return tuple(
+    tables = (_reference(r, entry.name, names, place).step for r in entry.side_inputs)
+    own = (
         replace(
             _reference(r, entry.name, names, place),
             partitioning=partitioning,
@@ -117,6 +119,7 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
         )
         for r in references
     )
+    return (*own, *(side_edge(table.replace("-", "_"), table) for table in tables))
 
 
 def _of_two_sides(
@@ -149,7 +152,8 @@ def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> Non
     match entry.parameters:
         case Map(call) | FlatMap(call) | Filter(call) | Process(call) | Enrich(call):
             function = draft.functions[entry.name, CALL] = resolve(call.function, place)
-            parameters, types = typed_parameters(entry.parameters, function, f"{place}: step {entry.name!r}", {})
+            about, sided = f"{place}: step {entry.name!r}", bool(entry.side_inputs)
+            parameters, types = typed_parameters(entry.parameters, function, about, {}, sided=sided)
             draft.steps[-1] = replace(draft.steps[-1], parameters=parameters)
             if types is not None:
                 draft.types[entry.name] = types

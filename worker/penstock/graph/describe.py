@@ -32,6 +32,7 @@ from penstock.contract.graph import (
     WindowTop,
 )
 from penstock.contract.join_times import signed_text
+from penstock.contract.side_inputs import SideTable
 from penstock.graph.compiled import CompiledEdge, CompiledStage
 
 _US = ((3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
@@ -58,8 +59,7 @@ def describe(parameters: Parameters) -> str:
             return f"{_name(left)} and {_name(right)} per record{_ttl_text(parameters)}"
         case Enrich(call, order, capacity, batch=batch):
             rows = "" if batch == 1 else f", {batch} rows each"
-            name = call.function.replace("<locals>.", "")
-            return f"answers of {name}, {capacity} calls at once{rows}, in the order of {order}"
+            return f"answers of {_name(call)}, {capacity} calls at once{rows}, in the order of {order}"
         case Aggregate(compute):
             return _compute_text(compute)
         case Window(size_us, compute, allowed_lateness_us=late) as window:
@@ -71,8 +71,8 @@ def describe(parameters: Parameters) -> str:
             times = f"{duration_text(gap_us)}{f' + {duration_text(late)}' if late else ''}{_clock_text(time)}"
             return f"sessions with gap {times}: {_compute_text(compute, whole)}"
         case WindowParts(size_us, compute, step_us=step_us) as parts:
-            slide = "" if step_us == size_us else f" every {duration_text(step_us)}"
-            return f"parts of {duration_text(parts.size_us)}{slide}: {_compute_text(compute)}"
+            slide = "" if step_us == parts.size_us else f" every {duration_text(step_us)}"
+            return f"parts of {duration_text(size_us)}{slide}: {_compute_text(compute)}"
         case WindowAll(size_us, compute, allowed_lateness_us=late):
             lateness = f" + {duration_text(late)}" if late else ""
             return f"{duration_text(size_us)} of all rows{lateness}: {_compute_text(compute)}"
@@ -80,6 +80,8 @@ def describe(parameters: Parameters) -> str:
             return f"every {rows:,} rows: {_compute_text(compute)}"
         case Distinct(within_us):
             return "first row" if within_us is None else f"first row within {duration_text(within_us)}"
+        case SideTable(on):
+            return f"side table by {', '.join(on)}"
         case LatestRow(by):
             return f"latest by {by}"
         case Top(most, by):
@@ -88,15 +90,16 @@ def describe(parameters: Parameters) -> str:
             return f"top {most} of each window by {by}"
         case Join(within_us, how, allowed_lateness_us=late, call=call) as join:
             lateness = f" + {duration_text(late)}" if late else ""
-            function = "" if call is None else f": {call.function.replace('<locals>.', '')} per {call.per}"
-            ends = f"from {signed_text(join.lower_us or 0)} to {signed_text(join.upper_us or 0)}"
-            times = ends if within_us is None else f"within {duration_text(within_us)}"
-            return f"{how} {times if join.as_of is None else _as_of(join)}{lateness}{function}"
+            function = "" if call is None else f": {_name(call)} per {call.per}"
+            times = _times(join) if within_us is None else f"within {duration_text(within_us)}"
+            return f"{how} {times}{lateness}{function}"
 
 
-def _as_of(join: Join) -> str:
-    if join.as_of is not AsOf.NOW:
-        return f"as of {join.as_of} time"
+def _times(join: Join) -> str:
+    if join.as_of is None:
+        return f"from {signed_text(join.lower_us or 0)} to {signed_text(join.upper_us or 0)}"
+    if join.as_of is AsOf.EVENT:
+        return "as of event time"
     return "as of now" if join.load_until is ABSENT else f"as of now, loaded until {join.load_until}"
 
 

@@ -64,6 +64,7 @@ from penstock.contract.graph import (
     WindowParts,
     WindowTop,
 )
+from penstock.contract.side_inputs import SideTable
 from penstock.contract.window_parts import parts_of
 from penstock.graph.problems import Problems
 
@@ -239,6 +240,10 @@ class _Tracer:
                 if flow.columns is not None:
                     self._column(flow.columns, by, "column to rank by", ORDERED_TYPES)
                 return {MAIN: flow, LATE: flow}
+            case SideTable(on):
+                for key in on if flow.columns is not None else ():
+                    self._check_key(flow.columns or (), key)
+                return {MAIN: flow}
             case Enrich():
                 return self._enriched(self.step.parameters, flow)
             case Join() | Connect():

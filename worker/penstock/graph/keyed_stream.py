@@ -19,6 +19,7 @@ from penstock.graph.arguments import (
 )
 from penstock.graph.builder import Stream
 from penstock.graph.draft import CALL, label
+from penstock.graph.side_input import SideInput, side_edges
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.window_shapes import Duration, microseconds
 from penstock.graph.window_steps import ShapeLike, computed_or_whole, window_parameters
@@ -116,6 +117,7 @@ class KeyedStream(Stream):
         on_error: OnErrorLike = "fail",
         compiled: CompiledLike = "auto",
         on_timer: Mapping[str, UserFunction] | None = None,
+        side: Mapping[str, SideInput] | None = None,
     ) -> Stream:
         """Call ``function`` with rows of keys that the task owns, and the state of the keys.
 
@@ -125,12 +127,17 @@ class KeyedStream(Stream):
         of the state, ``f(t: ps.Time, key, s: S, out: ps.Out[B])``. It is called once when event time reaches the timer.
 
         Without types it is ``function(rows, state)``. ``state`` declares the columns of the state; each key has
-        one value per column. ``columns`` are required. The state is part of every checkpoint. Raises ConfigError.
+        one value per column. ``columns`` are required. The state is part of every checkpoint.
+
+        ``side`` has tables that each task has a copy of, by the names under which the function reads them:
+        ``side={"rules": rules.side("rules", on="id")}`` and ``side.rules.get(r.rule)``. The function then gets ``side``
+        behind the state: ``f(r, s, side, out)``, ``function(rows, state, side)``. Raises ConfigError.
         """
         call = call_of(function, per, batch_rows, columns, on_error, compiled=compiled)
         handlers = dict(on_timer or {})
         named = tuple(TimerHandler(timer, label(handler)) for timer, handler in handlers.items())
-        stream = self._step(name, Process(call, columns_of(state), named), function, per)
+        tables = side_edges(f"{caller_place()}: step {name!r}", self.job, side)
+        stream = self._step(name, Process(call, columns_of(state), named), function, per, tables)
         draft = self.job.draft
         about = f"{draft.place(name)}: step {name!r}"
         check_handlers(draft.types.get(name), handlers, about, users_frame().f_locals)

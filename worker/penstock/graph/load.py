@@ -23,6 +23,7 @@ from penstock.contract.graph import (
     Step,
     TimeKind,
 )
+from penstock.contract.side_inputs import SideTable
 from penstock.graph import entrypoint
 from penstock.graph.arguments import columns_of
 from penstock.graph.builder import Job
@@ -44,7 +45,8 @@ from penstock.graph.parameters import Parameters
 from penstock.graph.planner import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
 from penstock.graph.python_file import is_python, job_of
-from penstock.graph.shape_checks import check_shape
+from penstock.graph.shape_checks import PARTITIONED, check_shape
+from penstock.graph.side_input import is_side
 from penstock.graph.timer_handlers import event_timers, timer_role
 
 if TYPE_CHECKING:
@@ -262,15 +264,18 @@ class _Wiring:
         flow = input_flow(step, self.flows, side)
         edges = (e for e in self.layout.edges if e.receiver is step and e.input.side == side)
         function = self.draft.functions.get((step.name, CALL_RIGHT if side == RIGHT else CALL))
+        entry = next(i for i in step.inputs if i.side == side)
+        table = self.graph.step(entry.step).parameters if is_side(entry) else None
         return CompiledSide(
             side,
             flow.columns or (),
             flow.time,
-            step.keys_of(side),
+            table.on if isinstance(table, SideTable) else step.keys_of(side),
             tuple(e.plan.index for e in edges),
             function if callable(function) else None,
             self.draft.side_types.get((step.name, side)),
             _side_is_timed(self.graph, step, side),
+            entry.step if is_side(entry) else "",
         )
 
     def edge(self, edge: Edge) -> CompiledEdge:
@@ -291,7 +296,7 @@ def is_timed(graph: LogicalGraph, step: Step) -> bool:
     """Return whether the rows of a step come from a source with event time."""
     if isinstance(step.parameters, Source):
         return step.parameters.event_time is not None
-    return any(is_timed(graph, graph.step(i.step)) for i in step.inputs)
+    return any(is_timed(graph, graph.step(i.step)) for i in step.inputs if not is_side(i))
 
 
 def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems: Problems) -> None:
@@ -301,14 +306,15 @@ def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems:
         handlers = step.parameters.on_timer if isinstance(step.parameters, Process | Connect) else ()
         state, timers = None if types is None else types.state, event_timers(types, [h.timer for h in handlers])
         lives = state is not None and state.ttl_us is not None and state.time is TimeKind.EVENT
-        timeless = any(input_flow(step, flows, side).time is None for side in step.sides)
+        sides = [side for side in step.sides if side in PARTITIONED]
+        timeless = any(input_flow(step, flows, side).time is None for side in sides)
         if state is not None and lives and timeless:
             problems.at(
                 step,
                 f"the ttl of {state.name} ({state.place}) goes by event time, and the rows have none: name the column "
                 'at the source (event_time, eventTime), keep it in all steps up to here, or write time="clock"',
             )
-        if timers and not all(_side_is_timed(graph, step, side) for side in step.sides):
+        if timers and not all(_side_is_timed(graph, step, side) for side in sides):
             problems.at(
                 step,
                 f"{', '.join(timers)}: a ps.Timer needs event time, and no source has it: give one event_time, "

@@ -46,8 +46,10 @@ from penstock.contract.graph import (
 )
 from penstock.contract.ids import StageIndex
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.side_inputs import copy_state
 from penstock.graph.flow import Flows
 from penstock.graph.problems import Problems
+from penstock.graph.side_input import is_side
 from penstock.graph.states import key_columns, states_of
 
 FINGERPRINT_CHARS = 16
@@ -222,11 +224,14 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool], edges: tuple[Edge
         max((s.parameters.held_us for s in stage.steps if isinstance(s.parameters, Holding)), default=0) or ABSENT,
         tuple(s.name for s in stage.steps if _varies(s)) or ABSENT,
         tuple(e.plan.index for e in edges if e.receiver is stage.steps[0] and _is_aside(e)) or ABSENT,
+        tuple(copy_state(i.step, s.name) for s in stage.steps for i in s.inputs if is_side(i)) or ABSENT,
     )
 
 
 def _is_aside(edge: Edge) -> bool:
     """Return whether an input does not hold the time of its stage back: a table that is read as it is now."""
+    if is_side(edge.input):
+        return True
     match edge.receiver.parameters:
         case Join(as_of=AsOf.NOW):
             return edge.input.side == RIGHT
@@ -236,6 +241,8 @@ def _is_aside(edge: Edge) -> bool:
 
 def _varies(step: Step) -> bool:
     """Return whether the results of a step depend on the clock, or on when rows came."""
+    if any(is_side(i) for i in step.inputs):
+        return True
     match step.parameters:
         case Window(trigger=Trigger()) | Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK) | CountWindow():
             return True

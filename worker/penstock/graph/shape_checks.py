@@ -24,8 +24,10 @@ from penstock.contract.graph import (
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.schema import Plain
+from penstock.contract.side_inputs import SideTable
 from penstock.graph.draft import GraphDraft
 from penstock.graph.problems import Problems
+from penstock.graph.side_input import is_side
 
 PARTITIONED = (ONLY, LEFT, RIGHT)  # the sides whose rows go to one task each; those of other sides go to all
 
@@ -76,6 +78,8 @@ def _check_inputs(step: Step, steps: dict[str, Step], problems: Problems) -> Non
         outputs = steps[entry.step].outputs
         if entry.output not in outputs:
             problems.at(step, _no_output(entry.step, entry.output, outputs))
+        if is_side(entry) and not isinstance(steps[entry.step].parameters, SideTable):
+            problems.at(step, f"side input {entry.step!r} is no side table: it must be a step with side")
         if entry.partitioning is Partitioning.CUSTOM and entry.function is None:
             problems.at(step, "a custom partitioning needs a function")
 

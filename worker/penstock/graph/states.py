@@ -30,6 +30,7 @@ from penstock.contract.graph import (
     WindowTop,
 )
 from penstock.contract.plan import StateColumn, StepState
+from penstock.contract.side_inputs import SideTable
 from penstock.contract.window_parts import merged_of
 from penstock.graph.flow import Flows, input_flow
 
@@ -80,6 +81,11 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, ())
         case Enrich():
             return _keyed(step, flows, _rows(step, flows))
+        case SideTable(on):
+            columns = input_flow(step, flows).columns or ()
+            keys = tuple(find(columns, k) or Column(k, UNKNOWN) for k in on)
+            others = tuple(StateColumn(c.name, c.type, "row") for c in columns if c.name not in on)
+            return StepState(step.name, step.kind, keys=keys, columns=others)
         case LatestRow(by):
             return _keyed(step, flows, _ranked(step, flows, f"latest({by})"))
         case Top(most, by) | WindowTop(most, by):

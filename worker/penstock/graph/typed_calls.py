@@ -42,18 +42,28 @@ SHAPES: Mapping[type, CallShape] = {
 
 
 def typed_parameters(
-    parameters: Parameters, function: Callable[..., Any], place: str, scope: Mapping[str, Any]
+    parameters: Parameters,
+    function: Callable[..., Any],
+    place: str,
+    scope: Mapping[str, Any],
+    *,
+    sided: bool = False,
 ) -> tuple[Parameters, FunctionTypes | None]:
     """Return the parameters of a step with the types of its function, and these types; None if it has none.
 
-    ``place`` begins error messages, and ``scope`` is that of :func:`function_types`. Raises ConfigError for types
-    that do not fit the step, and for what the types say already.
+    ``sided``: the function reads side tables. ``place`` begins error messages, and ``scope`` is that of
+    :func:`function_types`. Raises ConfigError for types that do not fit the step, and for what the types say already.
     """
     if not isinstance(parameters, Calling):
         return parameters, None
     try:
-        types = function_types(function, SHAPES[type(parameters)], scope)
+        shape = CallShape.PROCESS_SIDE if sided else SHAPES[type(parameters)]
+        types = function_types(function, shape, scope)
         call = parameters.call
+        if sided and call.compiled is CompileChoice.REQUIRE:
+            raise ConfigError(
+                f"{function_place(function)}: compiled=require: Python runs functions that read side tables"
+            )
         if types is None:
             _check_untyped(parameters, function)
             return parameters, None
@@ -64,7 +74,9 @@ def typed_parameters(
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from None
     main = () if types.main is None else _columns(types.main)
-    return replace(parameters, call=replace(call, per=Per.RECORD, columns=main, types=_data(types))), types
+    compiled = CompileChoice.NEVER if sided else call.compiled
+    typed = replace(call, per=Per.RECORD, columns=main, types=_data(types), compiled=compiled)
+    return replace(parameters, call=typed), types
 
 
 def connected_types(

@@ -44,10 +44,13 @@ class KeyedStateBackend:
         share: Share,
         max_key_groups: int,
         scratch: Path | None = None,
+        *,
+        stores_copies: bool = True,
     ) -> None:
         """Own the key groups ``share`` of ``max_key_groups``.
 
-        Local files are made below ``scratch``; None means the system's temporary folder.
+        Local files are made below ``scratch``; None means the system's temporary folder. Of states that each task has
+        a copy of, only a task with ``stores_copies`` stores and lists files.
         """
         self.max_key_groups = max_key_groups
         self._settings = settings
@@ -56,6 +59,7 @@ class KeyedStateBackend:
         self._scratch = scratch
         self._folder: Path | None = None
         self._share = share
+        self._stores_copies = stores_copies
         self._tables: dict[str, TieredTable] = {}
         self._files = FileList()
         self._renamed: dict[str, str] = {}  # the states of child tables by their earlier names
@@ -109,7 +113,8 @@ class KeyedStateBackend:
         With ``merges=False`` it only adds files and merges none.
         """
         ended = {name: table.cut() for name, table in self._tables.items()}
-        changes = tuple((self._tables[name].schema, rows) for name, (_, rows) in ended.items())
+        stored = (name for name in ended if self._stores_copies or name not in self._copies)
+        changes = tuple((self._tables[name].schema, ended[name][1]) for name in stored)
         seen = (self._share, self.max_key_groups, self._files.committed)
         migrated = () if self._migrated is None else tuple(self._migrated.files)
         cut = StateSnapshot(epoch, *seen, changes, self._scratch, merges, frozenset(self._outdated), migrated)
@@ -171,8 +176,9 @@ class KeyedStateBackend:
                 self._migrate(fetched)
         finally:
             fetched.close()
-        self._files.gain(kept)
-        self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(fetched.files))})
+        grouped = tuple(f for f in fetched.files if f.state not in self._copies)
+        self._files.gain(kept if self._stores_copies else tuple(f for f in kept if f.state not in self._copies))
+        self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(grouped))})
 
     def _migrate(self, fetched: Fetched) -> None:
         """Convert the state of some steps, and load it. The next cut stores it, and lists no earlier file of it."""
@@ -200,6 +206,11 @@ class KeyedStateBackend:
         self.take(self.fetch(files, blobs, migrated))
 
     @property
+    def _copies(self) -> frozenset[str]:
+        """Return the states that each task has a copy of, whatever groups it owns."""
+        return frozenset(name for name, table in self._tables.items() if table.schema.copied)
+
+    @property
     def tables(self) -> list[TieredTable]:
         """List the tables of all states, parents before children."""
         return list(self._tables.values())
@@ -215,9 +226,10 @@ class KeyedStateBackend:
     def drop_groups(self, share: Share) -> None:
         """Forget key groups that belong to another task now."""
         lost = flags(share, self.max_key_groups)
-        for table in reversed(self._tables.values()):  # children before parents
-            table.drop(lost)
-        self._files.lose(share)
+        for name, table in reversed(self._tables.items()):  # children before parents
+            if name not in self._copies:
+                table.drop(lost)
+        self._files.lose(share, self._copies)
         self._share = subtract(self._share, share)
 
     def live_rows(self, state: str) -> Int32s:

@@ -21,7 +21,7 @@ from penstock.contract.codec import ABSENT
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId
 from penstock.contract.keygroups import Share, intersect, subtract, to_share
 from penstock.contract.manifest import GroupsTime, RootManifest, SplitState, StateFile, TaskManifest
-from penstock.contract.plan import SINK, PhysicalPlan
+from penstock.contract.plan import SINK, PhysicalPlan, StagePlan
 
 Files = tuple[StateFile, ...]
 
@@ -36,6 +36,12 @@ def entries_of(root: RootManifest, steps: tuple[str, ...], share: Share) -> tupl
     for manifest in root.tasks:
         found += [_narrow(file, share) for file in manifest.files if file.step in steps]
     return tuple(sorted((f for f in found if f.groups), key=lambda f: f.order))
+
+
+def copies_of(root: RootManifest, stage: StagePlan) -> tuple[StateFile, ...]:
+    """Return the entries of side tables, of which each task of a stage has a copy, whatever groups it has."""
+    wanted = () if stage.copies is ABSENT else stage.copies
+    return in_order([file for manifest in root.tasks for file in manifest.files if file.state in wanted])
 
 
 def splits_of(
@@ -150,9 +156,9 @@ class FileList:
         """Take over entries of gained groups, narrowed as given."""
         self.committed = in_order((*self.committed, *files))
 
-    def lose(self, share: Share) -> None:
-        """Narrow every entry to the groups that are left, and remove empty entries."""
-        narrowed = (replace(f, groups=subtract(f.groups, share)) for f in self.committed)
+    def lose(self, share: Share, copies: Collection[str] = ()) -> None:
+        """Narrow every entry to the groups that are left, and remove empty ones. The states ``copies`` stay whole."""
+        narrowed = (f if f.state in copies else replace(f, groups=subtract(f.groups, share)) for f in self.committed)
         self.committed = tuple(f for f in narrowed if f.groups)
 
 

@@ -89,6 +89,7 @@ class StateSchema:
     A state that ``evolves`` takes over rows that lack columns: these become ``Value.added``. Stored columns that it has
     not, and child tables, are left out. ``renamed`` has the earlier name of fields by name: the columns of a field are
     ``f`` and ``f.<part>``. ``was`` is an earlier name of the state itself. ``migration`` converts an earlier class.
+    Of a state that is ``copied`` each task has all keys, whatever key groups it owns.
     """
 
     name: str
@@ -102,6 +103,7 @@ class StateSchema:
     renamed: tuple[tuple[str, str], ...] = ()
     was: str | None = None
     migration: "Migration | None" = None
+    copied: bool = False
 
     def of_child(self, child: ChildSchema) -> "StateSchema":
         """Return the schema of a child table as a state of its own, which its files have."""

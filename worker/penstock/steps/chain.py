@@ -13,10 +13,12 @@ import pyarrow as pa
 from penstock.base.errors import Where
 from penstock.contract.graph import MAIN
 from penstock.contract.keygroups import Share
+from penstock.contract.manifest import CopyDigest
 from penstock.steps.base import NOTHING_DUE, Emit, OutstandingRows, SheddingStep, SidedStep, Step, StoppingStep
 from penstock.steps.enrich.async_calls import AskingStep, AsyncCalls
 from penstock.steps.load_first import LoadFirstStep
 from penstock.steps.processing_time import ClockedStep
+from penstock.steps.side_copies import CopyingStep
 
 Reading = Callable[[], tuple[str, str, int] | None]
 
@@ -63,6 +65,7 @@ class Chain:
         self.steps = tuple(w.step for w in wired)
         self._asking = tuple(step for step in self.steps if isinstance(step, AskingStep))
         self._loading = tuple(step for step in self.steps if isinstance(step, LoadFirstStep))
+        self._copies = tuple(c for s in self.steps if isinstance(s, CopyingStep) for c in s.copies.values())
         self._waiting: tuple[AskingStep | LoadFirstStep, ...] = (*self._asking, *self._loading)
         self._meters = tuple(Meter() for _ in wired)
         self._clocked = tuple(step for step in self.steps if isinstance(step, ClockedStep))
@@ -189,6 +192,12 @@ class Chain:
         """Tell the steps that the task has loaded state."""
         for step in self._waiting:
             step.on_loaded()
+        for copy in self._copies:
+            copy.on_loaded()
+
+    def digests(self) -> tuple[CopyDigest, ...]:
+        """Return what the copies of side tables have."""
+        return tuple(copy.digest() for copy in self._copies)
 
     def on_groups_lost(self, share: Share) -> None:
         """Tell the steps that key groups belong to another task now."""

@@ -3,7 +3,7 @@
     map        f(r: A) -> B
     filter     f(r: A) -> bool
     flat_map   f(r: A, out: ps.Out[B])
-    process    f(r: A, s: S, out: ps.Out[B, {"rare": C}])
+    process    f(r: A, s: S, out: ps.Out[B, {"rare": C}]), with side tables f(r: A, s: S, side, out: ps.Out[B])
     on_timer   f(t: ps.Time, key, s: S, out: ps.Out[B, {"rare": C}])
     migrate    f(old: Old) -> S
 
@@ -40,6 +40,7 @@ class CallShape(StrEnum):
     FILTER = "f(r: A) -> bool"
     FLAT_MAP = "f(r: A, out: ps.Out[B])"
     PROCESS = "f(r: A, s: S, out: ps.Out[B])"
+    PROCESS_SIDE = "f(r: A, s: S, side, out: ps.Out[B])"
     TIMER = "f(t: ps.Time, key, s: S, out: ps.Out[B])"
     MIGRATE = "f(old: Old) -> S"
 
@@ -80,6 +81,10 @@ def function_types(function: Callable[..., Any], shape: CallShape, scope: Mappin
         case CallShape.PROCESS:
             ctx = reader.take(3, with_context=True)
             main, sides = reader.out(2)
+            return FunctionTypes(reader.record(0), main, reader.state(1), sides, ctx)
+        case CallShape.PROCESS_SIDE:
+            ctx = reader.take(4, with_context=True)
+            main, sides = reader.out(3)
             return FunctionTypes(reader.record(0), main, reader.state(1), sides, ctx)
         case CallShape.TIMER | CallShape.MIGRATE:
             raise AssertionError("its types are those of the step: see check_handler and migrated_state")

@@ -17,10 +17,11 @@ A checkpoint also counts rows: those read by each source, and those written by e
 of a split is the number of its rows that were read. A sink's rows are in its handles.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.control_messages import (
     Abort,
     Commit,
@@ -30,9 +31,9 @@ from penstock.contract.control_messages import (
     PublishFailed,
     TaskAck,
 )
-from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch, TaskId
+from penstock.contract.ids import ROOT_SUFFIX, BlobName, Epoch, StageIndex, TaskId
 from penstock.contract.latest import Answer, Retained
-from penstock.contract.manifest import BlobRef, RootManifest, StepRows, TaskManifest
+from penstock.contract.manifest import BlobRef, CopyDigest, RootManifest, StepRows, TaskManifest
 from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.model.elements import BarrierKind
 from penstock.protocol.leader.leader_state import LeaderState
@@ -210,6 +211,10 @@ class CheckpointCoordinator:
                 state.ensure(member, inject, in_flight.epoch)
         if len(in_flight.acks) < len(in_flight.tasks):
             return
+        state.differing = differing_copies(in_flight.acks)
+        if state.differing is not None:
+            self.abort(state, state.differing)
+            return
         if in_flight.kind is BarrierKind.FINAL and not self._all_read(state, in_flight):
             self.abort(state, "a source has more to read")
             return
@@ -284,6 +289,21 @@ class CheckpointCoordinator:
         self.answering, self.refused = (), ()
         state.propose(replace(state.latest, published_through=through, answers=state.answers(*new)))
         return True
+
+
+def differing_copies(acks: Mapping[TaskId, TaskManifest]) -> str | None:
+    """Name two tasks of which one has other rows of a side table than the other; None if all are equal."""
+    first: dict[tuple[StageIndex, str], tuple[TaskId, CopyDigest]] = {}
+    for task in sorted(acks, key=lambda each: (each.stage, each.worker, each.slot)):
+        copies = acks[task].copies
+        for copy in () if copies is ABSENT else copies:
+            known, expected = first.setdefault((task.stage, copy.state), (task, copy))
+            if copy != expected:
+                return (
+                    f"the copies of side table {copy.state!r} differ: {known} has {expected.rows} rows with digest "
+                    f"{expected.digest:x}, {task} {copy.rows} with {copy.digest:x}"
+                )
+    return None
 
 
 def retain(kept: tuple[Retained, ...], new: Retained, state: LeaderState) -> tuple[Retained, ...]:

@@ -83,6 +83,7 @@ class LeaderState:
 
     - ``failures``: how many attempts in a row have committed nothing; ``not_before``: when their
       back-off ends.
+    - ``differing``: copies of a side table that are not equal, which ends the attempt.
     - ``deaths``: what the limit of restarts has counted.
     - ``failure``: why the job has to fail.
     - ``rollback``: a new attempt is required, because the job was closed meanwhile.
@@ -107,6 +108,7 @@ class LeaderState:
     reason: str = ""
     failure: str | None = None
     rollback: bool = False
+    differing: str | None = None
     deaths: Deaths = Deaths()
     logged: dict[str, str] = field(default_factory=dict)
 

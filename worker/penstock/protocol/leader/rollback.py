@@ -20,6 +20,7 @@ class RollbackCause(StrEnum):
     RESTORE_REQUESTED = "restore-requested"  # and no committed output has to become visible first
     OTHER_PLAN = "other-plan"  # the attempt runs another plan than the leader has compiled
     WORKER_LOST = "worker-lost"  # an admitted worker is silent, dead, replaced or given up
+    COPIES_DIFFER = "copies-differ"  # two tasks have other rows of a side table at one barrier
     ATTEMPT_BROKEN = "attempt-broken"  # an engine reports a stream or a task that broke
     NOT_READY = "not-ready"  # RESETTING lasts too long
     NOT_RUNNING = "not-running"  # STARTING lasts too long
@@ -45,6 +46,8 @@ def rollback(state: LeaderState) -> Rollback | None:
     if state.plan is not None and state.file is not None and not state.is_of_plan():
         text = "the attempt ran another plan than this leader's: two never share one"
         return Rollback(RollbackCause.OTHER_PLAN, text)
+    if state.differing is not None:
+        return Rollback(RollbackCause.COPIES_DIFFER, state.differing)
     for member in state.admitted():
         found = _member_rollback(state, member)
         if found is not None:

@@ -250,6 +250,7 @@ class TermController:
         self.cleaner.sweep(state, self.manifests)
 
     def _drop(self) -> None:
+        self.state.differing = None
         self.checkpoints.drop()
         self.rescale.drop()
         self.recovery.drop()

@@ -28,7 +28,7 @@ from penstock.model.elements import (
     Watermark,
 )
 from penstock.model.elements import BarrierKind as Kind
-from penstock.protocol.state_entries import entries_of, fired_until
+from penstock.protocol.state_entries import fired_until
 from penstock.protocol.state_matching import migrated_steps
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.snapshot_ledger import SnapshotInProgress
@@ -113,7 +113,7 @@ class TaskCore:
         """Ask for the task's state. A task that joins only pre-loads its files."""
         state = self.state
         share = state.assignment.share_of(state.task)
-        files = entries_of(state.root, state.stage.steps, share) if state.root else ()
+        files = state.entries(state.root, share, copies=True) if state.root else ()
         if state.life is TaskLifecycle.JOINING:
             return [ev.Preload(state.assignment.version, files)]
         assert state.life is TaskLifecycle.BUILDING, "a task is built once"
@@ -356,6 +356,7 @@ class TaskCore:
             parts.lists,
             cut.exhausted,
             cut.firing or ABSENT,
+            parts.copies or ABSENT,
         )
 
     def _store_failed(self, event: ev.StoreFailed, now: float) -> list[ev.Action]:

@@ -13,6 +13,7 @@ from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import (
+    CopyDigest,
     GroupsTime,
     RootManifest,
     SinkHandle,
@@ -177,6 +178,7 @@ class SnapshotParts:
     splits: tuple[SplitState, ...] = ()
     handles: tuple[SinkHandle, ...] = ()
     lists: tuple[str, ...] = ()
+    copies: tuple[CopyDigest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

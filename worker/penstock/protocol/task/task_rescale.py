@@ -129,7 +129,7 @@ class TaskRescale:
         names = table.splits_of(state.task)
         held = () if joins else state.assignment.splits_of(state.task)
         gained = state.stored_splits(event.root, tuple(s for s in names if s not in held))
-        files = entries_of(event.root, state.stage.steps, share)
+        files = state.entries(event.root, share, copies=joins)  # others have the copies already
         follows = event.root, state.setup.plan, state.task, share
         mark, fired = watermark_of(*follows), fired_until(*follows)
         # Each cut writes migrated state, so the files of a rescale have it.

@@ -24,11 +24,11 @@ from typing import Any
 from penstock.contract.codec import ABSENT
 from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, Epoch, SplitId, TaskId
 from penstock.contract.keygroups import Share, subtract
-from penstock.contract.manifest import RootManifest, SplitState
+from penstock.contract.manifest import RootManifest, SplitState, StateFile
 from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan, channels_of
 from penstock.model.elements import Barrier
 from penstock.protocol.core_context import checked
-from penstock.protocol.state_entries import splits_of, watermark_of
+from penstock.protocol.state_entries import copies_of, entries_of, splits_of, watermark_of
 from penstock.protocol.state_matching import sources_to_list
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.group_times import GroupTimes
@@ -168,6 +168,10 @@ class TaskState:
     def apart(self, inputs: tuple[ChannelId, ...]) -> tuple[list[ChannelId], list[ChannelId]]:
         """Return the inputs that hold the task's time back, and the others."""
         return [c for c in inputs if not self.is_aside(c)], [c for c in inputs if self.is_aside(c)]
+
+    def entries(self, root: RootManifest, share: Share, *, copies: bool) -> tuple[StateFile, ...]:
+        """Return the state files of key groups, and with ``copies`` those of side tables."""
+        return (*entries_of(root, self.stage.steps, share), *(copies_of(root, self.stage) if copies else ()))
 
     def enter(self, life: TaskLifecycle) -> None:
         """Move on to ``life``. Raises AssertionError when the table has no such transition."""

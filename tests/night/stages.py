@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.real_engine.scenarios import SCENARIOS
 from tests.support.long_tests import files
 
 LONG_FILES = files()
@@ -23,20 +24,8 @@ EVERY_EFFECT = (
     "changed-plan",
 )
 
-REAL_ENGINE = (
-    "chaos",
-    "around",
-    "chaos-timers",
-    "chaos-joined",
-    "chaos-windowed",
-    "chaos-pushed",
-    "chaos-timers-on-disk",
-    "chaos-joined-on-disk",
-    "chaos-windowed-on-disk",
-    "chaos-endless",
-    "moved",
-)
 REAL_EVERY_EFFECT = ("checkpoint", "rescale-up", "pushed")
+REAL_ENGINE = tuple(name for name in SCENARIOS if name not in {"quiet", *REAL_EVERY_EFFECT})
 
 
 @dataclass(frozen=True, slots=True)

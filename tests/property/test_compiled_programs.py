@@ -20,7 +20,7 @@ from penstock.steps.typed.process_step import TypedProcessStep
 from tests.property import typed_programs
 from tests.support.long_tests import count
 
-PROGRAMS = count(250, 20_000)
+PROGRAMS = count(2_000, 100_000)
 INPUT = pa.schema(
     {
         "key": pa.string(),

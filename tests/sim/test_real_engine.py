@@ -14,7 +14,7 @@ from tests.support.long_tests import count
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 40  # seeds
-SEEDS = tuple(range(first, first + 20) for first in range(0, count(20, 60), 20))
+SEEDS = tuple(range(first, first + 20) for first in range(0, count(60, 300), 20))
 OTHER_SEEDS = count(8, 30)
 BROKEN_ONCE = (
     ("chaos", 126),  # two workers made the output folder at once: one took it for a file

@@ -17,6 +17,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.asynchronous import OnFailure, ResultOrder
 from penstock.contract.graph import DEAD_LETTER, MAIN, Call, Enrich, Per
 from penstock.contract.ids import BlobName, Epoch
@@ -33,7 +34,8 @@ from penstock.storage.blobs import DirectoryBlobStore
 GROUPS = 8
 INPUT = pa.schema({"n": pa.int64(), "who": pa.string(), "tags": pa.list_(pa.int64())})
 OUTPUT = pa.schema([*INPUT, ("city", pa.string()), ("size", pa.int64())])
-TIMED = pa.schema([*INPUT, (BOUND_COLUMN, pa.int64())])
+# As a source gives them: rows that come out of a state differ from these in nullability.
+TIMED = pa.schema([pa.field("n", pa.int64(), nullable=False), *list(INPUT)[1:], STAMP_FIELD])
 
 
 async def fetch(row: dict[str, Any]) -> dict[str, Any]:

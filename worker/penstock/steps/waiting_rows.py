@@ -82,6 +82,14 @@ class WaitingRows:
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
+    def as_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows that come with the schema of those that :meth:`batch` returns.
+
+        Batches of a step may differ in nullability and in metadata, and then they cannot be joined.
+        """
+        rows, bounds = split_hidden(batch)
+        return with_hidden(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema), bounds)
+
     def batch(self, found: Int32s) -> pa.RecordBatch:
         """Return the rows as they came."""
         rows = self.plain(found)

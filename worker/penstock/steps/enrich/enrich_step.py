@@ -117,7 +117,7 @@ class EnrichStep(PlainStep):
 
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Store the rows, and ask for as many as may be asked for now."""
-        count = batch.num_rows
+        count, batch = batch.num_rows, self._rows.as_kept(batch)
         added = self._rows.add(batch, self._heard_us)
         self._state.take_due(NOTHING_DUE - 1, count)  # they are known: the queue is for rows that are loaded
         identities = _identities(added.keys.text)

@@ -284,7 +284,8 @@ class FlightNetwork(Network):
         call = self._calls.get(event.call)
         if call is not None and not call.over and (self._is_cut(call) or not call.answered):
             self.kernel.happened("stream broke after a stall")
-            self.break_stream(event.call)
+            for number in [n for n, other in self._calls.items() if other.ends == call.ends]:
+                self.break_stream(number)  # the calls of a client to a server have one connection
 
     def _is_cut(self, call: Call) -> bool:
         client, server = call.ends

@@ -20,6 +20,7 @@ BROKEN_ONCE = (
     ("chaos", 126),  # two workers made the output folder at once: one took it for a file
     ("chaos", 193),
     ("chaos-pushed", 9),  # a worker could not announce that it gave a partition up, and its task's thread died
+    ("chaos-asked", 15),  # answers to restored rows and to new ones came at once: their batches differed in nullability
 )
 
 # States that every twenty seeds must have met.
@@ -46,11 +47,10 @@ def test_no_seed_breaks_a_promise(seeds: range) -> None:
 
 @pytest.mark.parametrize("job", ["timers", "joined", "windowed", "pushed", "paned", "clocked", "asked", "migrated"])
 def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
-    seeds = 3 if job == "asked" else OTHER_SEEDS  # later ones may have no end: RELIABILITY.md, "Not covered yet"
-    results = list(run_all([EngineCase(f"chaos-{job}", seed) for seed in range(seeds)], processes=1))
+    results = list(run_all([EngineCase(f"chaos-{job}", seed) for seed in range(OTHER_SEEDS)], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
     met = add_up(result.sometimes for result in results)
-    assert [state for state in SOMETIMES if not met.get(state)] == [] or job == "asked"
+    assert [state for state in SOMETIMES if not met.get(state)] == []
 
 
 @pytest.mark.parametrize(

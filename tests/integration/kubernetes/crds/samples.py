@@ -260,7 +260,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
         "exactly one of source, map, flatMap, filter, split, aggregate, window, session, windowAll, countWindow, join, "
-        "distinct, latest, top, process, connect, enrich, sink",
+        "distinct, latest, top, process, connect, enrich, side, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),

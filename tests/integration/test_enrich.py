@@ -108,6 +108,9 @@ class Places:
             await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
             for each in ended:
                 each.cancel()
+            for listening in server.sockets:
+                self._loop.remove_reader(listening)
+            await asyncio.sleep(0)  # a server that closes before it knows a connection that was taken leaves it open
             server.close()
             for writer in tuple(self._open):
                 writer.transport.abort()

@@ -138,7 +138,7 @@ def replicas(record: Record, target: Path) -> Path:
     _ticks(axes, counts, "replicas of each step")
     logarithmic(axes)
     tidy(axes, "M rows/s (word count: words at the sink)", zero=False)
-    legend(axes, ncols=2, loc="lower right")
+    legend(axes, ncols=2, loc="lower left")
     title(axes, record["title"], under="two processors here: a replica beyond the second brings no processor")
     return save(made, target)
 

@@ -94,8 +94,7 @@ def split_lines(text: bytes, begin: LinePlace) -> Block:
     if not text.endswith(b"\n"):
         return _without_end(split_lines(text + b"\n", begin))
     data = np.frombuffer(text, np.uint8)
-    bounds = np.zeros(1 + np.count_nonzero(data == NEWLINE), np.int64)
-    bounds[1:] = np.flatnonzero(data == NEWLINE) + 1
+    bounds = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(data == NEWLINE) + 1))
     places = begin.byte + bounds[:-1]
     numbers = begin.line + np.arange(len(places), dtype=np.int64)
     end = LinePlace(begin.byte + len(text), begin.line + len(places))

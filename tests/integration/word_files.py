@@ -1,8 +1,10 @@
-"""Words in files that come while a job runs, and how often each word is there."""
+"""Words in files that come while a job runs, a job that counts them, and how often each word is there."""
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 WORDS, ROWS = 50, 1000  # rows of a file
 
@@ -22,6 +24,33 @@ class Words:
     def counts(self) -> Counter[str]:
         """Return how often each word is there."""
         return Counter(f"word {n % WORDS}" for n in range(self.rows))
+
+
+def counting(source: Mapping[str, Any], sinks: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the file of the job ``words``: two workers count words, with frequent checkpoints.
+
+    ``sinks`` are by the name of their step, and get each word with its count so far. Kills do not end the job.
+    """
+    word = {"name": "word", "type": "string"}
+    counts = {"keyBy": ["word"], "aggregate": {"compute": [{"name": "times", "function": "count"}]}}
+    steps = [
+        {"name": "lines", "source": {**source, "columns": [word]}},
+        {"name": "counts", **counts},
+        *({"name": step, "inputs": ["counts"], "sink": sink} for step, sink in sinks.items()),
+    ]
+    return json.dumps(
+        {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "StreamJob",
+            "metadata": {"name": "words"},
+            "spec": {
+                "replicas": 2,
+                "checkpoint": {"interval": "300ms"},
+                "restart": {"attempts": 100},
+                "job": {"graph": {"steps": steps}},
+            },
+        }
+    )
 
 
 class WordFiles(Words):

@@ -17,7 +17,6 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.asynchronous import OnFailure, ResultOrder
 from penstock.contract.graph import DEAD_LETTER, MAIN, Call, Enrich, Per
 from penstock.contract.ids import BlobName, Epoch
@@ -25,7 +24,7 @@ from penstock.contract.keygroups import Range, Share, intersect
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
-from penstock.steps.base import BOUND_COLUMN
+from penstock.steps.base import BOUND_COLUMN, BOUND_FIELD
 from penstock.steps.enrich.async_calls import Ask, CallOutcome, outcome_of
 from penstock.steps.enrich.enrich_step import EnrichStep
 from penstock.steps.keyed import KeyColumns
@@ -35,7 +34,7 @@ GROUPS = 8
 INPUT = pa.schema({"n": pa.int64(), "who": pa.string(), "tags": pa.list_(pa.int64())})
 OUTPUT = pa.schema([*INPUT, ("city", pa.string()), ("size", pa.int64())])
 # As a source gives them: rows that come out of a state differ from these in nullability.
-TIMED = pa.schema([pa.field("n", pa.int64(), nullable=False), *list(INPUT)[1:], STAMP_FIELD])
+TIMED = pa.schema([pa.field("n", pa.int64(), nullable=False), *list(INPUT)[1:], BOUND_FIELD])
 
 
 async def fetch(row: dict[str, Any]) -> dict[str, Any]:

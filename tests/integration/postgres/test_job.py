@@ -7,35 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.integration.command_job import running
-from tests.integration.word_files import WordFiles
+from tests.integration.word_files import WordFiles, counting
 from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
 
 pytestmark = pytest.mark.timeout(900)
-COUNT = """\
-apiVersion: penstock.dev/v1alpha1
-kind: StreamJob
-metadata: {{name: words}}
-spec:
-  replicas: 2
-  checkpoint: {{interval: 300ms}}
-  restart: {{attempts: 100}}
-  job:
-    graph:
-      steps:
-        - name: lines
-          source:
-            json: {{path: in, follow: 0.2}}
-            columns: [{{name: word, type: string}}]
-        - name: counts
-          keyBy: [word]
-          aggregate: {{compute: [{{name: times, function: count}}]}}
-        - name: all
-          inputs: [counts]
-          sink: {{postgres: {{uri: "{uri}", table: {all}, password: "env:{password}"}}}}
-        - name: newest
-          inputs: [counts]
-          sink: {{postgres: {{uri: "{uri}", table: {newest}, keyColumns: word, password: "env:{password}"}}}}
-"""
+FOLLOWED = {"json": {"path": "in", "follow": 0.2}}
+
+
+def counts_in(postgres: Postgres, every: str, newest: str) -> str:
+    """Return a job that appends every count to one table, and keeps the newest of each word in another."""
+    target = {"uri": postgres.server.uri, "password": f"env:{PASSWORD_VARIABLE}"}
+    sinks = {"all": {"table": every}, "newest": {"table": newest, "keyColumns": "word"}}
+    return counting(FOLLOWED, {name: {"postgres": {**target, **sink}} for name, sink in sinks.items()})
 
 
 def check_exact(postgres: Postgres, every: str, newest: str, due: Counter[str]) -> None:
@@ -51,8 +34,7 @@ def test_counts_are_written_exactly_once_while_engines_and_the_server_are_killed
     every, newest = postgres.table("word text, times bigint"), postgres.table("word text PRIMARY KEY, times bigint")
     lines = WordFiles(tmp_path / "in")
     lines.add()
-    names = {"all": every, "newest": newest, "password": PASSWORD_VARIABLE}
-    with running(tmp_path, "words", COUNT.format(uri=postgres.server.uri, **names)) as job:
+    with running(tmp_path, "words", counts_in(postgres, every, newest)) as job:
 
         def written() -> bool:
             return len(postgres.rows(every)) >= lines.rows
@@ -80,7 +62,7 @@ def test_output_without_its_marker_is_restored_for_each_sink_as_asked(postgres: 
     every, newest = postgres.table("word text, times bigint"), postgres.table("word text PRIMARY KEY, times bigint")
     lines = WordFiles(tmp_path / "in")
     lines.add()
-    job_file = COUNT.format(uri=postgres.server.uri, all=every, newest=newest, password=PASSWORD_VARIABLE)
+    job_file = counts_in(postgres, every, newest)
 
     def is_counted() -> bool:
         return sum(int(str(row["times"])) for row in postgres.rows(newest)) == lines.rows

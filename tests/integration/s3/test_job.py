@@ -6,34 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.command_job import running
-from tests.integration.word_files import Words
+from tests.integration.word_files import Words, counting
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER_VARIABLE
 from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.timeout(600)
-COUNT = """\
-apiVersion: penstock.dev/v1alpha1
-kind: StreamJob
-metadata: {{name: words}}
-spec:
-  replicas: 2
-  checkpoint: {{interval: 300ms}}
-  restart: {{attempts: 100}}
-  job:
-    graph:
-      steps:
-        - name: lines
-          source:
-            s3: {{url: "s3://{bucket}/in", format: json, follow: 0.2, {store}}}
-            columns: [{{name: word, type: string}}]
-        - name: counts
-          keyBy: [word]
-          aggregate: {{compute: [{{name: times, function: count}}]}}
-        - name: output
-          sink:
-            s3: {{url: "s3://{bucket}/counts", format: json, {store}}}
-"""
-STORE = f'endpoint: "{{endpoint}}", accessKey: "env:{USER_VARIABLE}", secretKey: "env:{SECRET_VARIABLE}"'
 
 
 def written(s3: S3, bucket: str) -> list[dict[str, object]]:
@@ -53,8 +30,10 @@ def test_counts_are_exact_while_engines_and_the_server_are_killed(s3: S3, s3_ser
         return len(written(s3, bucket)) >= words.rows
 
     add()
-    store = STORE.format(endpoint=s3.endpoint)
-    with running(tmp_path, "words", COUNT.format(bucket=bucket, store=store)) as job:
+    store = {"endpoint": s3.endpoint, "accessKey": f"env:{USER_VARIABLE}", "secretKey": f"env:{SECRET_VARIABLE}"}
+    lines = {"url": f"s3://{bucket}/in", "format": "json", "follow": 0.2, **store}
+    counts = {"url": f"s3://{bucket}/counts", "format": "json", **store}
+    with running(tmp_path, "words", counting({"s3": lines}, {"output": {"s3": counts}})) as job:
         job.until(all_written)
         add()
         job.kill(0)

@@ -7,7 +7,6 @@ import pytest
 
 from penstock.base.errors import RowNotSentError, UserCodeError
 from penstock.base.values import replace
-from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId
 from penstock.contract.plan import (
     Assignment,
@@ -22,6 +21,7 @@ from penstock.contract.plan import (
 from penstock.engine.router import Custom, EdgeRouter, Partitioner
 from penstock.model.keys import hash_columns, key_groups
 from penstock.protocol.task.task_messages import RoutedRows
+from penstock.steps.base import BOUND_FIELD
 
 EDGE = EdgePlan(0, StageIndex(0), StageIndex(1), Partitioning.KEY)
 PLAN = PhysicalPlan(
@@ -125,7 +125,7 @@ def test_a_partitioner_sees_no_hidden_columns() -> None:
         seen.append(rows.schema.names)
         return [0] * rows.num_rows
 
-    stamped = BATCH.append_column(STAMP_FIELD, pa.array([0] * 500, STAMP_FIELD.type))
+    stamped = BATCH.append_column(BOUND_FIELD, pa.array([0] * 500, BOUND_FIELD.type))
     (piece,) = pieces(Partitioning.CUSTOM, None, Partitioner("count", first), stamped)
     assert seen == [["word", "n"]]
     assert piece.data.payload.schema.names == stamped.schema.names

@@ -14,10 +14,9 @@ import pyarrow as pa
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.contract.event_time import EventTime, TimeUnit
-from penstock.steps.base import BOUND_COLUMN, NO_BOUND
+from penstock.steps.base import BOUND_FIELD, NO_BOUND
 
 TIME = pa.timestamp("us")
-STAMP_FIELD = pa.field(BOUND_COLUMN, pa.int64(), nullable=False)
 
 
 def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
@@ -54,7 +53,7 @@ def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:
         schema = schema.set(index, schema.field(index).with_type(TIME))
     elif not pa.types.is_timestamp(found):
         raise ConfigError(f"event time: column {event_time.column!r} is {found}, not a timestamp in microseconds")
-    return schema.append(STAMP_FIELD)
+    return schema.append(BOUND_FIELD)
 
 
 class Stamper:
@@ -87,7 +86,7 @@ class Stamper:
         self.max_ts = None if largest[-1] == NO_BOUND else int(largest[-1])
         earlier = largest[:-1]
         stamps = np.where(earlier == NO_BOUND, NO_BOUND, earlier - self._disorder_us)
-        return batch.append_column(STAMP_FIELD, pa.array(stamps, pa.int64()))
+        return batch.append_column(BOUND_FIELD, pa.array(stamps, pa.int64()))
 
 
 def as_times(values: pa.Array, unit: TimeUnit | None) -> pa.Array:

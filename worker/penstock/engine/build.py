@@ -13,7 +13,6 @@ from penstock.base.limits import HELD_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.in_flight import InFlightPage, Slot
 from penstock.connectors.open_connectors import open_sink, open_source
 from penstock.connectors.own import OwnSink, OwnSource
-from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.codec import encode
 from penstock.contract.control_messages import Splits, StageSplits
 from penstock.contract.graph import Sink, Source
@@ -46,6 +45,7 @@ from penstock.ports import Source as SourcePort
 from penstock.protocol.engine.engine_messages import MakeTasks
 from penstock.protocol.task.task_core import TaskCore
 from penstock.protocol.task.task_state import TaskSetup
+from penstock.steps.base import BOUND_FIELD
 from penstock.transport.exchange import Identity
 
 if TYPE_CHECKING:
@@ -339,4 +339,4 @@ def _open_sinks(job: CompiledJob, files: FileSystem, staging: Path) -> dict[str,
 
 def _edge_schema(edge: CompiledEdge) -> pa.Schema:
     schema = edge.schema()
-    return schema.append(STAMP_FIELD) if edge.timed else schema
+    return schema.append(BOUND_FIELD) if edge.timed else schema

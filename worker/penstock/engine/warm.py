@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.threads import Event
-from penstock.connectors.source_rows import STAMP_FIELD
 from penstock.contract.graph import MAIN, Source
 from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
 from penstock.contract.keygroups import Range
 from penstock.contract.plan import first_assignment, routes
 from penstock.engine.router import EdgeRouter
 from penstock.graph.compiled import CompiledEdge, CompiledJob, CompiledStage
+from penstock.steps.base import BOUND_FIELD
 from penstock.storage.blobs import DirectoryBlobStore
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _entries(stage: CompiledStage) -> list[tuple[int, pa.RecordBatch]]:
 def _row(schema: pa.Schema, time: str | None) -> pa.RecordBatch:
     """Make one row of a schema: a text is one word; unknown types are null."""
     if time is not None:
-        schema = schema.append(STAMP_FIELD)
+        schema = schema.append(BOUND_FIELD)
     return pa.record_batch([_value(field.type) for field in schema], schema=schema)
 
 

@@ -31,7 +31,8 @@ Emit = Callable[[pa.RecordBatch], None]
 Locate = Callable[[int], Where]
 
 BOUND_COLUMN = f"{HIDDEN_PREFIX}bound"
-"""Hidden int64 column (us): the largest event time before the row in its split, minus the bound.
+BOUND_FIELD = pa.field(BOUND_COLUMN, pa.int64(), nullable=False)
+"""Hidden column (us): the largest event time before the row in its split, minus the bound.
 
 The bound is the source's limit for rows that are out of order.
 """
@@ -463,9 +464,6 @@ def with_hidden(batch: pa.RecordBatch, bounds: pa.Array | None) -> pa.RecordBatc
     return batch if bounds is None else batch.append_column(BOUND_FIELD, bounds)
 
 
-BOUND_FIELD = pa.field(BOUND_COLUMN, pa.int64())
-
-
 def least_bound(bounds: pa.Array | None, rows: int) -> pa.Array | None:
     """Return an array of length ``rows`` with the smallest bound in each place.
 
@@ -473,6 +471,6 @@ def least_bound(bounds: pa.Array | None, rows: int) -> pa.Array | None:
     """
     if bounds is None:
         return None
-    values = np.asarray(bounds.fill_null(NO_BOUND))
+    values = np.asarray(bounds)
     least = values.min() if len(values) else NO_BOUND
     return pa.array(np.full(rows, least, np.int64))

@@ -122,7 +122,7 @@ class SideView:
     """What a function reads: an attribute for each side input, ``side.rules``."""
 
     def __init__(self, copies: Mapping[str, SideCopy]) -> None:
-        """Show ``copies`` by the names of the inputs."""
+        """Show the rows of each copy under the name of its input."""
         for name, copy in copies.items():
             setattr(self, name, copy.rows)
 

@@ -146,7 +146,7 @@ class AllKeysStep(PlainStep):
         self._late.gain(share, fired_us)
 
     def counters(self) -> dict[str, int]:
-        """Return the number of open windows, and of late parts by their cause."""
+        """Return how many windows are open, and how many parts were late for each cause."""
         return {"keys": self._state.about_keys(), **self._late.counters()}
 
 

@@ -69,5 +69,5 @@ class WindowTopStep(RankedStep):
         self._late.gain(share, fired_us)
 
     def counters(self) -> dict[str, int]:
-        """Return the number of open windows, and of late rows by their cause."""
+        """Return how many windows are open, and how many rows were late for each cause."""
         return {**super().counters(), **self._late.counters()}

@@ -98,5 +98,5 @@ class WindowStep(PlainStep):
         self._late.gain(share, fired_us)
 
     def counters(self) -> dict[str, int]:
-        """Return the number of open windows, and of late rows by their cause."""
+        """Return how many windows are open, and how many rows were late for each cause."""
         return {"keys": self._state.about_keys(), **self._late.counters()}

@@ -139,7 +139,7 @@ class WholeStep(PlainStep):
         self._inner.on_groups_gained(share, fired_us)
 
     def counters(self) -> dict[str, int]:
-        """Return the number of open windows, and of late rows by their cause."""
+        """Return how many windows are open, and how many rows were late for each cause."""
         return self._inner.counters()
 
 

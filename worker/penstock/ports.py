@@ -305,6 +305,18 @@ class RemoteReader(Protocol):
 
 
 @runtime_checkable
+class MeteredReader(Protocol):
+    """A split reader that knows how much it has left to read."""
+
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return how many rows, and how many bytes, are there behind the next read; None for what is not known.
+
+        Cheap, and called about once a second. People and metrics see the numbers; no decision uses them.
+        """
+        ...
+
+
+@runtime_checkable
 class LatencyMeter(Protocol):
     """A sink writer that counts the ages of latency markers that reach it."""
 

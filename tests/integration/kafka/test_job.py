@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from penstock.contract.status import JobStatus
 from tests.integration.command_job import running
 from tests.support.kafka import Kafka
 from tests.support.long_tests import count
@@ -68,6 +69,10 @@ def letters_in(folder: Path) -> list[dict[str, Any]]:
     return [row for file in folder.glob("*.parquet") for row in pyarrow.parquet.read_table(file).to_pylist()]
 
 
+def pending_rows(status: JobStatus) -> int | None:
+    return next((step.pending_rows for step in status.steps if step.name == "words"), None)
+
+
 def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka, tmp_path: Path) -> None:
     source, out = kafka.topic("words", PARTITIONS), tmp_path / "out"
     bad = [{"value": b"\xff%d" % n, "key": b"key", "partition": n % PARTITIONS} for n in range(200)]
@@ -84,6 +89,7 @@ def test_a_topic_is_read_exactly_once_through_a_kill_and_a_rescale(kafka: Kafka,
         found.kill(1)
         kafka.write(source, words(6000, 8000))
         found.until(lambda: len(lines_of(out)) >= 8000 and len(letters_in(tmp_path / "bad")) >= len(bad))
+        found.until(lambda: pending_rows(found.status()) == 0)
         found.stop()
     check_exact(lines_of(out), 8000)
     letters = letters_in(tmp_path / "bad")

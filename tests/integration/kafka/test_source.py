@@ -111,6 +111,27 @@ def test_partitions_that_are_added_are_found_and_each_belongs_to_one_split(kafka
     assert made.unreplayable() == ""
 
 
+def test_what_is_left_to_read_is_known_from_fetches(kafka: Kafka) -> None:
+    topic = kafka.topic("pending", 1)
+    kafka.write(topic, [record(n) for n in range(100)])
+    made = source(kafka, topic, until=None)
+    with closing(made.open(made.splits()[0])) as reader:
+        assert reader.pending() == (None, None)
+        wait_until(lambda: reader.read(30) is not None)
+        assert reader.pending() == (100 - reader.state().offset, None)
+        wait_until(lambda: reader.read(30) is None and reader.state().offset == 100)
+        wait_until(lambda: reader.read(30) is None and reader.pending() == (0, None))
+        kafka.write(topic, [record(n) for n in range(100, 140)])
+        wait_until(lambda: reader.read(10) is not None)
+        assert reader.pending() == (140 - reader.state().offset, None)
+    bounded = source(kafka, topic)
+    state = bounded.splits()[0]
+    kafka.write(topic, [record(n) for n in range(140, 150)])
+    with closing(bounded.open(state)) as reader:
+        wait_until(lambda: reader.read(30) is not None)
+        assert reader.pending() == (140 - reader.state().offset, None)  # up to its end, not the topic's
+
+
 def test_a_topic_that_was_made_again_is_an_error_and_no_row_is_left_out(kafka: Kafka) -> None:
     topic = kafka.topic("again")
     kafka.write(topic, [record(n) for n in range(10)])

@@ -305,6 +305,19 @@ def test_rare_columns_and_workers_are_shown_when_there_is_any() -> None:
     assert rows[-2:] == [["0", "up,", "leads", "1", "2", "0"], ["1", "up", "3", "4", "1"]]
 
 
+def test_what_is_left_to_read_is_a_column_where_it_is_known() -> None:
+    console = Console(file=io.StringIO(), width=130, color_system=None)
+    steps = (
+        StepStatus("topic", 2, pending_rows=4_500),
+        StepStatus("folder", 1, pending_bytes=2048),
+        StepStatus("sums", 1),
+    )
+    console.print(draw(None, status(12, 0, steps=steps, checkpoint=EPOCH)))
+    rows = [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert rows[1][-1] == "pending"
+    assert [row[-1] for row in rows[2:5]] == ["4.5k", "KiB", "0%"]
+
+
 def test_steps_whose_results_may_differ_after_a_rollback_are_named() -> None:
     console = Console(file=io.StringIO(), width=130, color_system=None)
     steps = (StepStatus("sums", 1), StepStatus("panes", 1, varies=True))

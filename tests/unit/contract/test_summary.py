@@ -11,7 +11,7 @@ from penstock.contract.ids import (
     SwapId,
     Version,
 )
-from penstock.contract.latest import Death, Deaths, Desired, Latest, Leader, Request
+from penstock.contract.latest import Death, Deaths, Desired, Latest, Leader, LostRows, Request
 from penstock.contract.manifest import BlobRef
 from penstock.contract.status import (
     CheckpointDone,
@@ -20,9 +20,13 @@ from penstock.contract.status import (
     JobState,
     RestartStatus,
     SinkStatus,
+    SplitStatus,
     StepStatus,
     WorkerReport,
     held_up_texts,
+    lost_texts,
+    most_pending,
+    pending_text,
 )
 from penstock.contract.summary import Seen, job_state, job_status, merge_steps
 
@@ -140,6 +144,38 @@ def test_steps_that_only_some_workers_have_are_kept_in_order() -> None:
     merged = merge_steps([(a, b), (b, c)])
     assert [(step.name, step.rows_in) for step in merged] == [("a", 1), ("b", 2), ("c", 1)]
     assert merge_steps([]) == ()
+
+
+def test_what_is_left_to_read_is_a_sum_of_known_numbers() -> None:
+    none, known, unknown = (
+        StepStatus("a", 1),
+        StepStatus("a", 1, splits=2, pending_rows=5),
+        StepStatus("a", 1, splits=1),
+    )
+    added = [merge_steps(each)[0] for each in ([(known,), (known,)], [(none,), (known,)], [(known,), (unknown,)])]
+    assert [(step.splits, step.pending_rows) for step in added] == [(4, 10), (2, 5), (3, None)]
+    assert [step.pending_bytes for step in added] == [None, None, None]
+
+
+def test_the_splits_with_most_left_to_read_are_told() -> None:
+    many = [SplitStatus("in", f"{n:03d}", n) for n in range(100)]
+    assert [split.split for split in most_pending(many)] == [f"{n:03d}" for n in range(36, 100)]
+    told = [replace(report(n), progress=EngineProgress(Attempt(4), splits=tuple(many[n::2]))) for n in (0, 1)]
+    status = job_status(replace(SEEN, reports={r.ordinal: r for r in told}))
+    assert status.splits == most_pending(many)
+    assert (
+        pending_text(status)
+        == "pending: in 099 99 rows, in 098 98 rows, in 097 97 rows, in 096 96 rows and 60 more splits"
+    )
+    assert pending_text(replace(status, splits=(SplitStatus("in", "a"), SplitStatus("in", "b", 0)))) == ""
+    assert pending_text(replace(status, splits=(SplitStatus("in", "a", None, 1234),))) == "pending: in a 1,234 bytes"
+
+
+def test_rows_that_were_given_up_are_told() -> None:
+    assert job_status(SEEN).lost_rows == ()
+    lost = (LostRows("out", Epoch(7), 1200),)
+    status = job_status(replace(SEEN, latest=replace(LATEST, lost_rows=lost)))
+    assert (status.lost_rows, lost_texts(status)) == (lost, ["sink 'out': up to 1,200 rows of epoch 7 given up"])
 
 
 def test_what_a_leader_waits_for_is_shown_as_the_reason() -> None:

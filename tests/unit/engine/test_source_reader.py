@@ -9,6 +9,8 @@ import pytest
 from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.contract.status import SplitStatus, StepStatus
+from penstock.engine.progress_reporter import with_pending
 from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import Read
 from penstock.protocol.task.task_messages import RowsRead, SplitEmpty, SplitEnded
@@ -45,6 +47,13 @@ class Paced(Reader):
 
     def wait_s(self) -> float:
         return self._wait_s
+
+
+class Metered(Reader):
+    """A reader that knows how many rows its script has left."""
+
+    def pending(self) -> tuple[int | None, int | None]:
+        return sum(self._script), None
 
 
 @dataclass
@@ -299,3 +308,34 @@ def test_a_task_whose_epochs_all_fail_keeps_only_some_of_their_cuts() -> None:
     assert len(task._cuts) < 30
     task.committed(Epoch(89))
     assert reader.told == [(89, 89)]
+
+
+def test_what_is_left_to_read_is_noted_by_the_task_and_an_unknown_number_is_none() -> None:
+    task = opened(a=Metered("a", [1, 1, 1]), b=Reader("b", [1, 1]), c=Metered("c", [1]))
+    assert (task.asked, task.pending) == (False, ())
+    task.asked = True
+    task.measure()
+    told = {split.split: split.pending_rows for split in task.pending}
+    assert (task.asked, told) == (False, {"a": 3, "b": None, "c": 1})
+    events(task, 6)  # c ends
+    task.measure()
+    assert [(s.step, s.split, s.pending_rows) for s in task.pending] == [
+        ("in", "a", 1),
+        ("in", "b", None),
+        ("in", "c", 0),
+    ]
+    task.close([SplitId("b")])
+    task.measure()
+    assert [split.split for split in task.pending] == ["a", "c"]
+
+
+def test_a_source_step_has_the_sum_of_its_splits_if_each_of_them_knows() -> None:
+    steps = [StepStatus("in", 1), StepStatus("more", 1), StepStatus("sums", 1)]
+    splits = [
+        SplitStatus("in", "a", 3),
+        SplitStatus("in", "b"),
+        SplitStatus("more", "a", 1, 9),
+        SplitStatus("more", "b", 4, 0),
+    ]
+    told = [(step.splits, step.pending_rows, step.pending_bytes) for step in with_pending(steps, splits)]
+    assert told == [(2, None, None), (2, 5, 9), (0, None, None)]

@@ -180,14 +180,22 @@ def test_a_full_sink_stops_a_source_in_the_same_stage() -> None:
     def following(reads: Callable[[SplitId], bool], bytes_max: int) -> None:
         asked.append("read")
 
+    def measure() -> None:
+        asked.append("measured")
+        source.asked = False
+
     source = SimpleNamespace(next=following, rest_s=lambda *_: 0.0, where=lambda: None, resting=False, dry=True)
+    source.asked, source.pending, source.measure = False, (), measure
     task = Task(rig(SOURCE).core, source)
     task.writer.full = True
     task.passes(2)
     assert asked == []
+    assert task.loop.pending() == ()
+    task.passes(2)
+    assert asked == ["measured"], "what is left is known while a sink holds the source up"
     task.writer.full = False
     task.passes()
-    assert asked == ["read"]
+    assert asked == ["measured", "read"]
 
 
 def test_the_receivers_are_told_the_time_without_a_barrier() -> None:

@@ -3,12 +3,12 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
-from penstock.contract.status import CheckpointDone, EngineProgress, StepStatus, WorkerReport
+from penstock.contract.status import CheckpointDone, EngineProgress, SplitStatus, StepStatus, WorkerReport
 from penstock.metrics.exporter import Exporter
 from penstock.metrics.registry import registry_of
 
 STEPS = (
-    StepStatus("read", 2, rows_out=10, busy=0.5),
+    StepStatus("read", 2, rows_out=10, busy=0.5, splits=2, pending_rows=30),
     StepStatus(
         "count",
         1,
@@ -29,7 +29,7 @@ REPORT = WorkerReport(
     "127.0.0.1:1",
     engine_restarts=3,
     engine_deaths=2,
-    progress=EngineProgress(Attempt(2), STEPS),
+    progress=EngineProgress(Attempt(2), STEPS, splits=(SplitStatus("read", "a", 30), SplitStatus("read", "b", 0))),
     checkpoint=CheckpointDone(9, 1234, 0.5),
     checkpoint_interval_s=1800.0,
     uncommitted_s=61.5,
@@ -45,7 +45,7 @@ def scrape(report: WorkerReport) -> dict[tuple[str, str], float]:
         exporter.close()
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
     assert all(s.labels["job"] == "words" and s.labels["worker"] == "1" for s in samples)
-    return {(s.name, s.labels.get("step", "")): s.value for s in samples}
+    return {(s.name, s.labels.get("split", s.labels.get("step", ""))): s.value for s in samples}
 
 
 def test_a_scrape_shows_steps_checkpoint_and_engine() -> None:
@@ -67,6 +67,12 @@ def test_a_scrape_shows_steps_checkpoint_and_engine() -> None:
     assert found["penstock_engine_up", ""] == 1
     assert found["penstock_step_watermark_lag_seconds", "count"] > 1e9
     assert ("penstock_step_watermark_lag_seconds", "read") not in found
+    pending = {key: value for key, value in found.items() if "pending" in key[0]}
+    assert pending == {
+        ("penstock_source_pending_rows", "read"): 30,
+        ("penstock_split_pending_rows", "a"): 30,
+        ("penstock_split_pending_rows", "b"): 0,
+    }
 
 
 def test_a_worker_without_an_engine_says_so() -> None:

@@ -13,6 +13,7 @@ HASH_SEED = 42  # the seed of xxhash64 in Spark SQL
 WORKERS_MAX = 1024
 JOB_NAME_CHARS_MAX = 40
 STEPS_MAX = 256
+SPLITS_TOLD_MAX = 64  # splits whose pending rows a status and the metrics of a worker name; a step has the sum of all
 SPLITS_MAX = 40_000  # each split of Parquet files takes 250 bytes in the message to the leader
 
 # --- Control plane --------------------------------------------------------------------------

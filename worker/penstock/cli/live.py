@@ -27,6 +27,8 @@ from penstock.contract.status import (
     guarantee_text,
     held_up_texts,
     late_text,
+    lost_texts,
+    pending_text,
     unread_text,
     varying_text,
 )
@@ -90,11 +92,13 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
-    parts += [Text(visible(text), style="dim") for text in (guarantee_text(now), varying_text(now)) if text]
+    said = (pending_text(now), guarantee_text(now), varying_text(now))
+    parts += [Text(visible(text), style="dim") for text in said if text]
     parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:
         lines = lines_of(now.restarts.newest[-1], now.restarts)
         parts.append(Text(visible("\n".join(lines)), style="yellow"))
+    parts += [Text(visible(text), style="yellow") for text in lost_texts(now)]
     parts += [Text(visible(text), style="red") for text in held_up_texts(now)]
     parts += [Text(visible(text), style="red") for text in (now.failure, late_text(now), now.unread) if text]
     return Group(*parts)
@@ -130,16 +134,18 @@ def _title(now: JobStatus) -> Text:
 def _steps(rates: tuple[StepRate, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
     timed = any(r.lag_s is not None for r in rates)
+    pending = any(_pending(r.step) for r in rates)
     counted = [(name, read) for name, read in _RARE if any(read(r.step) for r in rates)]
     table.add_column("step", no_wrap=True)
     for name in ("tasks", "in/s", "out/s", "rows in", "rows out", "queued"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("busy, held back", no_wrap=True)
-    for name in [*(["lag"] if timed else []), *(name for name, _ in counted)]:
+    for name in [*(["lag"] if timed else []), *(["pending"] if pending else []), *(name for name, _ in counted)]:
         table.add_column(name, justify="right", no_wrap=True)
     for rate in rates:
         rare = [_if_any(read(rate.step), read(rate.step)) for _, read in counted]
-        table.add_row(*_cells(rate), *([_lag(rate)] if timed else []), *rare)
+        seen = [*([_lag(rate)] if timed else []), *([_pending(rate.step)] if pending else [])]
+        table.add_row(*_cells(rate), *seen, *rare)
     return table
 
 
@@ -172,6 +178,13 @@ def _bar(busy: float, blocked: float) -> Text:
         ("·" * (BAR_WIDTH - work - wait), "dim"),
         f" {busy:>4.0%} {blocked:>4.0%}",
     )
+
+
+def _pending(step: StepStatus) -> str:
+    """Spell what a source has left to read; nothing where that is not known."""
+    if step.pending_rows is not None:
+        return short_count(step.pending_rows)
+    return "" if step.pending_bytes is None else short_bytes(step.pending_bytes)
 
 
 def _lag(rate: StepRate) -> str:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.threads import monotonic
-from penstock.connectors.input_files import InputPath, list_input
+from penstock.connectors.input_files import InputPath, StoredPath, list_input
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, with_stamp
-from penstock.connectors.text_lines import LinePlace
+from penstock.connectors.text_lines import PACKED, LinePlace
 from penstock.connectors.text_source import (
     TextForm,
     TextRows,
@@ -124,6 +124,7 @@ class LaneReader:
         self._stamper = stamper
         self._pace = pace
         self._waiting: list[str] = []
+        self._sizes: dict[str, int | None] = {}  # of the files that wait
         self._look_at = 0.0
 
     def read(self, max_rows: int) -> Read | None:
@@ -154,6 +155,12 @@ class LaneReader:
         max_ts = self._stamper.max_ts if self._stamper else None
         return SplitState(self._split, lane.as_json(), self._offset, max_ts=max_ts)
 
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return the bytes that are left of this lane's files, as of the last look at the folder."""
+        sizes = [*self._sizes.values(), *(() if self._rows is None else (self._rows.bytes_left,))]
+        known = [size for size in sizes if size is not None]
+        return None, sum(known) if self._look_at and len(known) == len(sizes) else None
+
     def wait_s(self) -> float:
         """Return how long to wait for the next rows: until the next look at the folder."""
         if self._rows is None and not self._waiting:
@@ -174,6 +181,7 @@ class LaneReader:
             self._look()
         while self._waiting:
             name = self._waiting.pop(0)
+            self._sizes.pop(name, None)
             try:
                 identity = read_text_identity(self._parent.path / name)
             except FileNotFoundError:
@@ -195,7 +203,18 @@ class LaneReader:
         mine = {name: name_hash(name) for name in names}
         self._read &= set(mine.values())
         self._waiting = [name for name in names if self._is_mine(mine[name]) and mine[name] not in self._read]
+        self._sizes = {name: self._size(name) for name in self._waiting}
         self._look_at = monotonic() + self._parent.every_s
+
+    def _size(self, name: str) -> int | None:
+        """Return how long a text is; None where it is packed, or where the answer costs a request."""
+        file = self._parent.path / name
+        if isinstance(file, StoredPath) or file.suffix in PACKED:
+            return None
+        try:
+            return file.stat().st_size
+        except OSError:
+            return None  # reading it says more
 
     def _is_mine(self, hashed: str) -> bool:
         return int(hashed, 16) % self._lane.lanes == self._lane.lane

@@ -150,6 +150,10 @@ class WordReader:
         ended = self._end is not None and self._offset >= self._end
         return SplitState(self._state.split, self._state.spec, self._offset, finished=ended)
 
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return the rows up to the end; without an end nobody knows."""
+        return None if self._end is None else max(0, self._end - self._offset), None
+
     def due_ns(self, offset: int) -> int | None:
         """Return the monotonic time at which a row should be sent; None without a rate."""
         return self._limit.due_ns(offset - self._first)

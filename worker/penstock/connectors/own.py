@@ -20,6 +20,7 @@ from penstock.contract.manifest import SinkHandle, SplitState
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import (
     InheritingSink,
+    MeteredReader,
     Pending,
     PreparedSource,
     Read,
@@ -157,6 +158,17 @@ class OwnReader:
             self._stamper.reach(max_ts)
             max_ts = self._stamper.max_ts
         return SplitState(own.split, own.spec, own.offset, own.finished, max_ts)
+
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return what the user's reader has left to read, if it is a MeteredReader.
+
+        Raises ConnectorError when it raises.
+        """
+        if not isinstance(self._own, MeteredReader):
+            return None, None
+        with _naming_errors(f"{self._place}, pending()"):
+            rows, size = self._own.pending()
+        return rows, size
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Pass on. Raises ConnectorError when the user's reader raises."""

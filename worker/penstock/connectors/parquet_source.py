@@ -265,6 +265,10 @@ class ParquetReader:
             max_ts=self._stamper.max_ts if self._stamper else None,
         )
 
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return the rows that are left of the file."""
+        return self._rows - self._offset, None
+
     def wait_s(self) -> float:
         """Return how long to wait for the next rows."""
         return self._pace.wait_s()

@@ -245,6 +245,11 @@ class TextRows:
         decoded = self._rows is None or self._taken >= self._rows.num_rows
         return decoded and (self._blocks is None or self.place.byte - self._opened_at >= RELEASE_AFTER_BYTES)
 
+    @property
+    def bytes_left(self) -> int | None:
+        """Return how many bytes are left of the file; None for a packed one, whose length is not known."""
+        return None if self._path.suffix in PACKED else max(0, self._identity.size - self.place.byte)
+
     def spec(self) -> str:
         """Return the text for a checkpoint: the file, and where the next row begins."""
         return spell_spec(self._identity, self.place)
@@ -340,6 +345,10 @@ class TextReader:
         """Return where the next read begins."""
         max_ts = self._stamper.max_ts if self._stamper else None
         return SplitState(self._state.split, self._rows.spec(), self._offset, self._finished, max_ts)
+
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return the bytes that are left of the file: how many rows they are is not known."""
+        return None, self._rows.bytes_left
 
     def wait_s(self) -> float:
         """Return how long to wait for the next rows."""

@@ -4,12 +4,14 @@ The CLI shows it, and the supervisor and the leader serve it. Counters are cumul
 attempt began. Two of them make a rate.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from penstock.base import limits
 from penstock.base.values import replace
 from penstock.contract.codec import Message, TolerantMessage
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
+from penstock.contract.latest import LostRows
 
 # --- The files of an input --------------------------------------------------------------------
 # The set of files is fixed when a job first starts. A later look at the folder gives an InputSeen.
@@ -78,6 +80,7 @@ class JobState(StrEnum):
     FAILED = "Failed"
 
 
+SPLITS_SHOWN = 4  # in a terminal
 WORKER_UP = "up"  # keeper and engine run
 ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 
@@ -110,8 +113,9 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     work, waiting for credit, and waiting for anything else since the attempt began.
     ``watermark_us`` is the lowest of its tasks; None where there is no event time. ``late_rows``
     came too late for their window, ``untimed_rows`` have no event time: both are in no window. ``shed_rows`` were not
-    sent, because too many were outstanding. ``varies``: its results depend on the clock, or on when rows came, so after
-    a rollback they may be others.
+    sent, because too many were outstanding. ``splits`` are the splits of a source, and ``pending_rows`` and
+    ``pending_bytes`` what is there and not read; None if one of the splits does not know. ``varies``: its results
+    depend on the clock, or on when rows came, so after a rollback they may be others.
     """
 
     name: str
@@ -131,6 +135,24 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     untimed_rows: int = 0
     varies: bool = False
     shed_rows: int = 0
+    splits: int = 0
+    pending_rows: int | None = None
+    pending_bytes: int | None = None
+
+
+class SplitStatus(TolerantMessage, tag="SplitStatus"):
+    """How much a split of the source ``step`` has left to read: what is there now. None: not known."""
+
+    step: str
+    split: str
+    pending_rows: int | None = None
+    pending_bytes: int | None = None
+
+
+def most_pending(splits: Iterable[SplitStatus]) -> tuple[SplitStatus, ...]:
+    """Return the splits that have most left to read, at most ``SPLITS_TOLD_MAX``, by their names."""
+    most = sorted(splits, key=lambda s: (-(s.pending_rows or 0), -(s.pending_bytes or 0), s.step, s.split))
+    return tuple(sorted(most[: limits.SPLITS_TOLD_MAX], key=lambda s: (s.step, s.split)))
 
 
 class CheckpointStatus(TolerantMessage, tag="CheckpointStatus"):
@@ -226,7 +248,8 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     None until one window is full. ``committed`` is there at the end of a run on one machine.
     ``inputs`` is what was last seen of the folders that sources read. ``restarts``: None while no
     engine has died of late. ``unread``: why the leader cannot read what is wanted, empty when it can.
-    ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader.
+    ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader. ``splits`` are those with
+    most left to read. ``lost_rows`` is what was given up of the output of sinks, on request.
     """
 
     job: str
@@ -254,6 +277,8 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     unread: str = ""
     uncommitted_s: float | None = None
     checkpoint_interval_s: float = 0.0
+    splits: tuple[SplitStatus, ...] = ()
+    lost_rows: tuple[LostRows, ...] = ()
 
 
 def late_text(status: JobStatus) -> str:
@@ -291,17 +316,32 @@ def varying_text(status: JobStatus) -> str:
     return f"results that are not committed may be others after a rollback: {steps}" if steps else ""
 
 
+def pending_text(status: JobStatus) -> str:
+    """Name the splits with most left to read; empty while none is known to have any."""
+    counts = ((s, s.pending_rows, "rows") if s.pending_rows else (s, s.pending_bytes, "bytes") for s in status.splits)
+    most = sorted((-count, s.step, s.split, unit) for s, count, unit in counts if count)
+    more = f" and {len(most) - SPLITS_SHOWN} more splits" if len(most) > SPLITS_SHOWN else ""
+    shown = ", ".join(f"{step} {split} {-count:,} {unit}" for count, step, split, unit in most[:SPLITS_SHOWN])
+    return f"pending: {shown}{more}" if most else ""
+
+
+def lost_texts(status: JobStatus) -> list[str]:
+    """Say of each sink which output was given up on request."""
+    return [f"sink {lost.sink!r}: up to {lost.rows:,} rows of epoch {lost.epoch} given up" for lost in status.lost_rows]
+
+
 class EngineProgress(Message, tag="EngineProgress"):
     """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
 
-    ``inputs`` are told by one engine of a job. Said about once a second, beside the reports of the
-    protocol. A lost one does no harm.
+    ``inputs`` are told by one engine of a job, ``splits`` by the engine that reads them: those with most left to read.
+    Said about once a second, beside the reports of the protocol. A lost one does no harm.
     """
 
     attempt: Attempt
     steps: tuple[StepStatus, ...] = ()
     sinks: tuple[SinkStatus, ...] = ()
     inputs: tuple[InputSeen, ...] = ()
+    splits: tuple[SplitStatus, ...] = ()
 
 
 class CheckpointDone(Message, tag="CheckpointDone"):

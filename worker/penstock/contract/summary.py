@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.guarantees import lowest
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Deaths, Desired, Latest
@@ -18,6 +19,7 @@ from penstock.contract.status import (
     StepStatus,
     WorkerReport,
     WorkerStatus,
+    most_pending,
 )
 from penstock.contract.worker_rules import is_over
 
@@ -77,6 +79,8 @@ def job_status(seen: Seen) -> JobStatus:
         unread="" if led is None else led.unread,
         uncommitted_s=None if led is None else led.uncommitted_s,
         checkpoint_interval_s=0.0 if led is None else led.checkpoint_interval_s,
+        splits=most_pending(split for r in reports if r.progress is not None for split in r.progress.splits),
+        lost_rows=() if latest.lost_rows is ABSENT else latest.lost_rows,
     )
 
 
@@ -206,7 +210,16 @@ def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
         queue_bytes=one.queue_bytes + two.queue_bytes,
         state_keys=one.state_keys + two.state_keys,
         watermark_us=min(marks, default=None),
+        splits=one.splits + two.splits,
+        pending_rows=_added(one.splits, one.pending_rows, two.splits, two.pending_rows),
+        pending_bytes=_added(one.splits, one.pending_bytes, two.splits, two.pending_bytes),
     )
+
+
+def _added(splits: int, pending: int | None, others: int, more: int | None) -> int | None:
+    """Add what two engines have left to read; None if one of them has splits and does not know."""
+    known = [count for number, count in ((splits, pending), (others, more)) if number]
+    return None if not known or None in known else sum(count for count in known if count is not None)
 
 
 def _checkpoint(seen: Seen, reports: Sequence[WorkerReport]) -> CheckpointStatus | None:

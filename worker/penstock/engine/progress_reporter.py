@@ -8,7 +8,14 @@ from penstock.base.values import replace
 from penstock.contract.codec import ABSENT
 from penstock.contract.ids import Attempt, ChannelId, TaskId
 from penstock.contract.plan import PhysicalPlan, StagePlan
-from penstock.contract.status import EngineProgress, InputSeen, SinkStatus, StepStatus
+from penstock.contract.status import (
+    EngineProgress,
+    InputSeen,
+    SinkStatus,
+    SplitStatus,
+    StepStatus,
+    most_pending,
+)
 from penstock.engine.output_publisher import HeldUp
 from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
@@ -41,11 +48,12 @@ class ProgressCounters:
         span, self._at = max(now - self._at, _FLOOR_S), now
         queued = _queued(stats)
         steps: list[StepStatus] = []
+        splits = [split for task in tasks for split in task.pending()]
         for stage in self._plan.stages:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
         sinks = tuple(_with_reason(sink, held_up.get(sink.name)) for sink in self._sinks())
-        return EngineProgress(attempt, tuple(steps), sinks, inputs)
+        return EngineProgress(attempt, with_pending(steps, splits), sinks, inputs, most_pending(splits))
 
     def _stage(
         self,
@@ -93,6 +101,29 @@ class ProgressCounters:
         whole = span * max(1, len(tasks))
         waits = min(1.0, blocked / whole)
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
+
+
+def with_pending(steps: Iterable[StepStatus], splits: Iterable[SplitStatus]) -> tuple[StepStatus, ...]:
+    """Give each source step the number of its splits, and the sum of what they have left to read."""
+    found: dict[str, list[SplitStatus]] = {}
+    for split in splits:
+        found.setdefault(split.step, []).append(split)
+    return tuple(_of_splits(step, found[step.name]) if step.name in found else step for step in steps)
+
+
+def _of_splits(step: StepStatus, splits: Sequence[SplitStatus]) -> StepStatus:
+    rows, sizes = [s.pending_rows for s in splits], [s.pending_bytes for s in splits]
+    return replace(step, splits=len(splits), pending_rows=_sum_of_known(rows), pending_bytes=_sum_of_known(sizes))
+
+
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
+    """Return the sum, None if a count is not known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 def _with_reason(sink: SinkStatus, held_up: HeldUp | None) -> SinkStatus:

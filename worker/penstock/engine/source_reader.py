@@ -44,8 +44,17 @@ from penstock.base.limits import (
 from penstock.base.threads import thread_time
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
+from penstock.contract.status import SplitStatus
 from penstock.model.elements import Data
-from penstock.ports import GatheringReader, PacedReader, Read, ReleasingReader, RemoteReader, RestingReader
+from penstock.ports import (
+    GatheringReader,
+    MeteredReader,
+    PacedReader,
+    Read,
+    ReleasingReader,
+    RemoteReader,
+    RestingReader,
+)
 from penstock.protocol.channel.pace import Pace
 from penstock.protocol.task.task_messages import ReadBlocked, RowsRead, SplitEmpty, SplitEnded
 from penstock.transport.batches import conform, whole
@@ -230,7 +239,7 @@ class SplitScheduler:
 class _Opened:
     """A reader, and the same reader for each optional Protocol that it follows (otherwise None)."""
 
-    __slots__ = ("gathering", "paced", "reader", "releasing", "remote", "resting")
+    __slots__ = ("gathering", "metered", "paced", "reader", "releasing", "remote", "resting")
 
     def __init__(self, reader: "SplitReader") -> None:
         self.reader = reader
@@ -239,10 +248,14 @@ class _Opened:
         self.gathering = reader if isinstance(reader, GatheringReader) else None
         self.releasing = reader if isinstance(reader, ReleasingReader) else None
         self.remote = reader if isinstance(reader, RemoteReader) else None
+        self.metered = reader if isinstance(reader, MeteredReader) else None
 
 
 class SourceReader:
-    """The readers of one source task, used by its thread only."""
+    """The readers of one source task, used by its thread only, but for ``asked`` and ``pending``.
+
+    ``pending`` is what each split had left to read when the task last measured, because another thread had ``asked``.
+    """
 
     def __init__(self, name: str, source: "Source", reads: ReadBatcher) -> None:
         """Read the splits of the step ``name`` through ``reads``."""
@@ -257,6 +270,18 @@ class SourceReader:
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []
         self._reading: tuple[SplitId, int] | None = None
+        self.asked = False
+        self.pending: tuple[SplitStatus, ...] = ()
+
+    def measure(self) -> None:
+        """Note what each split has left to read. Raises what a reader raises."""
+        self.asked = False
+        self.pending = tuple(self._pending_of(split, opened.metered) for split, opened in self._opened.items())
+
+    def _pending_of(self, split: SplitId, reader: MeteredReader | None) -> SplitStatus:
+        if split in self._ended:
+            return SplitStatus(self.name, split, 0, 0)
+        return SplitStatus(self.name, split, *((None, None) if reader is None else reader.pending()))
 
     def where(self) -> tuple[str, str, int] | None:
         """Return source, split and first offset of the last rows read."""

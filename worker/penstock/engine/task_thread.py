@@ -14,6 +14,7 @@ from penstock.base.errors import RowNotSentError, Where
 from penstock.base.limits import OUTPUT_FLUSH_INTERVAL_S_DEFAULT
 from penstock.base.threads import Thread, monotonic
 from penstock.contract.ids import ChannelId, Version
+from penstock.contract.status import SplitStatus
 from penstock.engine.source_reader import SourceReader
 from penstock.engine.task_calls import TaskCalls
 from penstock.engine.task_effects import REST_S, ROWS, TaskEffects, TaskStopped
@@ -65,6 +66,14 @@ class TaskLoop:
         if rest and self._parts.edges:
             counted.setdefault((rest[-1], "rows_out"), self.progress.rows_out)
         return counted
+
+    def pending(self) -> tuple[SplitStatus, ...]:
+        """Return what the splits of a source had left to read, and have the task measure again. From any thread."""
+        source = self._parts.source
+        if source is None:
+            return ()
+        source.asked = True
+        return source.pending
 
     # --- The loop -----------------------------------------------------------------------------
 
@@ -198,12 +207,14 @@ class TaskLoop:
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; return whether one was taken."""
         self._drained = False
-        core, room = self.core, self.room() and not self._parts.chain.full
-        if self._parts.source is None:
+        core, room, source = self.core, self.room() and not self._parts.chain.full, self._parts.source
+        if source is None:
             # Without room, read only streams of tasks that have left: they still bring their end.
             return self._read_channel(core.reads if room else core.state.retired.__contains__)
+        if source.asked:
+            source.measure()
         if room and core.takes_input:
-            return self._read_split(self._parts.source)
+            return self._read_split(source)
         self.core.step(ev.ReadBlocked(), 0.0)
         return False
 
@@ -308,4 +319,5 @@ class TaskThread(Thread):
         self.inbox = loop.inbox
         self.progress = loop.progress
         self.counters = loop.counters
+        self.pending = loop.pending
         self.marks = loop.marks

@@ -1,7 +1,7 @@
 """A worker's metrics, made from its newest report at each scrape.
 
 Nothing is counted here: engines count per batch and say so once a second, so a scrape costs the
-data path nothing. Labels are job, worker and step: never a key.
+data path nothing. Labels are job, worker and step, and split for a bounded number of splits: never a key.
 """
 
 import time
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from penstock.contract.status import StepStatus, WorkerReport
+from penstock.contract.status import SplitStatus, StepStatus, WorkerReport
 
 STEP_LABELS = ("job", "worker", "step")
+SPLIT_LABELS = ("job", "worker", "step", "split")
 WORKER_LABELS = ("job", "worker")
 
 # Name, what it means, and where it is in a step's status.
@@ -45,6 +46,10 @@ STEP_GAUGES: tuple[tuple[str, str, Callable[[StepStatus], float]], ...] = (
     ("penstock_step_queue_bytes", "Bytes waiting in front of the step", lambda s: s.queue_bytes),
     ("penstock_step_state_keys", "Keys in state", lambda s: s.state_keys),
 )
+PENDING: tuple[tuple[str, Callable[[StepStatus | SplitStatus], int | None]], ...] = (
+    ("rows", lambda s: s.pending_rows),
+    ("bytes", lambda s: s.pending_bytes),
+)
 
 
 class WorkerCollector(Collector):
@@ -72,6 +77,7 @@ class WorkerCollector(Collector):
                 gauge.add_metric([*labels, step.name], read(step))
             yield gauge
         yield _watermark_lag(labels, steps)
+        yield from _pending(labels, steps, () if report.progress is None else report.progress.splits)
 
 
 def _worker_metrics(labels: list[str], report: WorkerReport) -> Iterator[Metric]:
@@ -125,6 +131,26 @@ def _watermark_lag(labels: list[str], steps: tuple[StepStatus, ...]) -> Metric:
         if step.watermark_us is not None:
             lag.add_metric([*labels, step.name], (now_us - step.watermark_us) / 1e6)
     return lag
+
+
+def _pending(labels: list[str], steps: tuple[StepStatus, ...], splits: tuple[SplitStatus, ...]) -> Iterator[Metric]:
+    """Yield what sources have left to read. What is not known has no sample."""
+    for unit, read in PENDING:
+        of_step = GaugeMetricFamily(
+            f"penstock_source_pending_{unit}", f"{unit.capitalize()} that are there and not read", labels=STEP_LABELS
+        )
+        of_split = GaugeMetricFamily(
+            f"penstock_split_pending_{unit}",
+            f"{unit.capitalize()} of a split that are there and not read, of the splits with most of them",
+            labels=SPLIT_LABELS,
+        )
+        for step in steps:
+            if (count := read(step)) is not None:
+                of_step.add_metric([*labels, step.name], count)
+        for split in splits:
+            if (count := read(split)) is not None:
+                of_split.add_metric([*labels, split.step, split.split], count)
+        yield from (of_step, of_split)
 
 
 def registry_of(job: str, report: Callable[[], WorkerReport]) -> CollectorRegistry:

@@ -221,6 +221,29 @@ class KafkaReader:
         if consumer is not None:
             consumer.close()
 
+    def pending(self) -> tuple[int | None, int | None]:
+        """Return how many offsets are left up to the end, or up to the end that the client last heard of.
+
+        The client hears it with the records that it fetches. Records of transactions that are still open count, and so
+        do holes of compaction. None until the client has heard of each partition.
+        """
+        left = [self._left_of(partition, at) for partition, at in self._next.items()]
+        known = [offsets for offsets in left if offsets is not None]
+        return sum(known) if len(known) == len(left) else None, None
+
+    def _left_of(self, partition: int, at: int) -> int | None:
+        if self._consumer is None:
+            return None
+        if partition not in self._behind and not self._left:
+            return 0
+        kafka = library()
+        here = kafka.TopicPartition(self._place.topic, partition)
+        first, end = self._consumer.get_watermark_offsets(here, cached=True)
+        if self._place.end is not None:
+            end = self._place.end.get(partition, 0)
+        begin = first if at == EARLIEST else at
+        return None if begin < 0 or end < 0 else max(0, end - begin)
+
     def silent(self) -> bool:
         """Return whether the broker does not answer, so that it is not known whether there are rows."""
         return bool(self._behind) and monotonic() - self._silent_since > SILENT_AFTER_S

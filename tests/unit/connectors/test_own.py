@@ -88,6 +88,24 @@ def test_a_source_that_takes_long_may_get_ready() -> None:
     assert slow.prepared == 1
 
 
+class Resting(Reader):
+    """Says for how long it has no rows."""
+
+    rest: Any = 0.25
+
+    def wait_s(self) -> Any:
+        return self.rest
+
+
+def test_a_reader_that_knows_when_its_rows_come_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert source().open(FIRST).wait_s() == 0.0, "it does not say"
+    monkeypatch.setattr(Own, "open", lambda own, state: Resting(own.reads, state))
+    assert source().open(FIRST).wait_s() == Resting.rest
+    monkeypatch.setattr(Resting, "rest", "soon")
+    with pytest.raises(ConnectorError, match=r"source 'mine', partition 'a', wait_s\(\): ValueError: .*'soon'"):
+        source().open(FIRST).wait_s()
+
+
 def test_rows_are_stamped_with_the_largest_time_before_them() -> None:
     made = source(Read(times(50, 40), 0), Read(times(70), 2), time=EventTime("ts", 10))
     reader = made.open(FIRST)

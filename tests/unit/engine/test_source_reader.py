@@ -6,10 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import SOURCE_POLL_S, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
+from penstock.base.limits import SOURCE_POLL_S, SOURCE_POLL_SHARE, SOURCE_REST_MAX_S, SOURCE_SPLITS_READ_MAX
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.status import SplitStatus, StepStatus
+from penstock.engine import source_reader
 from penstock.engine.progress_reporter import with_pending
 from penstock.engine.source_reader import ReadBatcher, SourceReader
 from penstock.ports import Read
@@ -135,6 +136,25 @@ def test_it_rests_when_every_split_that_goes_on_knows_that_it_has_nothing_for_a_
 
 def test_a_split_that_cannot_say_how_long_is_asked_again_soon() -> None:
     assert opened(a=Paced("a", [0], 0.0)).rest_s(all_splits) == SOURCE_POLL_S
+
+
+def test_rows_of_a_split_that_cannot_say_wait_for_a_share_of_the_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(source_reader, "monotonic", lambda: now[0])
+    task = opened(a=Reader("a", [0, 0, 0, 1, 0, 1]))
+
+    def rest_s(silence_s: float) -> float:
+        now[0] = 100.0 + silence_s
+        assert events(task, 1) == [SplitEmpty]
+        return task.rest_s(all_splits)
+
+    assert [rest_s(silence_s) for silence_s in (0.0, 0.4, 9.0)] == [
+        SOURCE_POLL_S,
+        pytest.approx(0.4 * SOURCE_POLL_SHARE),
+        SOURCE_REST_MAX_S,
+    ]
+    assert events(task, 1) == [RowsRead]
+    assert rest_s(9.0) == SOURCE_POLL_S, "after rows another silence begins"
 
 
 class Releasing(Reader):

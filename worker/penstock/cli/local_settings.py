@@ -53,6 +53,7 @@ def control_settings(checkpoint: CheckpointSettings) -> ControlSettings:
         lease_duration_s=limits.LOCAL_LEASE_DURATION_S,
         lease_renew_deadline_s=limits.LOCAL_LEASE_RENEW_DEADLINE_S,
         lease_retry_s=limits.LOCAL_LEASE_RETRY_S,
+        meta_poll_interval_s=limits.LOCAL_META_POLL_INTERVAL_S,
         checkpoint_first_delay_s=min(limits.CHECKPOINT_FIRST_DELAY_S, checkpoint.interval_s),
     )
 

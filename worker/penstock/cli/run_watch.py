@@ -53,8 +53,9 @@ def watch(cluster: "LocalCluster", screen: Watched, interrupts: "Interrupts") ->
     compiling = Compiling(screen.note)
     while True:
         ended = cluster.wait(LOOK_INTERVAL_S)
-        compiling.look()
         status = ended if ended is not None else cluster.status()
+        if status.state is not JobState.RUNNING:  # a job that runs waits for no kernel
+            compiling.look()
         # The last counters are there when every process has ended, not before.
         if status.state not in ENDED or ended is not None:
             screen.show(status)

@@ -47,6 +47,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", CONTROL_MESSAGE_BYTES_MAX),
     ("grpc.enable_http_proxy", 0),  # a proxy for web pages is no way to a neighbour
     ("grpc.so_reuseport", 0),  # two servers on one port would share its calls silently
+    ("grpc.http2.bdp_probe", 0),  # a ping for each message would size windows for large ones
     # A connection may be half-open: the other side is gone from it and nobody said so. Calls would wait on
     # it one after the other, and gRPC dials no other one. So each side asks while a call is open.
     ("grpc.keepalive_time_ms", int(KEEPALIVE_S * 1000)),

@@ -24,6 +24,7 @@ from penstock.ports import (
     Pending,
     PreparedSource,
     Read,
+    RestingReader,
     Sink,
     SinkPublisher,
     SinkWriter,
@@ -115,6 +116,7 @@ class OwnReader:
 
     def __init__(self, source: str, own: SplitReader, parent: OwnSource, state: SplitState) -> None:
         self._own = own
+        self._resting = own if isinstance(own, RestingReader) else None
         self._parent = parent
         self._next = state.offset
         self._place = f"{source}, partition {state.split!r}"
@@ -169,6 +171,16 @@ class OwnReader:
         with _naming_errors(f"{self._place}, pending()"):
             rows, size = self._own.pending()
         return rows, size
+
+    def wait_s(self) -> float:
+        """Return for how many seconds there will be no rows; 0 when the user's reader does not say.
+
+        Raises ConnectorError when the user's reader raises, or gives anything but a number.
+        """
+        if self._resting is None:
+            return 0.0
+        with _naming_errors(f"{self._place}, wait_s()"):
+            return float(self._resting.wait_s())
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
         """Pass on. Raises ConnectorError when the user's reader raises."""

@@ -38,10 +38,11 @@ from penstock.base.limits import (
     SOURCE_JOINED_READ_ROWS_MAX,
     SOURCE_JOINED_READ_S,
     SOURCE_POLL_S,
+    SOURCE_POLL_SHARE,
     SOURCE_REST_MAX_S,
     SOURCE_SPLITS_READ_MAX,
 )
-from penstock.base.threads import thread_time
+from penstock.base.threads import monotonic, thread_time
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.contract.status import SplitStatus
@@ -267,6 +268,7 @@ class SourceReader:
         self._ended: set[SplitId] = set()
         self._scheduler = SplitScheduler(SOURCE_SPLITS_READ_MAX)
         self._empty = 0  # reads since the last rows
+        self._dry_since: float | None = None  # the first rest behind the last rows
         self._cuts: dict[Epoch, tuple[SplitState, ...]] = {}
         self._marks: list[int] = []
         self._reading: tuple[SplitId, int] | None = None
@@ -377,15 +379,22 @@ class SourceReader:
     def rest_s(self, may_read: Callable[[SplitId], bool]) -> float:
         """Return how long to sleep until rows are due, as far as known; all splits are read then.
 
+        A split that cannot say when is read again after a share of the silence until now. So rows wait
+        for a small part of the time that has passed without rows, and a source at rest takes little.
+
         The rows of a split that may not be read may be due all the time: they do not count. An order
         wakes the task when this changes.
         """
         self._empty = 0
+        now = monotonic()
+        self._dry_since = now if self._dry_since is None else self._dry_since
+        poll_s = max(SOURCE_POLL_S, (now - self._dry_since) * SOURCE_POLL_SHARE)
         least = SOURCE_REST_MAX_S
         for split, opened in self._opened.items():
             if split not in self._ended and may_read(split):
                 reader = opened.resting
-                least = min(least, (reader.wait_s() if reader else 0.0) or SOURCE_POLL_S)
+                wait_s = reader.wait_s() if reader else 0.0
+                least = min(least, wait_s if wait_s > 0 else poll_s)
         return least
 
     def _ask(self, split: SplitId, opened: _Opened, bytes_max: int) -> SourceEvent:
@@ -402,6 +411,7 @@ class SourceReader:
                 return ReadBlocked()
             return SplitEmpty(split, position.max_ts)
         self._empty = 0
+        self._dry_since = None
         self._reading = (split, read.offset)
         if opened.paced is not None:
             self._marks += _due_marks(opened.paced, read)

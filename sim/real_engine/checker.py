@@ -30,7 +30,8 @@ from sim.cluster.savepoint_files import Index, at, index_name
 from sim.files.virtual_disk import VirtualDisk
 from sim.kernel.calls import SAVEPOINTS
 from sim.kernel.kernel import SimKernel, Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import Row
 from sim.real_engine.stored_files import SharedFolders
 
 STOPS = ("first", "last")  # the savepoints with which scenarios stop a job

@@ -31,7 +31,8 @@ def prepared(name: str, under: Path) -> PreparedJob:
     """Prepare a job of the table in a folder below ``under``."""
     job, folder = JOBS[name], under / name
     (folder / "input").mkdir(parents=True)
-    job.write_input(folder / "input")
+    for files in job.inputs:
+        files.write(folder / "input")
     places = {"input": folder / "input", "output": OUTPUT}
     changes = {revision: _compiled(job, folder, places, change) for revision, change in job.changes.items()}
     return PreparedJob(job, _compiled(job, folder, places), folder, changes)

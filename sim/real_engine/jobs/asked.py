@@ -13,23 +13,26 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import SECOND, START, difference, write_files
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import SECOND, START, TIMED, InputFiles, Row, must_equal, must_keep_order
 
-FILES, ROWS, WORDS = 3, 60, 5
-RATE, BATCH_ROWS = 20, 8  # of a file: the input lasts nearly as long as the faults
+ROWS, WORDS = 60, 5
 STEP, WINDOW = 5 * SECOND, timedelta(minutes=1)
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
-COLUMNS = {"word": "string", "id": "int64", "at": "timestamp[us]"}
 KINDS, SOON, LATE, SILENT, BROKEN = 8, 0, 1, 2, 3
 FACTOR = 7
+
+
+def rows_of(file: int) -> Iterable[Row]:
+    """Return the rows of a file, in order of time."""
+    for number in range(ROWS):
+        yield {"word": f"w{(number * 3 + file) % WORDS}", "id": file * ROWS + number, "at": START + number * STEP}
+
+
+INPUT = InputFiles(rows_of, TIMED, rate=20)  # it lasts nearly as long as the faults
 
 
 @ps.record
@@ -80,9 +83,7 @@ async def fetch_many(records: list[dict[str, Any]]) -> list[dict[str, int]]:
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
     made, output = ps.Job(), parameters["output"]
-    rows = made.source(
-        "rows", ps.parquet(parameters["input"], rate=RATE), columns=COLUMNS, event_time="at", batch_rows=BATCH_ROWS
-    ).key_by("word")
+    rows = INPUT.source(made, parameters).key_by("word")
     answers = rows.enrich(
         "ask", fetch, capacity=6, timeout="400ms", retries=ps.retries(3, "20ms"), on_error="dead-letter"
     )
@@ -101,10 +102,7 @@ class AskedJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("answers", "letters", "windows", "late", "any")
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files."""
-        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
+    inputs = (INPUT,)
 
     def begin_run(self) -> None:
         """Let the service forget."""
@@ -114,7 +112,7 @@ class AskedJob(CheckedJob):
         """Compare the answers, the rows without one, and the windows."""
         if found["late"]:
             raise Violation("E", f"ask: {len(found['late'])} rows that waited are late, {found['late'][0]} is one")
-        rows = [row for file in range(FILES) for row in _rows(file)]
+        rows = INPUT.all_rows()
         answered = [row for row in rows if not is_unknown(row["id"])]
         windows = Counter((row["word"], START + (row["at"] - START) // WINDOW * WINDOW) for row in answered)
         for name, seen, expected in (
@@ -127,27 +125,11 @@ class AskedJob(CheckedJob):
             ),
             ("windows", Counter({(r["word"], r["window_start"]): r["n"] for r in found["windows"]}), windows),
         ):
-            if seen != expected:
-                raise Violation("E", f"{name}: {difference(seen, expected)}")
+            must_equal(name, seen, expected)
         if len(found["windows"]) != len(windows):
             raise Violation("E", f"windows: {len(found['windows'])} rows of {len(windows)} windows")
-        _check_order(found["answers"])
-
-
-def _rows(file: int) -> Iterable[Row]:
-    """Return the rows of a file, in order of time."""
-    for number in range(ROWS):
-        yield {"word": f"w{(number * 3 + file) % WORDS}", "id": file * ROWS + number, "at": START + number * STEP}
+        must_keep_order("answers", found["answers"], ROWS)
 
 
 def _answers(rows: list[Row]) -> Counter[Any]:
     return Counter((row["id"], row["value"]) for row in rows)
-
-
-def _check_order(rows: list[Row]) -> None:
-    last: dict[tuple[str, int], int] = {}
-    for row in rows:
-        line = row["word"], row["id"] // ROWS
-        if row["id"] <= last.get(line, -1):
-            raise Violation("O", f"answers: {row['word']}: row {row['id']} comes behind row {last[line]}")
-        last[line] = row["id"]

@@ -3,11 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from penstock_spark.push import Push
-
-Row = Mapping[str, Any]
+from sim.real_engine.jobs.input_rows import InputFiles, Row
 
 JOB_FILE = """\
 apiVersion: penstock.dev/v1alpha1
@@ -23,21 +21,17 @@ spec:
 class CheckedJob(ABC):
     """A job, its input, and its oracle. The sink of an output ``x`` is the step ``x-out``, and its folder ``x``.
 
-    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. With ``on_disk`` its
-    state has next to no memory, so all but a few rows of each table are in RocksDB.
-    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. ``changes`` are other
-    revisions of the job: the parameters of each that differ, by its name.
+    ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. ``inputs`` are the
+    files that it or its senders read. With ``on_disk`` its state has next to no memory, so all but a few rows of each
+    table are in RocksDB. ``changes`` are other revisions of the job: the parameters of each that differ, by its name.
     """
 
     entrypoint: str
     outputs: Sequence[str]
+    inputs: Sequence[InputFiles] = ()
     parameters: Mapping[str, int] = {}
     on_disk = False
     changes: Mapping[str, Mapping[str, str]] = {}
-
-    @abstractmethod
-    def write_input(self, folder: Path) -> None:
-        """Write the files that the job or its senders read. Called once in a process."""
 
     @abstractmethod
     def check_output(self, found: Mapping[str, list[Row]]) -> None:

@@ -7,21 +7,24 @@ rows ─> windows of seven rows per word ─> counted-out
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import difference, write_files
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_equal
 
-FILES, ROWS, WORDS = 3, 90, 6
-RATE, BATCH_ROWS = 30, 8  # of a file: the input lasts nearly as long as the faults
+ROWS, WORDS = 90, 6
 FULL = 7
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64())])
-COLUMNS = {"word": "string", "id": "int64"}
+
+
+def rows_of(file: int) -> Iterable[Row]:
+    """Return the rows of a file."""
+    for number in range(ROWS):
+        yield {"word": f"w{(number * 5 + file) % WORDS}", "id": file * ROWS + number}
+
+
+INPUT = InputFiles(rows_of, UNTIMED, rate=30)  # it lasts nearly as long as the faults
 
 
 @ps.record
@@ -70,8 +73,7 @@ def flush(t: ps.Time, key: Any, s: Waiting, out: ps.Out[Flushed]) -> None:
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
     made, output = ps.Job(), parameters["output"]
-    source = ps.parquet(parameters["input"], rate=RATE)
-    rows = made.source("rows", source, columns=COLUMNS, batch_rows=BATCH_ROWS).key_by("word")
+    rows = INPUT.source(made, parameters).key_by("word")
     ticks = rows.window("ticks", "300ms", time="clock", n=ps.count(), ids=ps.sum("id"))
     ticks.sink("ticks-out", ps.parquet(f"{output}/ticks"))
     flushed = rows.process("flush", add, on_timer={"flush": flush})
@@ -86,18 +88,13 @@ class ClockedJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("ticks", "flushed", "counted")
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files."""
-        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
+    inputs = (INPUT,)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Add up what each output has of a word, and look at the order of timers and at the sizes of windows."""
-        rows = [row for file in range(FILES) for row in _rows(file)]
-        expected = _sums({**row, "n": 1, "ids": row["id"]} for row in rows)
+        expected = _sums({**row, "n": 1, "ids": row["id"]} for row in INPUT.all_rows())
         for name in self.outputs:
-            if (seen := _sums(found[name])) != expected:
-                raise Violation("E", f"{name}: {difference(seen, expected)}")
+            must_equal(name, _sums(found[name]), expected)
             if any(row["n"] < 1 for row in found[name]):
                 raise Violation("E", f"{name}: a row has nothing in it")
         fired: Counter[str] = Counter()
@@ -108,11 +105,6 @@ class ClockedJob(CheckedJob):
         open_windows = Counter(row["word"] for row in found["counted"] if row["n"] != FULL)
         if any(row["n"] > FULL for row in found["counted"]) or any(n > 1 for n in open_windows.values()):
             raise Violation("E", f"counted: windows are not of {FULL} rows: {open_windows}")
-
-
-def _rows(file: int) -> Iterable[Row]:
-    for number in range(ROWS):
-        yield {"word": f"w{(number * 5 + file) % WORDS}", "id": file * ROWS + number}
 
 
 def _sums(rows: Iterable[Row]) -> Counter[Any]:

@@ -12,13 +12,10 @@ per key show at once.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import penstock as ps
 from penstock.base.errors import StateError
@@ -27,13 +24,10 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import START, TIMED, InputFiles, Row, must_count, must_equal
 
-BATCH_ROWS = 8
-START = datetime(2026, 1, 1)  # noqa: DTZ001 - the column has no time zone
 STEP, WINDOW = timedelta(seconds=4), timedelta(minutes=5)
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
-COLUMNS = {"word": "string", "id": "int64", "at": "timestamp[us]"}
 QUEUES = 2
 QUEUE_PAUSE_S = 0.01
 QUEUE_READ_ROWS = 4
@@ -47,6 +41,15 @@ class Size:
     rows: int
     rate: int
     queued: int
+
+    def input(self) -> InputFiles:
+        """Return the files. In the last part of each, one word is all that comes: other keys end."""
+        return InputFiles(self._rows, TIMED, self.rate, files=self.files)
+
+    def _rows(self, file: int) -> Iterable[Row]:
+        for number in range(self.rows):
+            word = f"w{(number * 7 + file) % 23}" if number < self.rows * 6 // 10 else "tail"
+            yield {"word": word, "id": file * self.rows + number, "at": START + number * STEP}
 
 
 # --- The queue
@@ -108,16 +111,15 @@ class QueueReader:
 
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
-    made = ps.Job()
-    source, output = ps.parquet(parameters["input"], rate=parameters.integer("rate")), parameters["output"]
-    rows = made.source("rows", source, columns=COLUMNS, event_time="at", batch_rows=BATCH_ROWS)
+    made, output = ps.Job(), parameters["output"]
+    size = Size(**{field.name: parameters.integer(field.name) for field in fields(Size)})
+    rows = size.input().source(made, parameters)
     counted = rows.key_by("word").aggregate("counts", n=ps.count())
     counted.sink("counts-out", ps.parquet(f"{output}/counts"))
     windows = rows.key_by("word").window("minutes", "5m", n=ps.count())
     totals = windows.key_by("window_start").aggregate("totals", words=ps.count(), rows=ps.sum("n"))
     totals.sink("totals-out", ps.parquet(f"{output}/totals"))
-    queue = Queue(parameters.integer("queued"))
-    made.source("queue", queue).sink("queue-out", ps.parquet(f"{output}/queue"))
+    made.source("queue", Queue(size.queued)).sink("queue-out", ps.parquet(f"{output}/queue"))
     return made
 
 
@@ -128,50 +130,23 @@ class CountingJob(CheckedJob):
     outputs = ("counts", "totals", "queue")
 
     def __init__(self, size: Size) -> None:
-        self._size = size
         self.parameters = asdict(size)
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files of the source ``rows``."""
-        for file in range(self._size.files):
-            table = pa.Table.from_pylist(list(self._rows(file)), SCHEMA)
-            pq.write_table(table, folder / f"part-{file}.parquet", row_group_size=64)
+        self.inputs = (size.input(),)
+        self._queued, self._rows = size.queued, size.input().all_rows()
 
     def begin_run(self) -> None:
         """Fill the queue anew."""
         Queue.forgotten.clear()
 
-    def _rows(self, file: int) -> Iterable[dict[str, Any]]:
-        """Return the rows of a file. In its last part, one word is all that comes: other keys end."""
-        rows = self._size.rows
-        for number in range(rows):
-            word = f"w{(number * 7 + file) % 23}" if number < rows * 6 // 10 else "tail"
-            yield {"word": word, "id": file * rows + number, "at": START + number * STEP}
-
-    def _all_rows(self) -> Iterable[dict[str, Any]]:
-        return (row for file in range(self._size.files) for row in self._rows(file))
-
-    # --- What has to come out
-
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the three outputs."""
-        self._check_counts(found["counts"])
+        must_count("counts", found["counts"], self._rows)
         self._check_totals(found["totals"])
-        ids, queued = Counter(r["id"] for r in found["queue"]), self._size.queued
-        if ids != Counter(dict.fromkeys(range(queued), QUEUES)):
-            raise Violation("E", f"queue: {ids.total()} rows, not {QUEUES * queued}")
-
-    def _check_counts(self, rows: list[Row]) -> None:
-        seen: Counter[str] = Counter()
-        for found in rows:
-            seen[found["word"]] += 1
-            if found["n"] != seen[found["word"]]:
-                raise Violation("E", f"counts: {found['word']} is {found['n']}, not {seen[found['word']]}")
-        if seen != (expected := Counter(r["word"] for r in self._all_rows())):
-            raise Violation("E", f"counts: {seen.total()} rows, not {expected.total()}")
+        queued = Counter(dict.fromkeys(range(self._queued), QUEUES))
+        must_equal("queue", Counter(row["id"] for row in found["queue"]), queued)
 
     def _check_totals(self, rows: list[Row]) -> None:
-        windows = Counter((r["word"], START + (r["at"] - START) // WINDOW * WINDOW) for r in self._all_rows())
+        windows = Counter((r["word"], START + (r["at"] - START) // WINDOW * WINDOW) for r in self._rows)
         words, sums = Counter(at for _, at in windows), Counter[datetime]()
         for (_, at), count in windows.items():
             sums[at] += count
@@ -182,7 +157,5 @@ class CountingJob(CheckedJob):
             total[at] = found["rows"]
             if found["words"] != seen[at]:
                 raise Violation("E", f"totals: {at} has {found['words']} words, not {seen[at]}")
-        if seen != words:
-            raise Violation("E", f"totals: {seen.total()} windows, not {words.total()}")
-        if total != sums:
-            raise Violation("E", f"totals: {total.total()} rows in windows, not {sums.total()}")
+        must_equal("totals: windows", seen, words)
+        must_equal("totals: rows in windows", total, sums)

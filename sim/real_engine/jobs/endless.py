@@ -8,7 +8,6 @@ rows ─> windows per word ─> windows  whole windows only: those that are open
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,20 +18,19 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import START, difference
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import START, TIMED, Row, must_count, must_equal
 
 SPLITS, WORDS = 3, 7
 PAUSE_S, READ_ROWS = 0.05, 4
 STEP, WINDOW = timedelta(seconds=4), timedelta(minutes=1)
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
 
 
 class Endless:
     """A source of rows that are computed from their number."""
 
     bounded = False
-    schema = SCHEMA
+    schema = TIMED
 
     def splits(self) -> list[SplitState]:
         """List the splits."""
@@ -58,7 +56,7 @@ class EndlessReader:
         self._due = monotonic() + PAUSE_S
         first, self._offset = self._offset, self._offset + min(max_rows, READ_ROWS)
         rows = [_row(self._state.split, number) for number in range(first, self._offset)]
-        return Read(pa.RecordBatch.from_pylist(rows, SCHEMA), first)
+        return Read(pa.RecordBatch.from_pylist(rows, TIMED), first)
 
     def state(self) -> SplitState:
         """Return the position behind the rows that were read."""
@@ -92,9 +90,6 @@ class EndlessJob(CheckedJob):
     def __init__(self) -> None:
         self._offsets: Mapping[str, int] = {}
 
-    def write_input(self, folder: Path) -> None:
-        """Do nothing: rows are computed."""
-
     def ended_at(self, offsets: Mapping[str, int]) -> None:
         """Keep how far the splits were read."""
         self._offsets = offsets
@@ -104,16 +99,8 @@ class EndlessJob(CheckedJob):
         rows = list(self._read_rows())
         if not rows:
             raise Violation("L", "the job was stopped before it had read a row")
-        ids, expected = Counter(row["id"] for row in found["ids"]), Counter(row["id"] for row in rows)
-        if ids != expected:
-            raise Violation("E", f"ids: {difference(ids, expected)}")
-        seen: Counter[str] = Counter()
-        for row in found["counts"]:
-            seen[row["word"]] += 1
-            if row["n"] != seen[row["word"]]:
-                raise Violation("E", f"counts: {row['word']} is {row['n']}, not {seen[row['word']]}")
-        if seen != (words := Counter(row["word"] for row in rows)):
-            raise Violation("E", f"counts: {difference(seen, words)}")
+        must_equal("ids", Counter(row["id"] for row in found["ids"]), Counter(row["id"] for row in rows))
+        must_count("counts", found["counts"], rows)
         self._check_windows(found["windows"])
 
     def _check_windows(self, found: list[Row]) -> None:
@@ -127,12 +114,10 @@ class EndlessJob(CheckedJob):
             counted[window] += 1
             ids[window] += row["id"]
         whole = Counter((*window, n, ids[window]) for window, n in counted.items())
-        if not windows <= whole:
-            raise Violation("E", f"windows: {difference(windows, windows & whole)}")
+        must_equal("windows", windows - whole, Counter())
         over = START + (min(self._offsets.values()) - 2 * READ_ROWS) * STEP - 2 * WINDOW
         due = Counter({window: 1 for window in whole if window[1] + WINDOW <= over})
-        if not due <= windows:
-            raise Violation("E", f"windows: {difference(windows & due, due)}")
+        must_equal("windows", windows & due, due)
 
     def _read_rows(self) -> Iterable[Row]:
         return (_row(split, number) for split, rows in self._offsets.items() for number in range(rows))

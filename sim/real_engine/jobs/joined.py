@@ -11,41 +11,40 @@ partner comes alone, when the other side has passed.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import SECOND, START, difference, write_files
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import SECOND, START, InputFiles, Row, must_equal
 
 FILES, WORDS = 2, 7
-BATCH_ROWS = 8
-ORDERS, PAYMENTS = 120, 60  # rows of a file
-ORDERS_RATE, PAYMENTS_RATE = 70, 35
 SPAN, LOWER, UPPER = 480 * SECOND, -10 * SECOND, 20 * SECOND
 WINDOW = timedelta(minutes=1)
-TIME = pa.timestamp("us")
+
+
+def side_files(name: str, rows: int, rate: int, identity: str, time: str) -> InputFiles:
+    """Return the files of a side, in order of time. Both sides have equal times here and there."""
+
+    def rows_of(file: int) -> Iterable[Row]:
+        for number in range(rows):
+            word, at = f"w{(number * 5 + file) % WORDS}", START + SPAN * number // rows
+            yield {"word": word, identity: file * rows + number, time: at}
+
+    schema = pa.schema({"word": pa.string(), identity: pa.int64(), time: pa.timestamp("us")})
+    return InputFiles(rows_of, schema, rate, files=FILES, name=name)
+
+
+ORDERS = side_files("orders", 120, 70, "id", "at")
+PAYMENTS = side_files("payments", 60, 35, "payment", "paid")
 
 
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
-    made, folder, output = ps.Job(), parameters["input"], parameters["output"]
-    orders, payments = (
-        made.source(
-            name,
-            ps.parquet(f"{folder}/{name}", rate=rate),
-            columns={"word": "string", identity: "int64", time: "timestamp[us]"},
-            event_time=time,
-            batch_rows=BATCH_ROWS,
-        )
-        for name, rate, identity, time in (
-            ("orders", ORDERS_RATE, "id", "at"),
-            ("payments", PAYMENTS_RATE, "payment", "paid"),
-        )
-    )
+    made, output = ps.Job(), parameters["output"]
+    orders, payments = (side.source(made, parameters) for side in (ORDERS, PAYMENTS))
     pairs = orders.join_interval(
         "pairs", payments, on="word", lower="-10s", upper="20s", how="full", event_time="joined"
     )
@@ -61,15 +60,7 @@ class JoinedJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("pairs", "windows", "late")
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files of both sides."""
-        for name, rows, schema in (
-            ("orders", ORDERS, {"word": pa.string(), "id": pa.int64(), "at": TIME}),
-            ("payments", PAYMENTS, {"word": pa.string(), "payment": pa.int64(), "paid": TIME}),
-        ):
-            files = [_rows(file, rows, tuple(schema)) for file in range(FILES)]
-            write_files(folder / name, files, pa.schema(schema))
+    inputs = (ORDERS, PAYMENTS)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the pairs, then the windows that they are in."""
@@ -77,29 +68,19 @@ class JoinedJob(CheckedJob):
             raise Violation("E", f"join: {len(found['late'])} results are late, {found['late'][0]} is one")
         expected = _expected()
         names = "word", "id", "at", "payment", "paid", "joined"
-        pairs = Counter(tuple(row[name] for name in names) for row in found["pairs"])
-        if pairs != expected:
-            raise Violation("E", f"join: {difference(pairs, expected)}")
+        must_equal("join", Counter(tuple(row[name] for name in names) for row in found["pairs"]), expected)
         windows: Counter[Any] = Counter()
         for row, times in expected.items():
             windows[row[0], START + (row[-1] - START) // WINDOW * WINDOW] += times
         counted = Counter({(r["word"], r["window_start"]): r["n"] for r in found["windows"]})
-        if counted != windows or len(found["windows"]) != len(windows):
-            raise Violation("E", f"join, windows: {difference(counted, windows)}")
-
-
-def _rows(file: int, rows: int, names: tuple[str, ...]) -> Iterable[Row]:
-    """Return the rows of a file of a side, in order of time. Both sides have equal times here and there."""
-    for number in range(rows):
-        word = f"w{(number * 5 + file) % WORDS}"
-        at = START + SPAN * number // rows
-        yield dict(zip(names, (word, file * rows + number, at), strict=True))
+        must_equal("join, windows", counted, windows)
+        if len(found["windows"]) != len(windows):
+            raise Violation("E", f"join, windows: {len(found['windows'])} rows of {len(windows)} windows")
 
 
 def _expected() -> Counter[Any]:
     """Compare all rows of a word with each other."""
-    orders = [row for file in range(FILES) for row in _rows(file, ORDERS, ("word", "id", "at"))]
-    payments = [row for file in range(FILES) for row in _rows(file, PAYMENTS, ("word", "payment", "paid"))]
+    orders, payments = ORDERS.all_rows(), PAYMENTS.all_rows()
     expected: Counter[Any] = Counter()
     paid: set[int] = set()
     for order in orders:

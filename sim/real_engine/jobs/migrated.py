@@ -9,21 +9,23 @@ checkpoint or converted twice shows.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import difference, write_files
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_equal
 
-FILES, ROWS, WORDS = 3, 90, 17
-RATE, BATCH_ROWS = 25, 8  # of a file: the input lasts nearly as long as the faults
+ROWS, WORDS = 90, 17
 LAST = 5
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64())])
-COLUMNS = {"word": "string", "id": "int64"}
+
+
+def rows_of(file: int) -> Iterable[Row]:
+    """Return the rows of a file."""
+    for number in range(ROWS):
+        yield {"word": f"w{(number * 7 + file) % WORDS}", "id": file * ROWS + number}
+
+
+INPUT = InputFiles(rows_of, UNTIMED, rate=25)  # it lasts nearly as long as the faults
 
 
 @ps.record
@@ -93,8 +95,7 @@ def convert(old: FirstRevision) -> SecondRevision:
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job: the second revision, if the parameter says so."""
     made, output = ps.Job(), parameters["output"]
-    source = ps.parquet(parameters["input"], rate=RATE)
-    rows = made.source("rows", source, columns=COLUMNS, batch_rows=BATCH_ROWS).key_by("word")
+    rows = INPUT.source(made, parameters).key_by("word")
     if parameters.get("revision", "1") == "1":
         sums = rows.process("sums", add_before, compiled="never")
     else:
@@ -109,17 +110,12 @@ class MigratedJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("sums",)
+    inputs = (INPUT,)
     changes: Mapping[str, Mapping[str, str]] = {"second": {"revision": "2"}}
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files."""
-        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Add up the rows of each word in the order of the output."""
-        ids = Counter(row["id"] for row in found["sums"])
-        if ids != (expected := Counter(row["id"] for file in range(FILES) for row in _rows(file))):
-            raise Violation("E", f"sums: {difference(ids, expected)}")
+        must_equal("sums", Counter(row["id"] for row in found["sums"]), Counter(r["id"] for r in INPUT.all_rows()))
         seen: dict[str, list[int]] = {}
         converted: dict[str, int] = {}
         for row in found["sums"]:
@@ -131,8 +127,3 @@ class MigratedJob(CheckedJob):
             if not converted.get(row["word"], 0) <= row["converted"] <= 1:
                 raise Violation("E", f"sums: {row} is converted {row['converted']} times")
             converted[row["word"]] = row["converted"]
-
-
-def _rows(file: int) -> Iterable[dict[str, Any]]:
-    for number in range(ROWS):
-        yield {"word": f"w{(number * 7 + file) % WORDS}", "id": file * ROWS + number}

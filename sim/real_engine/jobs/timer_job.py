@@ -16,23 +16,28 @@ files are read. At the end of the input a timer that a function sets is dropped:
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 import penstock as ps
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import SECOND, START, difference, late_rows, micros, write_files
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import SECOND, START, TIMED, InputFiles, Row, micros, must_equal
 
-FILES, ROWS, WORDS = 3, 90, 4
-RATE, BATCH_ROWS = 80, 8
+ROWS, WORDS = 90, 4
 SECOND_US, BUCKET_US = 1_000_000, 60_000_000
-STEP, DISORDER = 4 * SECOND, 6 * SECOND
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
-COLUMNS = {"word": "string", "id": "int64", "at": "timestamp[us]"}
+STEP = 4 * SECOND
 EXACT = ("close", "soon", "never")
+
+
+def rows_of(file: int) -> Iterable[Row]:
+    """Return the rows of a file. Each second one is a little behind its neighbours."""
+    for number in range(ROWS):
+        at = START + number * STEP - (number % 2) * 5 * SECOND
+        yield {"word": f"w{(number * 3 + file) % WORDS}", "id": file * ROWS + number, "at": max(at, START)}
+
+
+INPUT = InputFiles(rows_of, TIMED, rate=80, disorder_s=6)
+assert not INPUT.late_rows(lambda at: at + SECOND)
 
 
 @ps.record
@@ -134,14 +139,7 @@ def soon(t: ps.Time, key: Any, s: Bucket, out: ps.Out[FiredTimer]) -> None:
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
     made, output = ps.Job(), parameters["output"]
-    rows = made.source(
-        "rows",
-        ps.parquet(parameters["input"], rate=RATE),
-        columns=COLUMNS,
-        event_time="at",
-        out_of_orderness="6s",
-        batch_rows=BATCH_ROWS,
-    )
+    rows = INPUT.source(made, parameters)
     handlers = {"ring": ring, "close": close, "tidy": tidy, "never": never, "odd": odd, "soon": soon}
     keyed = rows.map("placed", placed, compiled="never").key_by("word", "bucket")
     fired = keyed.process("buckets", add, on_timer=handlers, compiled="never")
@@ -157,11 +155,7 @@ class TimerJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("fired", "windows", "late")
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files."""
-        assert not any(late_rows(_rows(file), DISORDER, lambda at: at + SECOND) for file in range(FILES))
-        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
+    inputs = (INPUT,)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the rows of timers, then the windows that they are in."""
@@ -169,39 +163,26 @@ class TimerJob(CheckedJob):
             raise Violation("E", f"timers: {len(found['late'])} rows of timers are late, {found['late'][0]} is one")
         expected = _expected()
         fired = Counter(_fired(row) for row in found["fired"])
-        exact = Counter({row: n for row, n in fired.items() if row[0] in EXACT})
-        if exact != expected:
-            raise Violation("E", f"timers: {difference(exact, expected)}")
+        must_equal("timers", Counter({row: n for row, n in fired.items() if row[0] in EXACT}), expected)
         keys = {row[1:3] for row in expected}
         rang = {row[1:3] for row in fired if row[0] == "ring"}
-        if rang != keys:
-            raise Violation("E", f"timers: ring: {difference(Counter(rang), Counter(keys))}")
+        must_equal("timers: ring", Counter(rang), Counter(keys))
         closed = Counter((*row[1:3], row[3] + 1, *row[4:]) for row in expected if row[0] == "close")
         tidied = Counter(row[1:] for row in fired.elements() if row[0] == "tidy")
-        if not tidied <= closed:
-            raise Violation("E", f"timers: tidy: {difference(tidied, closed)}")
+        must_equal("timers: tidy", tidied - closed, Counter())
         counted: Counter[Any] = Counter()
         for row in found["windows"]:
             counted[row["kind"], row["word"], micros(row["window_start"])] += row["n"]
         windows = Counter((row[0], row[1], row[3] // BUCKET_US * BUCKET_US) for row in fired.elements())
-        if counted != windows:
-            raise Violation("E", f"windows: {difference(counted, windows)}")
+        must_equal("windows", counted, windows)
         if len(found["windows"]) != len(windows):
             raise Violation("E", f"windows: {len(found['windows'])} rows of {len(windows)} windows")
 
 
-def _rows(file: int) -> Iterable[Row]:
-    """Return the rows of a file. Each second one is a little behind its neighbours."""
-    for number in range(ROWS):
-        at = START + number * STEP - (number % 2) * 5 * SECOND
-        yield {"word": f"w{(number * 3 + file) % WORDS}", "id": file * ROWS + number, "at": max(at, START)}
-
-
 def _expected() -> Counter[Any]:
     buckets: dict[tuple[str, int], list[int]] = {}
-    for file in range(FILES):
-        for row in _rows(file):
-            buckets.setdefault((row["word"], micros(row["at"]) // BUCKET_US), []).append(row["id"])
+    for row in INPUT.all_rows():
+        buckets.setdefault((row["word"], micros(row["at"]) // BUCKET_US), []).append(row["id"])
     expected: Counter[Any] = Counter()
     for (word, bucket), ids in buckets.items():
         end, rows = (bucket + 1) * BUCKET_US, len(ids)

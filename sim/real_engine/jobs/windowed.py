@@ -10,36 +10,34 @@ A word comes in bursts of several files, so sessions are merged. A row's own fil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 import penstock as ps
-from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob, Row
-from sim.real_engine.jobs.timed_rows import SECOND, START, difference, late_rows, write_files
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import SECOND, START, TIMED, InputFiles, Row, must_equal
 
-FILES, ROWS, WORDS = 3, 90, 5
-RATE, BATCH_ROWS = 80, 8
-STEP, DISORDER, BEHIND = 3 * SECOND, 10 * SECOND, 40 * SECOND
+ROWS, WORDS = 90, 5
+STEP, BEHIND = 3 * SECOND, 40 * SECOND
 GAP, SIZE, SLIDE = 15 * SECOND, 60 * SECOND, 20 * SECOND
-SCHEMA = pa.schema([("word", pa.string()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
-COLUMNS = {"word": "string", "id": "int64", "at": "timestamp[us]"}
 INSTANT = timedelta(microseconds=1)
+
+
+def rows_of(file: int) -> Iterable[Row]:
+    """Return the rows of a file. Words come in bursts of six rows. Some rows are too late."""
+    for number in range(ROWS):
+        behind = BEHIND if number % 17 == 16 else (number % 3) * 4 * SECOND
+        at = START + number * STEP - behind + file * SECOND
+        word = f"w{(number // 6 + file) % WORDS}"
+        yield {"word": word, "id": file * ROWS + number, "at": max(at, START)}
+
+
+INPUT = InputFiles(rows_of, TIMED, rate=80, disorder_s=10)
 
 
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
     made, output = ps.Job(), parameters["output"]
-    rows = made.source(
-        "rows",
-        ps.parquet(parameters["input"], rate=RATE),
-        columns=COLUMNS,
-        event_time="at",
-        out_of_orderness="10s",
-        batch_rows=BATCH_ROWS,
-    ).key_by("word")
+    rows = INPUT.source(made, parameters).key_by("word")
     sessions = rows.window("sessions", ps.session("15s"), n=ps.count(), ids=ps.sum("id"))
     sessions.sink("sessions-out", ps.parquet(f"{output}/sessions"))
     sliding = rows.window("sliding", ps.sliding("60s", "20s"), n=ps.count(), ids=ps.sum("id"))
@@ -53,32 +51,16 @@ class WindowedJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("sessions", "sliding", "late")
-
-    def write_input(self, folder: Path) -> None:
-        """Write the files."""
-        write_files(folder, [_rows(file) for file in range(FILES)], SCHEMA)
+    inputs = (INPUT,)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the three outputs."""
-        of_sessions, of_sliding = _late(lambda at: at + INSTANT), _late(_first_end)
+        of_sessions, of_sliding = INPUT.late_rows(lambda at: at + INSTANT), INPUT.late_rows(_first_end)
         late = Counter(row["id"] for row in (*of_sessions, *of_sliding))
-        assert len(of_sessions) > FILES < len(of_sliding), "the input has late rows"
-        for name, rows, expected in (
-            ("late", Counter(row["id"] for row in found["late"]), late),
-            ("sessions", _windows(found["sessions"]), _sessions(_without(of_sessions))),
-            ("sliding", _windows(found["sliding"]), _sliding(_without(of_sliding))),
-        ):
-            if rows != expected:
-                raise Violation("E", f"{name}: {difference(rows, expected)}")
-
-
-def _rows(file: int) -> Iterable[Row]:
-    """Return the rows of a file. Words come in bursts of six rows. Some rows are too late."""
-    for number in range(ROWS):
-        behind = BEHIND if number % 17 == 16 else (number % 3) * 4 * SECOND
-        at = START + number * STEP - behind + file * SECOND
-        word = f"w{(number // 6 + file) % WORDS}"
-        yield {"word": word, "id": file * ROWS + number, "at": max(at, START)}
+        assert len(of_sessions) > INPUT.files < len(of_sliding), "the input has late rows"
+        must_equal("late", Counter(row["id"] for row in found["late"]), late)
+        must_equal("sessions", _windows(found["sessions"]), _sessions(_without(of_sessions)))
+        must_equal("sliding", _windows(found["sliding"]), _sliding(_without(of_sliding)))
 
 
 def _first_end(at: datetime) -> datetime:
@@ -86,13 +68,9 @@ def _first_end(at: datetime) -> datetime:
     return START + (at - START) // SLIDE * SLIDE + SLIDE
 
 
-def _late(ends: Any) -> list[Row]:
-    return [row for file in range(FILES) for row in late_rows(_rows(file), DISORDER, ends)]
-
-
 def _without(late: list[Row]) -> list[Row]:
     gone = {row["id"] for row in late}
-    return [row for file in range(FILES) for row in _rows(file) if row["id"] not in gone]
+    return [row for row in INPUT.all_rows() if row["id"] not in gone]
 
 
 def _sessions(rows: list[Row]) -> Counter[Any]:

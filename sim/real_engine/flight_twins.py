@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from sim.kernel.faults import Faults, Verdict
 from sim.kernel.kernel import SimKernel
 from sim.kernel.network import BREAK_US, Network
 from sim.real_engine.thread_scheduler import SimThread, ThreadScheduler
@@ -199,9 +200,13 @@ class FlightWriter:
         copied = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
         self._pipe.write(FlightMessage(copied, pa.py_buffer(data)))
 
+    def done_writing(self) -> None:
+        """Stop writing."""
+        self._pipe.close(StopIteration())
+
     def close(self) -> None:
         """Stop writing, and wait for the handler."""
-        self._pipe.close(StopIteration())
+        self.done_writing()
         self._call.wait_for_end()
 
 
@@ -211,6 +216,7 @@ class FlightNetwork(Network):
     def __init__(self, kernel: SimKernel, host_of: dict[str, str]) -> None:
         super().__init__(kernel, host_of)
         self.scheduler: ThreadScheduler
+        self.faults: Faults
         self._servers: dict[int, Listening] = {}
         self._calls: dict[int, Call] = {}
         self._numbers = 0
@@ -233,7 +239,9 @@ class FlightNetwork(Network):
             return call
         self._numbers += 1
         call = self._calls[self._numbers] = Call(self, client, server.process)
-        if self._is_cut(call):
+        if self._fails_alone():
+            call.broke(fl.FlightUnauthenticatedError("refused before its handler began"))
+        elif self._is_cut(call):
             call.answered = False  # it never arrives, also when the link heals: the time limit breaks it
             self._limit(self._numbers)
         else:
@@ -286,6 +294,13 @@ class FlightNetwork(Network):
             self.kernel.happened("stream broke after a stall")
             for number in [n for n, other in self._calls.items() if other.ends == call.ends]:
                 self.break_stream(number)  # the calls of a client to a server have one connection
+
+    def _fails_alone(self) -> bool:
+        """Draw whether a call fails that shares its connection with calls that do not. No handler learns of it."""
+        fails = "call" in self.faults.rates and self.faults.verdict("call") is not Verdict.DONE
+        if fails:
+            self.kernel.happened("call failed alone")
+        return fails
 
     def _is_cut(self, call: Call) -> bool:
         client, server = call.ends

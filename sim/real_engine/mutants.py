@@ -78,6 +78,12 @@ _TABLE = (
         _line("transport.output", "if not self._scheduled:", "if not self._scheduled and not self._opened:"),
     ),
     EngineMutant(
+        "failed-call-not-noticed",
+        "a call that fails before it is accepted is noticed when its sender writes, and it never writes",
+        _line("transport.output", "self._stream.watch(self._on_call_ended)", "pass"),
+        "lone-calls",
+    ),
+    EngineMutant(
         "source-spins",
         "a source that may not read waits for no time, again and again",
         _line(

@@ -27,6 +27,9 @@ AROUND = replace(
     safety_us=4 * SECOND,
 )
 
+# The same, and calls fail alone, before their receivers learn of them.
+LONE_CALLS = replace(AROUND, name="lone-calls", rates={"call": Rates(failed=0.1)})
+
 CHAOS = Scenario(
     "chaos",
     job="count",
@@ -88,5 +91,17 @@ MIGRATED = replace(
 
 SCENARIOS = {
     scenario.name: scenario
-    for scenario in (QUIET, CHECKPOINT, RESCALE_UP, PUSHED, AROUND, CHAOS, *OTHER_JOBS, ENDLESS, MOVED, MIGRATED)
+    for scenario in (
+        QUIET,
+        CHECKPOINT,
+        RESCALE_UP,
+        PUSHED,
+        AROUND,
+        LONE_CALLS,
+        CHAOS,
+        *OTHER_JOBS,
+        ENDLESS,
+        MOVED,
+        MIGRATED,
+    )
 }

@@ -73,7 +73,7 @@ class EngineWorld(ControlPlane):
         self.files = RealFiles(kernel, streams.faults, self._stores("keepers"))
         parts = ClusterParts(kernel, network, self.files, faults or Faults(streams.faults, scenario.rates))
         super().__init__(scenario, parts, self.job_uid, host_of)
-        self.scheduler = kernel.scheduler
+        self.scheduler, network.faults = kernel.scheduler, self.faults
         self.service.applied_when_unknown = self.faults.single is not None
         self.judge = RealChecker(kernel, job.checked, self._stores("judge"), self.disk, OUTPUT)
         self.service.watcher = self.judge

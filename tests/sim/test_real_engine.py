@@ -56,6 +56,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
 @pytest.mark.parametrize(
     ("scenario", "met"),
     [
+        ("lone-calls", "call failed alone"),
         ("chaos-endless", "savepoint complete"),
         ("moved", "another job begins from a savepoint"),
         ("chaos-timers-on-disk", "committed a final"),
@@ -63,7 +64,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         ("chaos-windowed-on-disk", "committed a final"),
     ],
 )
-def test_no_seed_breaks_a_promise_of_state_on_disk_or_of_a_savepoint(scenario: str, met: str) -> None:
+def test_no_seed_of_another_scenario_breaks_a_promise(scenario: str, met: str) -> None:
     results = list(run_all([EngineCase(scenario, seed) for seed in range(count(3, 30))], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
     assert add_up(result.sometimes for result in results)[met] > 1

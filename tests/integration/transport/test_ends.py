@@ -1,7 +1,8 @@
-"""How a stream ends: closed behind its last element, and cancelled when its peer hangs."""
+"""How a stream ends: closed behind its last element, cancelled when its peer hangs, noticed when its call fails."""
 
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from penstock.protocol.channel.flow_control import SendChannel
 from penstock.transport.batches import fingerprint
 from penstock.transport.input import Wakeup
 from penstock.transport.output import RemoteOutput, SenderThread
-from penstock.transport.stream import OutStream, dial
+from penstock.transport.stream import OutStream, describe, dial
 
 DEADLINE_S = 30.0
 SCHEMA = pa.schema([("word", pa.string())])
@@ -44,6 +45,16 @@ class HangingPeer(fl.FlightServerBase):  # type: ignore[misc]
         self.released.wait()
 
 
+class RefusingPeer(fl.FlightServerBase):  # type: ignore[misc]
+    """Ends each call at once."""
+
+    def __init__(self) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        raise fl.FlightUnauthorizedError("not today")
+
+
 @pytest.fixture
 def peer() -> Iterator[HangingPeer]:
     made = HangingPeer()
@@ -63,6 +74,11 @@ def sender(broken: list[str]) -> Iterator[SenderThread]:
     made = SenderThread("sender", lambda _, error: broken.append(str(error)))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.transport.output.STREAM_UNWATCHED_S", 0.0)
 
 
 @pytest.fixture
@@ -96,3 +112,31 @@ def test_a_stream_is_closed_behind_its_last_element(
     sender.stop()
     assert sender.join(DEADLINE_S)
     assert broken == []
+
+
+@pytest.mark.usefixtures("watched_at_once")
+def test_a_call_that_fails_before_it_is_accepted_is_noticed_though_nothing_is_written() -> None:
+    reasons: SimpleQueue[str] = SimpleQueue()
+    sender = SenderThread("sender", lambda _, error: reasons.put(describe(error)))
+    output = RemoteOutput(CHANNEL, SendChannel(1000, 0.0, Version(1)), Wakeup(), sender.schedule)
+    with RefusingPeer() as refusing:
+        client = dial(f"grpc://127.0.0.1:{refusing.port}", None)
+        output.connect(OutStream(client, HELLO, SCHEMA, CompressionSettings()))
+        assert "not today" in reasons.get(timeout=DEADLINE_S)
+        sender.stop()
+        assert sender.join(DEADLINE_S)
+    assert reasons.empty()
+
+
+@pytest.mark.usefixtures("watched_at_once")
+def test_a_call_that_is_watched_and_accepted_late_ends_like_any_other(
+    output: RemoteOutput, peer: HangingPeer, sender: SenderThread, broken: list[str]
+) -> None:
+    test_a_stream_is_closed_behind_its_last_element(output, peer, sender, broken)
+
+
+@pytest.mark.usefixtures("watched_at_once")
+def test_a_call_that_is_watched_is_cancelled_with_its_attempt(
+    output: RemoteOutput, sender: SenderThread, broken: list[str]
+) -> None:
+    test_the_end_of_an_attempt_does_not_wait_for_a_peer_that_hangs(output, sender, broken)

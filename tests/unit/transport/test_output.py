@@ -1,7 +1,7 @@
 """Who is woken by what a task sends, and when."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
@@ -12,7 +12,8 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import SENDS_PER_PUMP_MAX
+from penstock.base.errors import PeerError
+from penstock.base.limits import SENDS_PER_PUMP_MAX, STREAM_UNWATCHED_S
 from penstock.contract.ids import ChannelId, Epoch, Ordinal, StageIndex, TaskId, Term, Version
 from penstock.model.elements import Barrier, BarrierKind, Credit, Data, Watermark
 from penstock.model.wire import DataHead
@@ -254,6 +255,78 @@ def test_waiting_for_the_peer_to_accept_is_not_waiting_for_credit(
     output.accept()
     output.pump()
     assert stream.waited_s == [0.0]
+
+
+@dataclass
+class Unanswered:
+    """A call that its receiver has not accepted. Notes who waits for its end."""
+
+    watched: list[Callable[[Exception], None]] = field(default_factory=list)
+
+    def open(self) -> None:
+        pass
+
+    def watch(self, on_end: Callable[[Exception], None]) -> None:
+        self.watched.append(on_end)
+
+    def cancel(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    times = [100.0]
+    monkeypatch.setattr("penstock.transport.output.monotonic", lambda: times[-1])
+    return times
+
+
+def unanswered(flush_interval_s: float = 0.0) -> tuple[RemoteOutput, Sender, Unanswered]:
+    sender, stream = Sender(), Unanswered()
+    state = SendChannel[pa.RecordBatch](BUFFER, flush_interval_s, Version(1))
+    output = RemoteOutput(CHANNEL, state, Wakeup(), sender.called.append)
+    output.connect(cast("OutStream", stream))
+    return output, sender, stream
+
+
+def test_a_call_that_is_not_accepted_is_watched_and_its_error_is_that_of_the_channel(clock: list[float]) -> None:
+    output, sender, stream = unanswered()
+    assert output.pump() == clock[0] + STREAM_UNWATCHED_S
+    assert stream.watched == []
+    clock.append(clock[0] + STREAM_UNWATCHED_S)
+    for _ in range(2):
+        assert output.pump() is None
+    (on_end,) = stream.watched
+    sender.called.clear()
+    on_end(PeerError("no"))
+    assert sender.called == [output]
+    with pytest.raises(PeerError, match="no"):
+        output.pump()
+    output.close()
+    output.pump()  # closes the stream
+    sender.called.clear()
+    on_end(PeerError("the end of what was closed is no error"))
+    assert sender.called == []
+
+
+def test_a_call_that_is_accepted_in_time_is_not_watched(clock: list[float]) -> None:
+    output, _, stream = unanswered()
+    output.pump()
+    output.accept()
+    clock.append(clock[0] + STREAM_UNWATCHED_S)
+    assert output.pump() is None
+    assert stream.watched == []
+
+
+def test_rows_that_wait_for_more_rows_do_not_delay_the_look_at_their_call(clock: list[float]) -> None:
+    output, _, _ = unanswered(flush_interval_s=60.0)
+    assert output.try_send(words())
+    assert output.pump() == clock[0] + STREAM_UNWATCHED_S
+    output, _, _ = unanswered(flush_interval_s=0.5)
+    assert output.try_send(words())
+    assert output.pump() == clock[0] + 0.5
 
 
 def test_a_sender_is_called_for_the_deadline_only_when_the_turn_is_over() -> None:

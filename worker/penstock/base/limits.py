@@ -167,6 +167,7 @@ CREDIT_DELAY_S = 0.02  # small grants of all channels between two workers wait t
 CREDITS_PER_MESSAGE_MAX = 1024
 CONTROLS_WAITING_MAX = 1024  # control elements of one channel that wait behind its data
 HELD_STREAMS_MAX = 4096  # streams of an attempt or a version that this worker has not reached yet
+STREAM_UNWATCHED_S = 2.0  # a call that its receiver has not accepted by then gets a thread that waits for its end
 STREAM_CHECK_INTERVAL_S = 0.5  # a waiting handler checks this often whether its caller is still there
 HELD_WINDOWS = 4  # windows of a receiver that has not announced its version: so much may be held for it
 HELD_BYTES_MIN = 4 * 1024  # whatever the windows are; each of many senders may hold this much

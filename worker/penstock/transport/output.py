@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.base.limits import SENDS_PER_PUMP_MAX
+from penstock.base.limits import SENDS_PER_PUMP_MAX, STREAM_UNWATCHED_S
 from penstock.base.threads import Empty, Lock, SimpleQueue, Thread, monotonic
 from penstock.contract.ids import ChannelId, TaskId, Version
 from penstock.contract.settings import ShuffleSettings
@@ -271,6 +271,8 @@ class RemoteOutput(Output):
         self._starved = False
         self._starved_since: float | None = None
         self._waited_s = 0.0  # how long the next batch has waited for credit
+        self._watch_at: float | None = None  # when to watch the call, if it is not accepted by then
+        self._call_error: Exception | None = None
         self.timer = 0.0  # the deadline that the sender thread has noted for this channel
 
     # --- From other threads -------------------------------------------------------------------
@@ -330,9 +332,13 @@ class RemoteOutput(Output):
             # Reset first: a call from now on schedules another call, so none is lost.
             self._scheduled = False
             stream = None if self._closed or self._opened else self._stream
+            failed = None if self._closed else self._call_error
+        if failed is not None:
+            raise failed
         if stream is not None:
             self._opened = True
             stream.open()
+            self._watch_at = monotonic() + STREAM_UNWATCHED_S
         for _ in range(SENDS_PER_PUMP_MAX):
             with self._lock:
                 outgoing = None if self._closed else self._state.take(monotonic())
@@ -347,7 +353,31 @@ class RemoteOutput(Output):
                 self._call_sender()
         if self._closed:
             self._close_stream()
+            return None
+        return self._watch(due)
+
+    def _watch(self, due: float | None) -> float | None:
+        """Watch a call that is not accepted for long; return ``due``, or when to look again if that is earlier.
+
+        Nothing is written before the call is accepted. So nobody would notice that it has failed. Once it
+        is accepted, the receiver notices.
+        """
+        if self._watch_at is None:
+            return due
+        if not self._state.accepted and monotonic() < self._watch_at:
+            return self._watch_at if due is None else min(due, self._watch_at)
+        self._watch_at = None
+        if not self._state.accepted:
+            assert self._stream is not None, "opened without a stream"
+            self._stream.watch(self._on_call_ended)
         return due
+
+    def _on_call_ended(self, error: Exception) -> None:
+        """Let the sender thread report the error, unless the channel has ended. On the thread that watches."""
+        with self._lock:
+            if not self._closed:
+                self._call_error = error
+                self._call_sender()
 
     def _note_blocked(self) -> float | None:
         """Note why nothing can be sent: no credit, or rows that wait for more rows."""

@@ -152,7 +152,10 @@ def describe(error: BaseException) -> str:
 
 
 class OutStream:
-    """One DoExchange call. Only the sender thread calls it, except :meth:`cancel`."""
+    """One DoExchange call. Only the sender thread calls it, except :meth:`cancel`.
+
+    Nothing is written before the receiver has accepted it, which the link says.
+    """
 
     def __init__(
         self,
@@ -170,6 +173,7 @@ class OutStream:
         self._trust = trust
         self._writer: Any = None
         self._reader: Any = None
+        self._watcher: Thread | None = None
         self._begun = False
         self._cancelled = False
 
@@ -214,6 +218,21 @@ class OutStream:
         """Write an element without a body. May block."""
         self._writer.write_metadata(metadata)
 
+    def watch(self, on_end: Callable[[Exception], None]) -> None:
+        """Call ``on_end`` when the call has ended, however it ended, from a thread that waits for that."""
+        self._watcher = Thread(target=self._wait_for_end, args=(on_end,), name="watch-stream", daemon=True)
+        self._watcher.start()
+
+    def _wait_for_end(self, on_end: Callable[[Exception], None]) -> None:
+        try:
+            self._reader.read_chunk()  # the receiver writes nothing here
+        except StopIteration:
+            on_end(PeerError("the receiver has ended the call"))
+        except STREAM_ERRORS as error:
+            on_end(error)
+        else:
+            on_end(PeerError("the receiver wrote to a stream from which it only reads"))
+
     def cancel(self) -> None:
         """End a blocked write, from any thread. Later writes fail."""
         self._cancelled = True
@@ -226,6 +245,10 @@ class OutStream:
         Raises FlightError.
         """
         try:
+            if self._watcher is not None:
+                if not self._cancelled:
+                    self._writer.done_writing()
+                self._watcher.join()  # a call cannot be closed while it is read
             self._writer.close()
         except STREAM_ERRORS:
             if not self._cancelled:  # a cancelled call raises its error again when it is closed

@@ -236,6 +236,11 @@ class SendChannel(Generic[P]):
         """Let elements leave from now on: the handshake was accepted."""
         self._accepted = True
 
+    @property
+    def accepted(self) -> bool:
+        """True once elements may leave."""
+        return self._accepted
+
     def on_credit(self, credit: Credit) -> None:
         """Count a grant. An old or repeated one changes nothing, because all numbers only rise.
 

@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,3 +108,21 @@ def written(folder: Path) -> dict[int, list[tuple[int, int, str]]]:
     for row in pq.read_table(folder).to_pylist():
         found[row["mote"]].append((row["version"], row["number"], row["values"]))
     return {mote: sorted(rows, key=lambda row: row[1]) for mote, rows in found.items()}
+
+
+def check_versions(
+    folder: Path,
+    values: dict[int, list[int]],
+    expected: Callable[[list[int], list[int]], Iterable[tuple[int, int, str]]],
+) -> None:
+    """Check that all three versions of the module wrote, one after the other, what each of them had to.
+
+    ``expected`` gives the rows of a mote for its values and the version that saw each.
+    """
+    seen = written(folder)
+    assert {version for rows in seen.values() for version, _, _ in rows} == {1, 2, 3}
+    for mote, rows in seen.items():
+        versions = [version for version, _, _ in rows]
+        assert versions == sorted(versions), mote
+        assert rows == list(expected(values[mote], versions)), mote
+    assert {mote: len(rows) for mote, rows in seen.items()} == {mote: len(own) for mote, own in values.items()}

@@ -7,7 +7,7 @@ what each row must have does not.
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.integration.changing_readings import changing_job, write_input, written
+from tests.integration.changing_readings import changing_job, check_versions, write_input
 
 STATE = """
 @ps.state
@@ -96,11 +96,4 @@ def test_fields_that_change_are_exact_through_kills_and_rescales(tmp_path: Path)
         job.rig.rescale(2)
         job.change(THIRD, 0)  # the rest of the input at once
         job.rig.finish()
-
-    seen = written(tmp_path / "out")
-    assert {version for rows in seen.values() for version, _, _ in rows} == {1, 2, 3}
-    for mote, rows in seen.items():
-        versions = [version for version, _, _ in rows]
-        assert versions == sorted(versions), mote
-        assert rows == list(expected(values[mote], versions)), mote
-    assert {mote: len(rows) for mote, rows in seen.items()} == {mote: len(own) for mote, own in values.items()}
+    check_versions(tmp_path / "out", values, expected)

@@ -6,7 +6,7 @@ As in test_evolving_state, each row that is written says which version of the fu
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.integration.changing_readings import changing_job, write_input, written
+from tests.integration.changing_readings import changing_job, check_versions, write_input
 
 FIRST = """
 @ps.state
@@ -98,11 +98,4 @@ def test_a_migration_is_exact_through_kills_and_rescales(tmp_path: Path) -> None
         job.rig.rescale(2)
         job.change(THIRD, 0)  # the rest of the input at once
         job.rig.finish()
-
-    seen = written(tmp_path / "out")
-    assert {version for rows in seen.values() for version, _, _ in rows} == {1, 2, 3}
-    for mote, rows in seen.items():
-        versions = [version for version, _, _ in rows]
-        assert versions == sorted(versions), mote
-        assert rows == list(expected(values[mote], versions)), mote
-    assert {mote: len(rows) for mote, rows in seen.items()} == {mote: len(own) for mote, own in values.items()}
+    check_versions(tmp_path / "out", values, expected)

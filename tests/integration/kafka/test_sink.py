@@ -19,7 +19,7 @@ from penstock.connectors.kafka.marked_topic import MarkedTopic
 from penstock.connectors.open_connectors import open_sink
 from penstock.connectors.staged_sink import Block
 from penstock.contract.graph import Connector
-from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.kafka_options import Delivery, KafkaOutput, RecordFormat
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
@@ -27,10 +27,9 @@ from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
 from tests.support.kafka import Kafka
 from tests.support.long_tests import count
+from tests.support.staged_output import ROWS, TASK, numbers, staged
 from tools.servers.kafka import new_name
 
-ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
-TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 EVERY = count(149, 11)  # outgoing calls
 
 
@@ -59,18 +58,6 @@ class Target:
 @pytest.fixture
 def target(kafka: Kafka, tmp_path: Path) -> Target:
     return Target(kafka, tmp_path)
-
-
-def staged(sink: KafkaSink, epoch: int, rows: pa.RecordBatch = ROWS, attempt: int = 1) -> SinkHandle:
-    writer = sink.writer(TASK, Attempt(attempt))
-    writer.write(rows)
-    handle = writer.seal(Epoch(epoch), new_name("cut")).finish()
-    assert handle is not None
-    return handle
-
-
-def numbers(target: Target) -> Counter[object]:
-    return Counter(row["number"] for row in target.visible())
 
 
 def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(

@@ -14,7 +14,7 @@ from penstock.connectors.postgres.client import PostgresDatabase, PostgresSessio
 from penstock.connectors.postgres.column_checks import staged_schema
 from penstock.connectors.postgres.marked_table import MarkedTable, Statements, TableName
 from penstock.connectors.postgres.postgres_sink import PostgresSink
-from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.contract.postgres_options import PostgresOutput
@@ -22,11 +22,9 @@ from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
 from tests.support.long_tests import count
 from tests.support.postgres import PASSWORD_VARIABLE, Postgres
-from tools.servers.kafka import new_name
+from tests.support.staged_output import ROWS, TASK, numbers, staged
 
 pytestmark = pytest.mark.timeout(1800)
-ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
-TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 EVERY = count(299, 11)  # outgoing calls
 COLUMNS = "word text NOT NULL, number bigint"
 
@@ -61,18 +59,6 @@ class Target:
 @pytest.fixture
 def target(postgres: Postgres, tmp_path: Path) -> Target:
     return Target(postgres, tmp_path)
-
-
-def staged(sink: PostgresSink, epoch: int, rows: pa.RecordBatch = ROWS, attempt: int = 1) -> SinkHandle:
-    writer = sink.writer(TASK, Attempt(attempt))
-    writer.write(rows)
-    handle = writer.seal(Epoch(epoch), new_name("cut")).finish()
-    assert handle is not None
-    return handle
-
-
-def numbers(target: Target) -> Counter[object]:
-    return Counter(row["number"] for row in target.visible())
 
 
 @pytest.mark.parametrize("keys", [None, "number"])

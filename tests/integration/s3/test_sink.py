@@ -13,18 +13,15 @@ import pytest
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.s3.object_folder import Unusable, open_folder
 from penstock.connectors.s3.s3_sink import S3Sink
-from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
-from penstock.contract.manifest import SinkHandle
+from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.s3_options import FileFormat, S3Output
 from penstock.testing import connectors as kit
 from tests.support.long_tests import count
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER, USER_VARIABLE
-from tools.servers.kafka import new_name
+from tests.support.staged_output import ROWS, TASK, numbers, staged
 from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.timeout(1800)
-ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
-TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 EVERY = count(31, 1)  # outgoing calls
 
 
@@ -52,18 +49,6 @@ class Target:
     def visible(self) -> list[dict[str, object]]:
         texts = [self.s3.read(self.bucket, name) for name in self.objects()]
         return [json.loads(line) for text in texts for line in text.splitlines()]
-
-
-def staged(sink: S3Sink, epoch: int, rows: pa.RecordBatch = ROWS) -> SinkHandle:
-    writer = sink.writer(TASK, Attempt(1))
-    writer.write(rows)
-    handle = writer.seal(Epoch(epoch), new_name("cut")).finish()
-    assert handle is not None
-    return handle
-
-
-def numbers(target: Target) -> Counter[object]:
-    return Counter(row["number"] for row in target.visible())
 
 
 def check_kit(endpoint: str, folder: Path) -> kit.SinkReport:

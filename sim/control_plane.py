@@ -31,6 +31,7 @@ from sim.kernel.calls import (
     MetaSwap,
     Op,
     PublishFile,
+    PublishTable,
     Put,
     Reply,
     Unstage,
@@ -54,6 +55,7 @@ KIND: dict[type, str] = {
     LinkFile: "put",
     DeleteFiles: "delete",
     PublishFile: "publish",
+    PublishTable: "publish",
     Unstage: "unstage",
 }
 

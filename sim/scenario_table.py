@@ -140,6 +140,18 @@ SLOW = Scenario(
 
 DIRECTED = (
     BUSY,
+    # One worker makes the only commit of a table, with difficulty. It dies, and so does the leader.
+    replace(
+        BUSY,
+        name="table",
+        job="count-table",
+        rates={"publish": Rates(failed=0.3, unknown=0.3, crash=0.05)},
+        moments=(
+            Moment("committed a checkpoint", 2, KillEngine(0)),
+            Moment("committed a checkpoint", 4, KillKeeper(None)),
+            Moment("committed a rescale", 3, KillEngine(0)),
+        ),
+    ),
     # The leader's keeper stands still, and everybody is well: nothing may come of it.
     replace(
         BUSY,
@@ -487,6 +499,7 @@ SCENARIOS: dict[str, Scenario] = {
         STORM,
         CHURN,
         replace(CHURN, name="churn-window", job="window"),
+        replace(CHURN, name="churn-table", job="count-table"),
         replace(STORM, name="storm-window", job="window"),
         replace(STORM, name="storm-diamond", job="diamond"),
         replace(STORM, name="storm-interval", job="interval"),

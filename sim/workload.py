@@ -24,14 +24,16 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from penstock.base.values import replace
 from penstock.contract.ids import SplitId, StageIndex
-from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
+from penstock.contract.plan import SINK, EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
 
 WINDOW_US = 100
 LATENESS_US = 20
 LONG_WINDOW_US = 300  # of the second window of a cascade
 OUT_OF_ORDER_US = 30
 COUNTERS = ("half", "all")
+TABLE = "sim-table"  # kind of a sink with one commit for each epoch
 EVENT_TIMED = ("window", "cascade", "interval", "timer", "sliding", "session")  # jobs
 LONG = 1  # stands in the keys of long windows, which are apart from those of the short ones
 
@@ -151,6 +153,12 @@ def _fixed_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     return _plan("count", shape, stages, edges), ("read", "count")
 
 
+def _table_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    """Build a count whose output is a table."""
+    plan, steps = _count_plan(shape)
+    return replace(plan, states=tuple(replace(s, connector=TABLE) if s.kind == SINK else s for s in plan.states)), steps
+
+
 def _cascade_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     stages = (
         _stage(0, "read", source="read", bounded=True),
@@ -249,6 +257,7 @@ def _counters(name: str, shape: Shape, steps: tuple[str, ...]) -> tuple[Physical
 _PLANS: dict[str, Callable[[Shape], tuple[PhysicalPlan, tuple[str, ...]]]] = {
     "count": _count_plan,
     "count-fixed": _fixed_plan,
+    "count-table": _table_plan,
     "window": partial(_firing_plan, "window"),
     "cascade": _cascade_plan,
     "diamond": _diamond_plan,

@@ -9,7 +9,7 @@ from penstock.contract.ids import SwapId
 from penstock.contract.latest import Latest
 from sim.checks.histories import Outcome, ReadCall, RegisterCall, RegisterState, SwapCall, linearize
 from sim.cluster.services import Disk, StoredFile
-from sim.kernel.calls import Call, MetaGet, MetaSwap, PublishFile, ReadLease, Reply, WriteLease
+from sim.kernel.calls import Call, MetaGet, MetaSwap, PublishFile, PublishTable, ReadLease, Reply, WriteLease
 from sim.kernel.kernel import Violation
 
 LEASE = "lease"
@@ -52,8 +52,9 @@ class CallRecorder:
         """Note a reply that its caller is about to get. Other events are ignored."""
         if not isinstance(event, Reply):
             return
-        if isinstance(event.op, PublishFile) and not event.error:
-            self._published[event.op.target] = event.op.content
+        if isinstance(event.op, PublishFile | PublishTable) and not event.error:
+            files = (event.op,) if isinstance(event.op, PublishFile) else event.op.files
+            self._published.update({file.target: file.content for file in files})
         register = self._register_of(event.op)
         begun, call = register.waiting.pop(id(event.token), (0, None)) if register is not None else (0, None)
         if register is not None and call is not None and call.token is event.token:

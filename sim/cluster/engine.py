@@ -7,7 +7,6 @@ chooses, and says where it stands whenever that changes.
 
 from penstock.contract import control_messages as msg
 from penstock.contract.ids import (
-    Attempt,
     BlobName,
     Epoch,
     Incarnation,
@@ -27,7 +26,7 @@ from sim.cluster.channel_ends import Flush, SimStreamIdentity
 from sim.cluster.exchange import SimExchange
 from sim.cluster.ports import Cluster
 from sim.cluster.task import SimTask
-from sim.cluster.task_files import Token, publication, staged_name
+from sim.cluster.task_files import Token, publications, staged_name
 from sim.cluster.task_scheduler import POLL_US, SimTaskScheduler
 from sim.kernel.calls import ClaimOutput, Get, Op, Reply, Unstage
 from sim.kernel.kernel import SimCrash
@@ -73,7 +72,7 @@ class EngineNode(SimTaskScheduler):
         self._files = 0
         self._broken = False
         self._doomed = False
-        self._direct: dict[tuple[Attempt, Epoch], int] = {}
+        self._direct: dict[tuple[Epoch, bool], int] = {}
 
     # --- The node
 
@@ -218,16 +217,17 @@ class EngineNode(SimTaskScheduler):
     # --- Publication on behalf of the leader
 
     def _publish(self, order: em.PublishFor) -> None:
-        key = (self.attempt, order.epoch)
+        key = (order.epoch, order.whole)
         if key in self._direct:
             return
-        self._direct[key] = len(order.handles)
-        for handle in order.handles:
-            dropped = how_of(handle.sink, order.sinks) is Unpublished.DROP
-            op = Unstage(staged_name(handle)) if dropped else publication(handle, order.epoch)
-            self.call(op, ("publish", key))
-        if not order.handles:
-            self.core.published(*key)
+        dropped = [h for h in order.handles if how_of(h.sink, order.sinks) is Unpublished.DROP]
+        calls: list[Op] = [Unstage(staged_name(handle)) for handle in dropped]
+        calls += publications([handle for handle in order.handles if handle not in dropped], order.epoch)
+        self._direct[key] = len(calls)
+        for op in calls:
+            self.call(op, order)
+        if not calls:
+            self.core.published(order)
 
     # --- The store
 
@@ -243,7 +243,7 @@ class EngineNode(SimTaskScheduler):
         if isinstance(token, Token):
             if token.task in self.tasks:
                 self.tasks[token.task].replied(token, reply)
-        elif isinstance(token, tuple):
+        elif isinstance(token, em.PublishFor):
             self._published_one(token, reply)
         elif reply.error in {"failed", "unknown"}:
             self.call(reply.op, token)
@@ -269,15 +269,14 @@ class EngineNode(SimTaskScheduler):
         else:
             self.damaged(f"manifest {asked.ref.name} is {reply.error}")
 
-    def _published_one(self, token: tuple[object, ...], reply: Reply) -> None:
+    def _published_one(self, order: em.PublishFor, reply: Reply) -> None:
         if reply.error:
-            self.call(reply.op, token)
+            self.call(reply.op, order)
             return
-        key = token[1]
-        assert isinstance(key, tuple)
+        key = (order.epoch, order.whole)
         self._direct[key] -= 1
         if self._direct[key] == 0:
-            self.core.published(*key)
+            self.core.published(order)
 
     # --- For the tasks
 

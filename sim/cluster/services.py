@@ -35,6 +35,7 @@ from sim.kernel.calls import (
     MetaOp,
     MetaSwap,
     PublishFile,
+    PublishTable,
     Put,
     ReadFile,
     ReadLease,
@@ -72,6 +73,7 @@ class Disk:
 
     files: dict[BlobName, object] = field(default_factory=dict)
     visible: dict[str, object] = field(default_factory=dict)
+    tables: dict[str, tuple[int, tuple[PublishFile, ...]]] = field(default_factory=dict)  # epoch and commit
     owner: JobUid | None = None
     full: bool = False
 
@@ -256,6 +258,8 @@ class Service:
                 return Reply(call.token, op)
             case PublishFile(staged, target, content):
                 return self._publish(call, staged, target, content)
+            case PublishTable():
+                return self._commit_table(call, op)
             case Unstage(staged):
                 self._unstage(BlobName(staged))
                 return Reply(call.token, op)
@@ -331,6 +335,19 @@ class Service:
         if ref_of(ref.name, content) != ref:
             return Reply(call.token, call.op, error="damaged")
         return Reply(call.token, call.op, content)
+
+    def _commit_table(self, call: Call, op: PublishTable) -> Reply:
+        epoch, files = self.disk.tables.get(op.table, (0, ()))
+        if epoch > op.epoch:
+            self.kernel.happened("late commit of a table")
+            return Reply(call.token, op)
+        if epoch == op.epoch and files != op.files:
+            raise Violation("E", f"table {op.table} has another commit of epoch {epoch}")
+        replies = [self._publish(call, file.staged, file.target, file.content) for file in op.files]
+        failed = next((reply for reply in replies if reply.error), None)
+        if failed is None:
+            self.disk.tables[op.table] = (op.epoch, op.files)
+        return failed or Reply(call.token, op)
 
     def _publish(self, call: Call, staged: str, target: str, content: object) -> Reply:
         there = self.disk.visible.get(target)

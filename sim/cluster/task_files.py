@@ -8,15 +8,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.keygroups import groups_of
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
+from penstock.contract.plan import SINK, StepState
 from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.task_core import TaskCore, TaskLifecycle, TaskSetup
 from sim.cluster.ports import Shell
 from sim.cluster.task_table import Rows, TaskTable
-from sim.kernel.calls import STAGING, Get, PublishFile, Put, Reply, Sweep, Unstage
+from sim.kernel.calls import STAGING, Get, PublishFile, PublishTable, Put, Reply, Sweep, Unstage
+from sim.workload import TABLE
 
 
 @dataclass(slots=True)
@@ -160,7 +163,8 @@ class TaskFiles:
         name = f"{STAGING}{self.shell.attempt}/{sink}/{self.id}-{fresh}"
         rows, box.rows = box.rows, []
         data = json.dumps({"staged": name, "cut": box.cuts, "rows": rows})
-        handle = SinkHandle(sink, self.id, epoch, data, len(rows), len(data))
+        whole = True if StepState(sink, SINK, TABLE) in self.plan.states else ABSENT
+        handle = SinkHandle(sink, self.id, epoch, data, len(rows), len(data), whole)
         storing.cuts[sink] = (handle, rows)
         return Put(BlobName(name), tuple(rows)), Token(self.id, "sink", epoch, sink)
 
@@ -253,9 +257,10 @@ class TaskFiles:
     # --- Publication
 
     def _publish(self, epoch: Epoch, handles: tuple[SinkHandle, ...]) -> None:
-        self._publishing[epoch] = len(handles)
-        for handle in handles:
-            self.shell.call(publication(handle, epoch), Token(self.id, "publish", epoch))
+        calls = publications(handles, epoch)
+        self._publishing[epoch] = len(calls)
+        for call in calls:
+            self.shell.call(call, Token(self.id, "publish", epoch))
         if not handles:
             self._published(epoch)
 
@@ -298,3 +303,15 @@ def publication(handle: SinkHandle, epoch: Epoch) -> PublishFile:
     data = json.loads(handle.data)
     target = f"{epoch:08d}-{handle.sink}-{handle.task}-{data['cut']:06d}"
     return PublishFile(data["staged"], target, tuple(tuple(row) for row in data["rows"]))
+
+
+def publications(handles: Iterable[SinkHandle], epoch: Epoch) -> list[PublishFile | PublishTable]:
+    """Return the calls that make handles visible: one for each file, and one for each table."""
+    calls: list[PublishFile | PublishTable] = []
+    tables: dict[str, list[PublishFile]] = {}
+    for handle in handles:
+        if handle.whole is True:
+            tables.setdefault(handle.sink, []).append(publication(handle, epoch))
+        else:
+            calls.append(publication(handle, epoch))
+    return calls + [PublishTable(sink, epoch, tuple(files)) for sink, files in tables.items()]

@@ -94,6 +94,15 @@ class PublishFile:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishTable:
+    """Make staged output visible by one commit of a table, which keeps the epoch and what the commit has added."""
+
+    table: str
+    epoch: int
+    files: tuple[PublishFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unstage:
     """Remove one staged file."""
 
@@ -117,7 +126,19 @@ class ClaimOutput:
 
 
 MetaOp = MetaGet | MetaSwap | ReadLease | WriteLease
-FileOp = Put | LinkFile | Get | ReadFile | ListFiles | DeleteFiles | PublishFile | Unstage | Sweep | ClaimOutput
+FileOp = (
+    Put
+    | LinkFile
+    | Get
+    | ReadFile
+    | ListFiles
+    | DeleteFiles
+    | PublishFile
+    | PublishTable
+    | Unstage
+    | Sweep
+    | ClaimOutput
+)
 Op = MetaOp | FileOp
 READS = (MetaGet, ReadLease, Get, ReadFile, ListFiles)
 STAGING = "_staging/"

@@ -429,6 +429,28 @@ MUTANTS = (
         0,
     ),
     Mutant(
+        "each-task-commits-the-table",
+        "one-committer",
+        line(
+            "penstock.protocol.task.task_state",
+            "own = tuple(handle for handle in handles if handle.whole is not True)",
+            "own = handles",
+        ),
+        "table",
+        0,
+    ),
+    Mutant(
+        "nobody-waits-for-the-table",
+        "one-committer",
+        line(
+            "penstock.protocol.leader.leader_state",
+            "return status.whole is not ABSENT and status.whole >= self.latest.epoch",
+            "return True",
+        ),
+        "table",
+        0,
+    ),
+    Mutant(
         "one-acknowledgement-missing",
         "one-swap",
         line(

@@ -47,6 +47,7 @@ RULES: dict[str, str] = {
     "carry": "handles of an aborted epoch are carried; only a reset discards, above its epoch",
     "unknown": "while a swap is undecided nothing is aborted or deleted",
     "published": "no epoch starts before the previous one is published",
+    "one-committer": "a table takes one commit for each epoch, from the worker that the leader names",
     "staged": "staged output goes when the object says that its epoch is published, not before",
     "names": "a file's name is never used twice",
     "narrow": "losing a group narrows entries, gaining one takes over the other's",

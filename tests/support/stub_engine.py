@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import control_messages as control
-from penstock.contract.codec import ABSENT
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.columns import Column
 from penstock.contract.ids import (
     Attempt,
@@ -84,6 +84,8 @@ class StubEngine:
                 self.status = control.EngineStatus(attempt=attempt, ready=attempt, resumed=table.version)
             case control.Publish(_, epoch) | control.Commit(_, epoch):
                 self._set(published=max(epoch, self.status.published))
+            case control.PublishWhole(_, epoch):
+                self._set(whole=epoch)
             case control.Start(attempt):
                 self._set(running=attempt)
             case control.Inject(attempt, epoch):
@@ -110,6 +112,9 @@ class StubEngine:
     def _set(self, **changes: object) -> None:
         self.status = replace(self.status, **changes)  # type: ignore[arg-type]
 
+    def _whole(self, sink: str) -> bool | Absent:
+        return True if StepState(sink, "sink", "table") in self.plan.states else ABSENT
+
     def _acks(self, attempt: Attempt, term: Term, epoch: Epoch) -> Iterator[control.TaskAck]:
         assert self.table is not None
         sinks = [name for stage in self.plan.stages for name in stage.sinks]
@@ -119,7 +124,7 @@ class StubEngine:
             blob, share = BlobRef(name, "hash", 1), self.table.share_of(task)
             file = StateFile(blob, stage.steps[0], share, 0, epoch, 1)
             splits = tuple(SplitState(s, "{}", int(epoch)) for s in self.table.splits_of(task))
-            handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", 1, 1) for s in sinks)
+            handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", 1, 1, self._whole(s)) for s in sinks)
             copies = (CopyDigest("rules.counts", 1, self.rules),) if stage.keyed else ABSENT
             manifest = TaskManifest(
                 task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted, copies=copies

@@ -454,10 +454,12 @@ class SinkPublisher(Protocol):
 
 @runtime_checkable
 class WholePublisher(Protocol):
-    """A publisher whose target has one marker for each task; optional, with :class:`SinkPublisher`."""
+    """A publisher whose target has one marker for each task, or for the sink; optional, with :class:`SinkPublisher`."""
 
     def publish_all(self, handles: "Sequence[SinkHandle]", epoch: "Epoch") -> None:
         """Make the output of one task and epoch visible: all its handles, in the order of the manifest.
+
+        Handles that are ``whole`` come with those of all tasks of the sink, by one call.
 
         Called instead of ``publish``. Idempotent. Raises as ``publish``.
         """

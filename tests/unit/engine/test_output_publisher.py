@@ -11,7 +11,7 @@ from penstock.base.values import replace
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.latest import SinkRestore, Unpublished
 from penstock.contract.manifest import SinkHandle, StepRows
-from penstock.engine.output_publisher import HeldUp, OutputPublisher, PublishJob, Staging
+from penstock.engine.output_publisher import HeldUp, OutputPublisher, PublishJob, Staging, publications
 from penstock.protocol.marked import DROP
 
 DEADLINE_S = 60.0
@@ -110,6 +110,14 @@ def test_a_sink_with_a_marker_gets_all_handles_of_a_task_at_once() -> None:
     assert over.get(timeout=DEADLINE_S) == "all visible"
     assert [shelf.done.get(timeout=DEADLINE_S)[1] for _ in range(2)] == ["a+b", "c"]
     publisher.close()
+
+
+def test_handles_of_a_whole_sink_go_at_once_whatever_their_task() -> None:
+    other = TaskId(StageIndex(0), Ordinal(1), 0)
+    handles = [replace(handle("a"), whole=True), replace(handle("b"), sink="files"), handle("c")]
+    handles[2] = replace(handles[2], task=other, whole=True)
+    found = publications({"out": WholeShelf(), "files": Shelf()}, handles)
+    assert [[each.data for each in group] for group in found] == [["a", "c"], ["b"]]
 
 
 class RestoredShelf(WholeShelf):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from penstock.base.values import replace
 from penstock.contract import control_messages as c
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import (
     Attempt,
     BlobName,
@@ -206,9 +207,18 @@ def test_streams_of_a_worker_in_no_table_may_close_as_they_like() -> None:
 
 def test_output_of_a_lost_worker_counts_for_its_attempt_only() -> None:
     engine = running()
-    engine.core.published(Attempt(1), Epoch(3))
-    engine.core.published(Attempt(2), Epoch(9))
+    engine.core.published(em.PublishFor(Attempt(1), Epoch(3), ()))
+    engine.core.published(em.PublishFor(Attempt(2), Epoch(9), ()))
     assert engine.core.status().published == 3
+
+
+def test_output_of_whole_sinks_says_nothing_of_what_the_tasks_here_publish() -> None:
+    engine = running()
+    (order,) = engine(c.PublishWhole(Attempt(1), Epoch(3), ()))
+    assert isinstance(order, em.PublishFor)
+    assert engine.core.status().whole is ABSENT
+    engine.core.published(order)
+    assert (engine.core.status().whole, engine.core.status().published) == (3, 0)
 
 
 def test_the_tasks_here_are_those_of_the_table() -> None:

@@ -90,6 +90,18 @@ class Publish(Message, tag="Publish"):
     sinks: tuple[SinkRestore, ...] | Absent = ABSENT
 
 
+class PublishWhole(Message, tag="PublishWhole"):
+    """Publish the output of whole sinks: ``handles`` of all their tasks. One member gets this for each epoch.
+
+    ``sinks`` is as in :class:`Publish`.
+    """
+
+    attempt: Attempt
+    epoch: Epoch
+    handles: tuple[SinkHandle, ...]
+    sinks: tuple[SinkRestore, ...] | Absent = ABSENT
+
+
 class Start(Message, tag="Start"):
     """All engines are ready and the old output is visible: sources seek, and streams open."""
 
@@ -194,6 +206,7 @@ Command = (
     | Enumerate
     | Reset
     | Publish
+    | PublishWhole
     | Start
     | Inject
     | Expedite
@@ -248,6 +261,7 @@ class EngineStatus(Message, tag="EngineStatus"):
     - ``exhausted``: every source task here has read all its splits, under ``resumed``; True where
       there are none. ``ended``: :class:`EndStreams` was done.
     - ``skipped``: rows of the restored epoch that targets refused and a restore has left out, by sink.
+    - ``whole``: the newest epoch of whole sinks that was published here, see :class:`PublishWhole`.
     """
 
     attempt: Attempt = Attempt(0)
@@ -261,6 +275,7 @@ class EngineStatus(Message, tag="EngineStatus"):
     left: bool = False
     ended: bool = False
     skipped: tuple[StepRows, ...] | Absent = ABSENT
+    whole: Epoch | Absent = ABSENT
 
 
 class Heartbeat(Message, tag="Heartbeat"):

@@ -72,6 +72,10 @@ class SinkHandle(Message, tag="SinkHandle"):
 
     ``data`` is the connector's own text (canonical JSON). ``epoch`` is the one that prepared it:
     a handle of an aborted epoch is carried into the next one's manifest unchanged.
+
+    ``whole`` says that the target has one marker for the sink, like a table with one commit for each epoch. Then the
+    leader names the worker that publishes all handles of the sink with one call. It is left out elsewhere, because
+    older workers refuse fields that they do not know.
     """
 
     sink: str
@@ -80,6 +84,7 @@ class SinkHandle(Message, tag="SinkHandle"):
     data: str
     rows: int
     size: int
+    whole: bool | Absent = ABSENT
 
 
 class GroupsTime(Message, tag="GroupsTime"):

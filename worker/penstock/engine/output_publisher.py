@@ -60,11 +60,11 @@ class Staging:
 
 
 def publications(sinks: "Mapping[str, SinkPublisher]", handles: Iterable[SinkHandle]) -> list[tuple[SinkHandle, ...]]:
-    """Divide handles into those that one call publishes: each one, or all of a task where the sink wants that."""
+    """Divide handles into those that one call publishes: each one, or all of a task or sink where that wants it."""
     found: dict[object, tuple[SinkHandle, ...]] = {}
     for number, handle in enumerate(handles):
-        whole = isinstance(sinks[handle.sink], WholePublisher)
-        place = (handle.sink, handle.task) if whole else number
+        of_task = (handle.sink, handle.task) if isinstance(sinks[handle.sink], WholePublisher) else number
+        place = handle.sink if handle.whole is True else of_task
         found[place] = (*found.get(place, ()), handle)
     return list(found.values())
 

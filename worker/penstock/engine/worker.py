@@ -317,7 +317,7 @@ class Worker:
 
     def _publish_for(self, order: em.PublishFor) -> None:
         def done(left_out: tuple[StepRows, ...]) -> None:
-            self._core.published(order.attempt, order.epoch, left_out)
+            self._core.published(order, left_out)
             self.changed()
 
         self._publisher.publish(PublishJob(order.attempt, order.epoch, order.handles, done, order.sinks))

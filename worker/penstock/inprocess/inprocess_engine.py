@@ -119,9 +119,9 @@ class InProcessEngine:
                 self.spread(barrier)
             case em.ListSplits(order):
                 self._context.listed = self._job.first_splits(order.stages)
-            case em.PublishFor(attempt, epoch, handles):
+            case em.PublishFor(epoch=epoch, handles=handles):
                 self._show(epoch, handles)
-                self._core.published(attempt, epoch)
+                self._core.published(action)
             case em.SweepStaging(attempt):
                 self._job.sweep(attempt)
             case em.WatchInputs():

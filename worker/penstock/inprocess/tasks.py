@@ -173,6 +173,9 @@ class InProcessTasks:
         self._scheduler.settle()
         stored = self._commit(epoch, kind, tuple(manifests[task] for task in self._table.tasks()))
         self._order(c.Commit(attempt, epoch, version))
+        whole = tuple(h for task in self._table.tasks() for h in manifests[task].handles if h.whole is True)
+        if whole:
+            self._engines[0].order(c.PublishWhole(attempt, epoch, whole))
         self._scheduler.settle()
         assert all(status.published == epoch for status in self._statuses()), "output is visible"
         return stored

@@ -69,8 +69,8 @@ class EngineAttempt:
       proposed here.
     - ``first``: the tasks of the reset; ``expected``: these and the tasks that join.
     - ``committed``: the newest epoch that a leader has called committed here.
-    - ``published_for``: the newest epoch of lost workers whose output was published here; ``skipped``: rows
-      of it that a restore has left out.
+    - ``published_for``: the newest epoch of lost workers whose output was published here; ``whole``: that of whole
+      sinks; ``skipped``: rows that a restore has left out.
     """
 
     attempt: Attempt = Attempt(0)
@@ -89,6 +89,7 @@ class EngineAttempt:
     settled: Version = Version(0)
     committed: Epoch = Epoch(0)
     published_for: Epoch = Epoch(0)
+    whole: Epoch | Absent = ABSENT
     skipped: tuple[StepRows, ...] | Absent = ABSENT
     ending: bool = False
 
@@ -126,6 +127,7 @@ def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> E
         left=_leaves(at, ordinal) and all(t.marks.finished for t in tasks),
         ended=at.ending and all(t.marks.finished for t in tasks),
         skipped=at.skipped,
+        whole=at.whole,
     )
 
 
@@ -199,12 +201,16 @@ class EngineCore:
         """Compute the status from the attempt and its tasks. From any thread."""
         return status_of(self.at, self._ordinal, list(self._tasks()))
 
-    def published(self, attempt: Attempt, epoch: Epoch, skipped: tuple[StepRows, ...] = ()) -> None:
-        """Note that output of a lost worker is visible, but for ``skipped``. From any thread."""
+    def published(self, order: em.PublishFor, skipped: tuple[StepRows, ...] = ()) -> None:
+        """Note that the output of ``order`` is visible, but for ``skipped``. From any thread."""
         at = self.at
-        if at.attempt == attempt:
-            at.skipped = skipped or at.skipped
-            at.published_for = max(at.published_for, epoch)
+        if at.attempt != order.attempt:
+            return
+        at.skipped = (*(() if at.skipped is ABSENT else at.skipped), *skipped) or ABSENT
+        if order.whole:
+            at.whole = order.epoch
+        else:
+            at.published_for = max(at.published_for, order.epoch)
 
     def has_left(self, peer: Ordinal) -> bool:
         """Return whether a worker is in no table any more: its streams may close as they like."""
@@ -234,6 +240,8 @@ class EngineCore:
                 return [em.TellTasks(ev.TermAnnounced(term, epoch, version))]
             case c.Publish(attempt, epoch, handles, sinks):
                 return [em.PublishFor(attempt, epoch, handles, () if sinks is ABSENT else sinks)]
+            case c.PublishWhole(attempt, epoch, handles, sinks):
+                return [em.PublishFor(attempt, epoch, handles, () if sinks is ABSENT else sinks, whole=True)]
             case c.Start():
                 return self._start()
             case c.Inject():

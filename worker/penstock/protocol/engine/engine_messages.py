@@ -169,12 +169,16 @@ class SweepStaging:
 
 @dataclass(frozen=True, slots=True)
 class PublishFor:
-    """Make output of a lost worker visible, or what ``sinks`` says of it. Then call ``published`` of the core."""
+    """Make output that the leader names visible, or do what ``sinks`` says of it. Then call ``published`` of the core.
+
+    It is that of lost workers, or with ``whole`` that of whole sinks.
+    """
 
     attempt: Attempt
     epoch: Epoch
     handles: tuple[SinkHandle, ...]
     sinks: tuple[SinkRestore, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,8 @@ class CheckpointCoordinator:
         """Repeat the outcome of epochs to members that have not taken it in."""
         at = state.latest
         in_flight = self.in_flight.epoch if self.in_flight is not None else Epoch(0)
+        if not state.published() and not state.cas.busy:
+            state.publish_whole()
         for member in state.admitted():
             heartbeat = state.life(member).heartbeat
             if heartbeat is None or not state.confirmed(member):

@@ -36,16 +36,16 @@ from enum import StrEnum
 from penstock.base.limits import ANSWERS_MAX, LOST_OUTPUT_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
 from penstock.contract.codec import ABSENT
-from penstock.contract.control_messages import Announce, Command, MembersFile, StageSplits
+from penstock.contract.control_messages import Announce, Command, MembersFile, PublishWhole, StageSplits
 from penstock.contract.ids import Epoch, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
-from penstock.contract.manifest import RootManifest
+from penstock.contract.manifest import RootManifest, SinkHandle
 from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.protocol.core_context import ControlSettings, StepContext, checked
 from penstock.protocol.leader.attempt_assignment import stages_to_list
 from penstock.protocol.leader.leader_storage import MetadataCas
 from penstock.protocol.leader.worker_registry import CommandRetrier, WorkerIncarnation, WorkerRegistry, address_of
-from penstock.protocol.unpublished_output import lost_rows
+from penstock.protocol.unpublished_output import lost_rows, publishable
 
 
 class LeaderPhase(StrEnum):
@@ -227,10 +227,12 @@ class LeaderState:
     def published(self) -> bool:
         """Return whether the output of the committed epoch is visible.
 
-        The object says so, or every member reports it.
+        The object says so, or every member reports it, and the first one that of whole sinks.
         """
         return self.latest.published_through >= self.latest.epoch or (
-            bool(self.members()) and all(self._has_published(m) for m in self.admitted())
+            bool(self.members())
+            and all(self._has_published(m) for m in self.admitted())
+            and self._has_published_whole()
         )
 
     def _has_published(self, member: Member) -> bool:
@@ -238,6 +240,32 @@ class LeaderState:
         return (
             self.confirmed(member) and status.attempt == self.latest.attempt and status.published >= self.latest.epoch
         )
+
+    def _has_published_whole(self) -> bool:
+        handles, status = self._whole_output(), self.life(self.admitted()[0]).status
+        if not handles:
+            return handles is not None
+        return status.whole is not ABSENT and status.whole >= self.latest.epoch
+
+    def _whole_output(self) -> tuple[SinkHandle, ...] | None:
+        """Return the handles of whole sinks that the committed epoch has; None while its manifest is not read."""
+        root = self.root
+        if root is None or root.epoch != self.latest.epoch or self.plan is None:
+            return None
+        if not any(handle.whole is True for task in root.tasks for handle in task.handles):
+            return ()
+        return tuple(handle for handle in publishable(root, self.plan) if handle.whole is True)
+
+    def publish_whole(self) -> None:
+        """Let the first member publish the output of whole sinks, unless it has.
+
+        A table takes one commit for each epoch, so one worker makes it. When that worker is lost, the next attempt
+        names the first of its members. Two publishers at once do no harm, because the target has a marker.
+        """
+        at, handles = self.latest, self._whole_output()
+        if handles and not self._has_published_whole():
+            order = PublishWhole(at.attempt, at.epoch, handles, at.handling() or ABSENT)
+            self.ensure(self.admitted()[0], order, at.epoch)
 
     def published_through(self) -> Epoch:
         """Return what a swap may now write as published."""

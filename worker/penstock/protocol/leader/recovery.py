@@ -221,6 +221,7 @@ class Recovery:
         assert state.root.epoch == at.epoch, "output is published from the committed manifest"
         assert state.plan is not None, "the members have compiled it"
         handles, how = publishable(state.root, state.plan), at.handling() or ABSENT
+        state.publish_whole()
         for member in state.admitted():
             status = state.life(member).status
             if status.published >= at.epoch:
@@ -386,7 +387,8 @@ def _share(members: tuple[Member, ...], me: Member, handles: list[SinkHandle]) -
     """Choose the handles that ``me`` publishes: its own, and a share of those of lost workers."""
     by_ordinal = {m.ordinal: i for i, m in enumerate(members)}
     mine = members.index(me)
-    return tuple(h for h in handles if by_ordinal.get(h.task.worker, h.task.worker % len(members)) == mine)
+    own = (h for h in handles if h.whole is not True)
+    return tuple(h for h in own if by_ordinal.get(h.task.worker, h.task.worker % len(members)) == mine)
 
 
 def _stalled(state: LeaderState) -> str | None:

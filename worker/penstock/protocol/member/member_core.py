@@ -47,6 +47,7 @@ from penstock.contract.control_messages import (
     Prepare,
     Publish,
     PublishFailed,
+    PublishWhole,
     Report,
     Reset,
     Settled,
@@ -266,7 +267,7 @@ class MemberCore:
                 self._once(command, attempt, epoch)
                 if attempt == self.taken.attempt:
                     self.open.close(epoch)
-            case Publish(attempt, epoch):
+            case Publish(attempt, epoch) | PublishWhole(attempt, epoch):
                 self._once(command, attempt, epoch)
             case Start(attempt) | EndStreams(attempt):
                 self._once(command, attempt, attempt)

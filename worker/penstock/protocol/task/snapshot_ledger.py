@@ -118,7 +118,7 @@ class SinkLedger:
         return handles
 
     def done(self, epoch: Epoch) -> None:
-        """Note that everything up to ``epoch`` is visible."""
+        """Note that everything up to ``epoch`` is visible, of the handles that this task publishes."""
         self.published = max(self.published, epoch)
 
     def forget(self, epoch: Epoch) -> Handles:

@@ -266,8 +266,9 @@ class TaskState:
         old = self.sinks.forget(epoch)
         if old:
             actions.append(ev.Forget(old))
-        if handles:
-            actions.append(ev.PublishOutput(epoch, handles))
+        own = tuple(handle for handle in handles if handle.whole is not True)
+        if own:
+            actions.append(ev.PublishOutput(epoch, own))
         else:
             self.sinks.done(epoch)
         return actions

@@ -49,6 +49,7 @@ NAMES = {
     "count_window",
     "csv",
     "days",
+    "delta",
     "discard",
     "early",
     "farm",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import min_ as min  # noqa: A004
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
     from penstock.graph.builder import Job, Stream
-    from penstock.graph.connect import csv, discard, generator, ingest, json, kafka, parquet, postgres, s3
+    from penstock.graph.connect import csv, delta, discard, generator, ingest, json, kafka, parquet, postgres, s3
     from penstock.graph.connected import connect
     from penstock.graph.enriched import cache, retries
     from penstock.graph.keyed_stream import KeyedStream
@@ -88,7 +88,18 @@ _HOMES = {
     "penstock.graph.aggregations": ("Aggregation", "count", "last", "max", "mean", "min", "sum"),
     "penstock.graph.builder": ("Job", "Stream"),
     "penstock.graph.migrating": ("migrate",),
-    "penstock.graph.connect": ("csv", "discard", "generator", "ingest", "json", "kafka", "parquet", "postgres", "s3"),
+    "penstock.graph.connect": (
+        "csv",
+        "delta",
+        "discard",
+        "generator",
+        "ingest",
+        "json",
+        "kafka",
+        "parquet",
+        "postgres",
+        "s3",
+    ),
     "penstock.graph.connected": ("connect",),
     "penstock.graph.enriched": ("cache", "retries"),
     "penstock.graph.keyed_stream": ("KeyedStream",),
@@ -186,6 +197,7 @@ __all__ = [
     "count_window",
     "csv",
     "days",
+    "delta",
     "discard",
     "early",
     "farm",

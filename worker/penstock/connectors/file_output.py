@@ -158,8 +158,10 @@ def stage(files: FileSystem, path: Path, form: FileForm, batches: Sequence[pa.Re
         raise StorageError(f"file sink: cannot stage {path}: {error}") from error
 
 
-def write_parquet(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
-    """Write a whole Parquet file."""
+def write_parquet(
+    out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBatch], *, statistics: bool = False
+) -> None:
+    """Write a whole Parquet file, with or without statistics of its columns."""
     table = pa.Table.from_batches([plain(b, schema) for b in batches], schema)
     texts = [f.name for f in schema if _repeats(f.type)]
     with pq.ParquetWriter(
@@ -167,7 +169,7 @@ def write_parquet(out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.Re
         schema,
         compression=COMPRESSION,
         use_dictionary=texts or False,
-        write_statistics=False,
+        write_statistics=statistics,
         # Readers get plain types, whatever Arrow types the engine used. The Arrow schema is stored
         # only for types that Parquet lacks: otherwise a zone becomes UTC, a duration a number.
         store_schema=any(_needs_arrow(f.type) for f in schema),

@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
+from penstock.connectors.delta.delta_sink import DeltaSink
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.file_output import FileForm, parquet_form
 from penstock.connectors.file_sink import FileSink
@@ -28,6 +29,7 @@ from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
+from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.graph import Connector, Source
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
@@ -89,6 +91,9 @@ def open_sink(
         case "s3":
             objects = S3Output(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
             return S3Sink(step, objects, schema, staging / plain_step(step), files)
+        case "delta":
+            delta = DeltaOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+            return DeltaSink(step, delta, schema, staging / plain_step(step), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:

@@ -5,7 +5,7 @@ pyarrow, DuckDB) give them back.
 """
 
 from collections.abc import Iterator
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ NULL = "__HIVE_DEFAULT_PARTITION__"  # as Hive and Spark have it, for an empty t
 class Partitions:
     """The folders of one sink."""
 
-    def __init__(self, columns: str, schema: pa.Schema) -> None:
-        """Take ``columns`` (names with commas between) of rows of ``schema``.
+    def __init__(self, columns: str, schema: pa.Schema, where: str = "s3 sink: partitionBy") -> None:
+        """Take ``columns`` (names with commas between) of rows of ``schema``. ``where`` begins the texts of errors.
 
         Raises ConfigError for a column that is not there, whose values make no names, or when no other one is left.
         """
@@ -30,11 +30,11 @@ class Partitions:
         self._columns = tuple(name.strip() for name in columns.split(","))
         for name in self._columns:
             if name not in self._all.names:
-                raise ConfigError(f"s3 sink: partitionBy: {unknown('column', name, self._all.names)}")
-            _check(self._all.field(name))
+                raise ConfigError(f"{where}: {unknown('column', name, self._all.names)}")
+            _check(self._all.field(name), where)
         self._names = [name for name in self._all.names if name not in self._columns]
         if not self._names:
-            raise ConfigError("s3 sink: partitionBy: all columns are in the names of folders: leave one for the files")
+            raise ConfigError(f"{where}: all columns are in the names of folders: leave one for the files")
         self.schema = pa.schema([self._all.field(name) for name in self._names])
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -51,15 +51,21 @@ class Partitions:
             yield folder, rows.slice(int(end - size), int(size))
 
 
-def _check(field: pa.Field) -> None:
+def _check(field: pa.Field, where: str) -> None:
     kind, is_ = field.type, pa.types
     if is_.is_string(kind) or is_.is_large_string(kind) or is_.is_integer(kind) or is_.is_boolean(kind):
         return
     if not is_.is_date(kind):
         raise ConfigError(
-            f"s3 sink: partitionBy: column {field.name!r} is {kind}: it takes texts, whole numbers, booleans and"
+            f"{where}: column {field.name!r} is {kind}: it takes texts, whole numbers, booleans and"
             " dates; make one of these in a step before"
         )
+
+
+def values_of(folder: str) -> dict[str, str | None]:
+    """Return the values in the name of a folder, by column."""
+    parts = (part.partition("=") for part in folder.split("/") if part)
+    return {unquote(name): None if value == NULL else unquote(value) for name, _, value in parts}
 
 
 def _parts(name: str, values: pa.Array) -> pa.Array:

@@ -7,13 +7,15 @@ Nothing waits in the target, where a transaction that is open would be ended, or
 visible yet is in files of the job, for as long as it takes.
 
 The marker counts staged files over all handles of a task (``protocol/marked.py``). So all of them are published
-by one call, in order. A handle says which epoch the marker had reached when it was prepared (``known``). So a
-marker that was lost later is noticed, and output is neither repeated nor left out in silence.
+by one call, in order. A target with one marker for the sink gets those of all its tasks. A handle says which epoch
+the marker had reached when it was prepared (``known``). So a marker that was lost later is noticed, and output is
+neither repeated nor left out in silence.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -23,32 +25,77 @@ import pyarrow.ipc
 from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.base.threads import Lock
 from penstock.base.values import replace
-from penstock.connectors.file_output import FileForm, HashingFile, hash_file, parse_cut
+from penstock.connectors.file_output import FileForm, HashingFile, Staged, hash_file, parse_cut
 from penstock.connectors.file_sink import FilePending, FilePublisher, FileSink, FileSinkWriter
-from penstock.contract.codec import parsed
+from penstock.contract.codec import ABSENT, parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
-from penstock.file_system import OS_FILES
+from penstock.file_system import OS_FILES, READ, closing, pieces
 from penstock.ports import FileSystem
 from penstock.protocol.marked import DROP, Wanted
 
 DIGEST_CHARS = 32
 
-Block = Iterator[pa.RecordBatch]  # the content of one staged file
+
+Block = Iterable[pa.RecordBatch]  # the rows of one staged file
+
+
+class StagedFile:
+    """One staged file: its rows, or its bytes. Raises StateError when it is gone or another one, and StorageError."""
+
+    def __init__(self, part: Staged, where: str, files: FileSystem) -> None:
+        """Open nothing yet. ``where`` begins the texts of errors."""
+        self.part = part
+        self._files = files
+        self._about = f"{where}: staged file {part.path}"
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a file of Arrow IPC."""
+        with self._read():
+            self._check(hash_file(self._files, self.part.path))
+            with pa.memory_map(str(self.part.path)) as source:
+                reader = pa.ipc.open_file(source)
+                for index in range(reader.num_record_batches):
+                    yield reader.get_batch(index)
+
+    def data(self) -> bytes:
+        """Return the whole file."""
+        with self._read(), closing(self._files, self._files.open(self.part.path, READ)) as file:
+            data = b"".join(pieces(self._files, file))
+            self._check(hashlib.sha256(data).hexdigest())
+            return data
+
+    def modified_ms(self) -> int:
+        """Return when it was written, in milliseconds since 1970."""
+        with self._read():
+            return int(self._files.stat(self.part.path).st_mtime_ns // 1_000_000)
+
+    def _check(self, sha256: str) -> None:
+        if sha256 != self.part.sha256:
+            raise StateError(f"{self._about} is not the one committed: restore it, or give {DROP}")
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise StateError(f"{self._about} is gone: restore it, or give {DROP}") from error
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"{self._about}: {error}") from error
 
 
 class MarkedOutput(Protocol):
-    """The target as one sink task writes it: rows and a marker in one step. Any thread may use it."""
+    """The target as one sink task writes it, or the sink: rows and a marker in one step. Any thread may use it."""
 
     def known(self) -> Epoch:
         """Return an epoch that the marker has reached; write one when there is none. Blocking.
 
-        The first call comes while nothing of the task is unpublished. Raises StorageError.
+        The first call comes while nothing of the task, or of the sink, is unpublished. Raises StorageError.
         """
         ...
 
-    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> int:
+    def publish(self, wanted: Wanted, blocks: Iterable[StagedFile]) -> int:
         """Make all blocks visible, each once. ``blocks`` gives them in order; those that are visible are passed over.
 
         A restore may want something else (``wanted.how``). Returns how many rows were refused and left out. Blocking.
@@ -62,10 +109,14 @@ class MarkedOutput(Protocol):
 
 
 class StagedTarget(Protocol):
-    """Where a sink step writes. ``name`` begins its errors; ``staged`` is the schema of staged files."""
+    """Where a sink step writes. ``name`` begins its errors; ``form`` is that of staged files.
+
+    ``whole``: it has one marker for the sink. Otherwise each task has one.
+    """
 
     name: str
-    staged: pa.Schema
+    form: FileForm
+    whole: bool
 
     def claim(self) -> None:
         """Look whether rows can be written. Blocking. Raises ConfigError, StateError, StorageError."""
@@ -76,7 +127,7 @@ class StagedTarget(Protocol):
         ...
 
     def output(self, job_uid: str, task: TaskId) -> MarkedOutput:
-        """Return the target as ``task`` writes it, without a connection yet."""
+        """Return the target as ``task`` writes it, without a connection yet. A ``whole`` one is the same for all."""
         ...
 
 
@@ -89,7 +140,7 @@ class StagedSink:
         """Stage in ``folder``, which all workers of the job see. Nothing is touched before :meth:`claim`."""
         self._step = step
         self._target = target
-        self._staging = FileSink(f"records.{step}", str(folder), FileForm(target.staged, ".arrow", _write), files)
+        self._staging = FileSink(f"records.{step}", str(folder), target.form, files)
         self._outputs = _Outputs(target)
         self.publisher = StagedPublisher(self._staging, self._outputs, folder, files)
 
@@ -162,7 +213,7 @@ class StagedWriter:
 
     def seal(self, epoch: Epoch, name: str) -> "StagedPending":
         """Cut: all rows so far belong to ``epoch``."""
-        return StagedPending(self._step, self._staging.seal(epoch, name), self._output)
+        return StagedPending(self._step, self._staging.seal(epoch, name), self._output, whole=self._target.whole)
 
     def close(self) -> None:
         """Drop rows and files that are in no cut."""
@@ -172,10 +223,11 @@ class StagedWriter:
 class StagedPending:
     """The rows of one cut."""
 
-    def __init__(self, step: str, staging: FilePending, output: MarkedOutput) -> None:
+    def __init__(self, step: str, staging: FilePending, output: MarkedOutput, *, whole: bool) -> None:
         self._step = step
         self._staging = staging
         self._output = output
+        self._whole = whole
 
     def finish(self) -> SinkHandle | None:
         """Note which epoch the marker has reached, and stage the rows. Raises StorageError, and keeps the rows."""
@@ -189,11 +241,11 @@ class StagedPending:
         staged = self._staging.finish()
         assert staged is not None, "there are rows"
         data = json.dumps({"cut": staged.data, "known": known}, sort_keys=True, separators=(",", ":"))
-        return replace(staged, sink=self._step, data=data)
+        return replace(staged, sink=self._step, data=data, whole=self._whole or ABSENT)
 
 
 class StagedPublisher:
-    """Publishes the output of one task and epoch at once, on any worker, any number of times."""
+    """Publishes the output of one task or sink and epoch at once, on any worker, any number of times."""
 
     def __init__(self, staging: FileSink, outputs: _Outputs, folder: Path, files: FileSystem) -> None:
         self._staged: FilePublisher = staging.publisher
@@ -206,11 +258,11 @@ class StagedPublisher:
         self._staged_in = self._folder / "_staging" / job_uid
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
-        """Publish the only handle of a task. See :meth:`publish_all`."""
+        """Publish the only handle of a task or sink. See :meth:`publish_all`."""
         self.publish_all((handle,), epoch)
 
     def publish_all(self, handles: Sequence[SinkHandle], epoch: Epoch) -> None:
-        """Write the rows of all handles of one task, each once. Blocking.
+        """Write the rows of all handles of one task or sink, each once. Blocking.
 
         Raises StateError when it is not known what is visible, or a staged file is gone. Raises StorageError when a
         retry may help.
@@ -218,12 +270,12 @@ class StagedPublisher:
         self.publish_restored(handles, epoch, Unpublished.FAIL)
 
     def publish_restored(self, handles: Sequence[SinkHandle], epoch: Epoch, how: Unpublished) -> int:
-        """Do with the output of one task what a restore says; return how many rows were left out. See publish_all."""
+        """Do with this output what a restore says; return how many rows were left out. See publish_all."""
         contents = [_contents(handle) for handle in handles]
         parts = [part for cut, _ in contents for part in parse_cut(cut, self._staged_in).parts]
         digest = hashlib.sha256("\n".join(cut for cut, _ in contents).encode()).hexdigest()[:DIGEST_CHARS]
         known = Epoch(max(known for _, known in contents))
-        blocks = (self._rows(part.path, part.sha256) for part in parts)
+        blocks = (StagedFile(part, self._outputs.target.name, self._files) for part in parts)
         return self._outputs.of(handles[0].task).publish(Wanted(epoch, digest, len(parts), known, how), blocks)
 
     def discard(self, handle: SinkHandle) -> None:
@@ -233,20 +285,6 @@ class StagedPublisher:
     def forget(self, handle: SinkHandle) -> None:
         """Remove the staged files of published output."""
         self._staged.forget(_staged(handle))
-
-    def _rows(self, path: Path, sha256: str) -> Block:
-        about = f"{self._outputs.target.name}: staged file {path}"
-        try:
-            if hash_file(self._files, path) != sha256:
-                raise StateError(f"{about} is not the one committed: restore it, or give {DROP}")
-            with pa.memory_map(str(path)) as source:
-                reader = pa.ipc.open_file(source)
-                for index in range(reader.num_record_batches):
-                    yield reader.get_batch(index)
-        except FileNotFoundError as error:
-            raise StateError(f"{about} is gone: restore it, or give {DROP}") from error
-        except (OSError, pa.ArrowException) as error:
-            raise StorageError(f"{about}: {error}") from error
 
 
 def _contents(handle: SinkHandle) -> tuple[str, int]:
@@ -260,6 +298,11 @@ def _contents(handle: SinkHandle) -> tuple[str, int]:
 
 def _staged(handle: SinkHandle) -> SinkHandle:
     return replace(handle, data=_contents(handle)[0])
+
+
+def arrow_form(schema: pa.Schema) -> FileForm:
+    """Return the form of staged files of Arrow IPC."""
+    return FileForm(schema, ".arrow", _write)
 
 
 def _write(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:

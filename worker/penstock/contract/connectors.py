@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import RollBytes, S3Input, S3Output
@@ -279,6 +280,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SINK,
         "files in a bucket of S3, or of a store with its API; a visible object never changes",
         S3Output,
+        guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "delta",
+        Role.SINK,
+        "a table of Delta Lake; committed rows of all tasks appear with one commit for each checkpoint",
+        DeltaOutput,
         guarantee="exactly-once",
     ),
     ConnectorKind(

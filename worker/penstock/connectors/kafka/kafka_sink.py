@@ -15,7 +15,7 @@ from penstock.connectors.kafka.client import client_settings, library
 from penstock.connectors.kafka.encoding import RECORDS, RecordEncoder
 from penstock.connectors.kafka.marked_topic import MarkedTopic
 from penstock.connectors.kafka.topics import RECORD_BYTES_MAX, record_bytes_max, topic_id
-from penstock.connectors.staged_sink import StagedSink
+from penstock.connectors.staged_sink import StagedSink, arrow_form
 from penstock.contract.ids import TaskId
 from penstock.contract.kafka_options import KafkaOutput
 from penstock.file_system import OS_FILES
@@ -40,7 +40,8 @@ class _Topic:
     """The topic, which every task of the sink writes by an id of its own."""
 
     name = "kafka sink"
-    staged = RECORDS
+    form = arrow_form(RECORDS)
+    whole = False
 
     def __init__(self, step: str, options: KafkaOutput, schema: pa.Schema) -> None:
         self._step = step.replace("/", "_")

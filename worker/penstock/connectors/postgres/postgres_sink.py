@@ -15,7 +15,7 @@ from penstock.connectors.postgres.claimed_table import prepare_table
 from penstock.connectors.postgres.client import PostgresDatabase, library
 from penstock.connectors.postgres.column_checks import Check, TableColumn, checks_of, staged_as, staged_schema
 from penstock.connectors.postgres.marked_table import MarkedTable, Statements, TableName
-from penstock.connectors.staged_sink import StagedSink
+from penstock.connectors.staged_sink import StagedSink, arrow_form
 from penstock.contract.ids import TaskId
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.file_system import OS_FILES
@@ -40,6 +40,7 @@ class _ClaimedTable:
     """The table, in which every task of the sink has a marker of its own."""
 
     name = "postgres sink"
+    whole = False
 
     def __init__(self, step: str, options: PostgresOutput, schema: pa.Schema) -> None:
         self._step = step
@@ -49,6 +50,7 @@ class _ClaimedTable:
             if key not in self._rows.names:
                 raise ConfigError(f"postgres sink: keyColumns: {unknown('column', key, self._rows.names)}")
         self.staged = staged_schema(self._rows)
+        self.form = arrow_form(self.staged)
         self._database = PostgresDatabase(options)
         self._table = TableName(options.table)
         types = {field.name: staged_as(field).sql for field in self._rows}

@@ -1,0 +1,252 @@
+"""The Delta Lake sink: each committed row once, in one commit of the table, wherever a process is killed or stopped."""
+
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.delta.client import DeltaPlace
+from penstock.connectors.delta.delta_columns import DeltaColumns
+from penstock.connectors.delta.delta_sink import DeltaSink
+from penstock.connectors.delta.marked_versions import MarkedVersions
+from penstock.connectors.file_output import parse_cut
+from penstock.connectors.staged_sink import StagedFile
+from penstock.contract.delta_options import DeltaOutput
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.latest import Unpublished
+from penstock.contract.manifest import SinkHandle
+from penstock.file_system import OS_FILES
+from penstock.protocol.marked import Wanted
+from penstock.testing import connectors as kit
+from tests.support.delta import Table
+from tests.support.long_tests import count
+
+pytestmark = pytest.mark.timeout(900)
+ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
+COLUMNS = {"word": "string", "number": "long"}
+TASKS = [TaskId(StageIndex(1), Ordinal(worker), 0) for worker in range(2)]
+EVERY = count(97, 5)  # outgoing calls
+
+
+class Target:
+    """A table, and a folder for what is staged."""
+
+    def __init__(self, folder: Path, columns: dict[str, str] | None = None, **more: object) -> None:
+        self._folder = folder
+        self.url = str(folder / "table")
+        self.table = Table.in_folder(folder / "table").create(columns or COLUMNS, **more)  # type: ignore[arg-type]
+
+    def sink(self) -> DeltaSink:
+        return DeltaSink("out", DeltaOutput(table=self.url), ROWS.schema, self._folder / "staged")
+
+    def claimed(self, uid: str = "job") -> DeltaSink:
+        sink = self.sink()
+        sink.claim(uid, fresh=True)
+        return sink
+
+    def visible(self) -> list[dict[str, object]]:
+        return self.table.rows()
+
+
+def staged(sink: DeltaSink, epoch: int, rows: pa.RecordBatch = ROWS, task: TaskId = TASKS[0]) -> SinkHandle:
+    writer = sink.writer(task, Attempt(1))
+    writer.write(rows)
+    handle = writer.seal(Epoch(epoch), "cut").finish()
+    assert handle is not None
+    return handle
+
+
+def both(sink: DeltaSink, epoch: int) -> list[SinkHandle]:
+    """Stage equal rows in two tasks."""
+    return [staged(sink, epoch, task=task) for task in TASKS]
+
+
+def check_kit(folder: Path) -> kit.SinkReport:
+    made = 0
+
+    def make() -> Target:
+        nonlocal made
+        made += 1
+        return Target(folder / str(made))
+
+    return kit.check_sink(make, ROWS, every=EVERY)
+
+
+def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(tmp_path: Path) -> None:
+    # The kit forks, and the client's threads do not come along: so it runs in a process that has no client yet.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        report = process.submit(check_kit, tmp_path).result()
+    assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
+
+
+def test_one_commit_has_the_rows_of_all_tasks(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    for epoch in (1, 2):
+        handles = both(sink, epoch)
+        assert all(handle.whole for handle in handles)
+        sink.publisher.publish_all(handles, Epoch(epoch))
+    assert target.table.epochs() == [1, 2]
+    assert Counter(row["number"] for row in target.visible()) == Counter(4 * list(range(18)))
+
+
+def test_partitions_of_the_table_are_kept(tmp_path: Path) -> None:
+    target = Target(tmp_path, partitions=["word"])
+    sink = target.claimed()
+    odd = pa.record_batch({"word": ["a/b=c d", None, "é%"], "number": pa.array([18, 19, 20], pa.int64())})
+    sink.publisher.publish_all([staged(sink, 1), staged(sink, 1, odd, TASKS[1])], Epoch(1))
+    found = sorted(target.visible(), key=lambda row: int(str(row["number"])))
+    assert found == [{"number": row["number"], "word": row["word"]} for row in (*ROWS.to_pylist(), *odd.to_pylist())]
+
+
+class Interrupted(DeltaPlace):
+    """A table of which something happens once, while a file is written or just before a commit."""
+
+    def __init__(self, options: DeltaOutput, happens: dict[str, Callable[[], object]]) -> None:
+        super().__init__(options, "")
+        self.happens = happens
+
+    def write(self, name: str, data: bytes) -> None:
+        self.happens.pop("write", int)()
+        super().write(name, data)
+
+    def commit(self, *given: Any) -> None:
+        self.happens.pop("commit", int)()
+        super().commit(*given)
+
+
+@pytest.mark.parametrize("moment", ["write", "commit"])
+def test_a_publisher_that_another_one_overtakes_adds_nothing(tmp_path: Path, moment: str) -> None:
+    target = Target(tmp_path)
+    cut = parse_cut(json.loads(staged(target.claimed(), 1).data)["cut"], tmp_path / "staged" / "_staging" / "job")
+    columns, options = DeltaColumns.of(ROWS.schema, "here"), DeltaOutput(table=target.url)
+    quick = MarkedVersions(DeltaPlace(options, ""), columns, ("job", "out"))
+    wanted = Wanted(Epoch(1), "ab" * 16, 1, quick.known())
+
+    def publish(table: MarkedVersions) -> None:
+        table.publish(wanted, [StagedFile(part, "here", OS_FILES) for part in cut.parts])
+
+    late = MarkedVersions(Interrupted(options, {moment: lambda: publish(quick)}), columns, ("job", "out"))
+    if moment == "commit":
+        with pytest.raises(StorageError, match="delta: "):
+            publish(late)
+    publish(late)
+    assert target.table.epochs() == [1]
+    assert Counter(row["number"] for row in target.visible()) == Counter(range(18))
+
+
+def test_a_commit_of_another_writer_in_between_is_no_harm(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    sink.publisher.publish_all([staged(sink, 1)], Epoch(1))
+    target.table.add({"txn": {"appId": "theirs", "version": 7, "lastUpdated": 0}})
+    sink.publisher.publish_all([staged(sink, 2)], Epoch(2))
+    assert target.table.epochs() == [1, 2]
+
+
+def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    first, second = staged(sink, 1), staged(sink, 2, ROWS.slice(0, 6))
+    sink.publisher.publish_all([second], Epoch(2))
+    with pytest.raises(
+        StateError, match="its marker says epoch 2, and the job wants to publish other output as epoch 1"
+    ):
+        sink.publisher.publish_all([first], Epoch(1))
+    with pytest.raises(
+        StateError, match="its marker says epoch 2, and the job wants to publish other output as epoch 2"
+    ):
+        sink.publisher.publish_all([first], Epoch(2))
+    assert target.table.epochs() == [2]
+    third = staged(sink, 3)
+    shutil.rmtree(target.url)
+    table = Table.in_folder(Path(target.url)).create(COLUMNS)
+    with pytest.raises(StateError, match="its marker was at epoch 2, and now it is gone"):
+        sink.publisher.publish_all([third], Epoch(3))
+    assert table.rows() == []
+
+
+def test_output_that_is_dropped_is_never_added(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    handles = both(sink, 1)
+    sink.publisher.publish_restored(handles, Epoch(1), Unpublished.DROP)
+    sink.publisher.publish_all(handles, Epoch(1))
+    sink.publisher.publish_all(both(sink, 2), Epoch(2))
+    assert target.table.epochs() == [2]
+
+
+def test_a_committed_file_that_is_gone_stops_the_job(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    sink.publisher.discard(handle)
+    with pytest.raises(StateError, match=r"staged file .* is gone: restore it, or give"):
+        sink.publisher.publish_all([handle], Epoch(1))
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "said"),
+    [
+        ({"word": "string"}, {}, "unknown column 'number'"),
+        ({"word": "string", "number": "integer"}, {}, "column 'number' is integer, and the rows have long"),
+        ({**COLUMNS, "day": "date"}, {"not_null": ["day"]}, "column 'day' is NOT NULL, and the rows lack it"),
+        (
+            COLUMNS,
+            {"delta.constraints.least": "number > 0"},
+            "it has CHECK constraints.*: drop delta.constraints.least",
+        ),
+        (COLUMNS, {"partitions": ["word", "number"]}, "leave one for the files"),
+    ],
+)
+def test_a_table_that_does_not_take_the_rows_is_refused_before_a_row_is_read(
+    tmp_path: Path, columns: dict[str, str], more: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"delta sink: table .*: {said}"):
+        Target(tmp_path, columns, **more).claimed()
+
+
+def test_a_column_that_the_rows_lack_is_null(tmp_path: Path) -> None:
+    target = Target(tmp_path, {**COLUMNS, "day": "date"})
+    sink = target.claimed()
+    sink.publisher.publish_all([staged(sink, 1)], Epoch(1))
+    assert len(target.visible()) == 18
+
+
+def test_a_null_where_the_table_takes_none_is_refused_before_the_commit(tmp_path: Path) -> None:
+    sink = Target(tmp_path, not_null=["word"]).claimed()
+    rows = pa.record_batch({"word": pa.array([None], pa.string()), "number": pa.array([1], pa.int64())})
+    with pytest.raises(ConfigError, match="does not take a row: column 'word': a null, and the column is NOT NULL"):
+        sink.writer(TASKS[0], Attempt(1)).write(rows)
+
+
+def test_a_table_that_is_not_there_is_named_with_what_makes_it(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.url = str(tmp_path / "missing")
+    with pytest.raises(
+        ConfigError, match=r"missing: there is no table: make it in Python: .*DeltaTable.create"
+    ) as told:
+        target.claimed()
+    subprocess.run([sys.executable, "-c", str(told.value).partition("in Python: ")[2]], check=True)
+    sink = target.claimed()
+    sink.publisher.publish_all([staged(sink, 1)], Epoch(1))
+
+
+def test_a_table_that_lost_a_column_stops_the_job(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    other = Table.in_folder(tmp_path / "other").create({"word": "string"})
+    target.table.add(other.versions()[0][1])
+    with pytest.raises(StateError, match=r"was changed: unknown column 'number'.*then start the job again"):
+        sink.publisher.publish_all([handle], Epoch(1))

@@ -9,6 +9,7 @@ from penstock.base.errors import StateError
 from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX
 from penstock.contract.graph import LEFT, RIGHT, How
 from penstock.steps.base import NO_BOUND
+from penstock.steps.joins.bucket_rows import BucketRows, StoredRows
 from penstock.steps.joins.events import Interval
 from tests.support.join_tasks import END, JoinTasks, filled, left, right
 
@@ -150,4 +151,26 @@ def test_what_is_kept_can_be_looked_at(tmp_path: Path) -> None:
         (None, RIGHT, 1),
     }
     assert found[0]["bucket_end"].second == 3
+    tasks.close()
+
+
+def test_a_row_is_read_when_its_time_comes_however_far_ahead_it_was_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def counted(self: BucketRows, *asked: Any) -> tuple[StoredRows, Any]:
+        found = read_with_next(self, *asked)
+        read.append(len(found[0].times))
+        return found
+
+    read_with_next = BucketRows.read_with_next
+    monkeypatch.setattr(BucketRows, "read_with_next", counted)
+    tasks = JoinTasks(tmp_path, How.LEFT, Interval(-60 * S, 0, 0))
+    rows = [(1, second * S + i, i) for second in range(60) for i in range(100)]
+    tasks.take(LEFT, left(rows))
+    for second in range(1, 61):
+        tasks.advance(second * S)
+    assert tasks.rows() == [(time, 1, i, None, None) for _, time, i in rows]
+    assert sum(read) < 2 * len(rows), "of a unit of 6,000 rows, only those of one second are read in each second"
     tasks.close()

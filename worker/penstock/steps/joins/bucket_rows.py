@@ -41,6 +41,7 @@ BUCKET, PLACE, ROWS, COUNT, LEAST, MOST, EMITTED, NEXT = (
 )
 _NOT_REACHED = np.full(KEY_GROUPS_MAX, np.iinfo(np.int64).min, np.int64)  # a timer keeps its time, whenever it is set
 NO_BUCKET = -(1 << 62)  # of state rows that belong to no time
+NEVER = np.iinfo(np.int64).max  # the time of what does not come
 _ORDER = [("unit", "ascending"), ("time", "ascending"), ("row", "ascending")]
 
 
@@ -209,10 +210,20 @@ class BucketRows:
 
         The number of the asking unit is that of the rows. ``asking`` never falls.
         """
+        return self.read_with_next(units, asking, low, high)[0]
+
+    def read_with_next(self, units: Units, asking: Int64s, low: Int64s, high: Int64s) -> tuple[StoredRows, Int64s]:
+        """Return what :meth:`read` returns, and the time of the first row behind ``high``, or NEVER.
+
+        Parts of which all rows are behind it are not read: a unit may have many when time falls behind the rows.
+        """
         of, numbers = _parts(units.counts)
         rows = self._part_rows(units, of, numbers)
-        least, most = self.state.column(LEAST)[rows], self.state.column(MOST)[rows]
-        needed = (least <= high[asking[of]]) & (most >= low[asking[of]])
+        least, most, asked = self.state.column(LEAST)[rows], self.state.column(MOST)[rows], asking[of]
+        following = np.full(len(low), NEVER, np.int64)
+        behind = least > high[asked]
+        np.minimum.at(following, asked[behind], least[behind])
+        needed = ~behind & (most >= low[asked])
         rows, of, numbers = rows[needed], of[needed], numbers[needed]
         sizes_of_parts = np.minimum(units.counts[of] - PART_ROWS * numbers, PART_ROWS)
         _, data = variable(self.state.read_bytes(ROWS, rows))
@@ -221,8 +232,10 @@ class BucketRows:
         joins.find_rows(data, starts, sizes)
         intervals.times_of(data, starts, times)
         asked = np.repeat(asking[of], sizes_of_parts)
-        inside = (times >= low[asked]) & (times <= high[asked])
-        return in_order(StoredRows(asked[inside], times[inside], data, starts[inside], sizes[inside]))
+        behind = times > high[asked]
+        np.minimum.at(following, asked[behind], times[behind])
+        inside = ~behind & (times >= low[asked])
+        return in_order(StoredRows(asked[inside], times[inside], data, starts[inside], sizes[inside])), following
 
     def _part_rows(self, units: Units, of: Int64s, numbers: Int64s) -> Int32s:
         repeated = units.only(of)

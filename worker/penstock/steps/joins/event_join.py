@@ -36,15 +36,15 @@ from penstock.contract.keygroups import Share
 from penstock.model.arrays import Bytes, Int32s, Int64s, fixed, fixed_array, flat, pack_validity
 from penstock.model.kernels import intervals, joins, windows
 from penstock.steps.base import NO_BOUND, Emit, PlainStep, split_hidden
-from penstock.steps.joins.bucket_rows import NO_BUCKET, Buckets, DueUnits, StoredRows, TimedUnits, Units
-from penstock.steps.joins.events import NEVER, Happening, events_of, happening
+from penstock.steps.joins.bucket_rows import NEVER, NO_BUCKET, Buckets, DueUnits, StoredRows, TimedUnits, Units
+from penstock.steps.joins.events import Happening, events_of, happening
 from penstock.steps.joins.pairs import PairBatches, Picks, nullable
 from penstock.steps.joins.partners import Partners
 from penstock.steps.joins.sides import SIDES, JoinSide, UnjoinedRows, bounds_of
 from penstock.steps.keyed import OpenState
 
 _TIME = pa.timestamp("us")
-_LEAST, _MOST = -(1 << 62), np.iinfo(np.int64).max
+_LEAST = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ class EventJoinStep(PlainStep):
         self._kept.put_back(due.only(due.times >= until))
         due = due.only(due.times < until)
         units = self._kept.units(due.rows)
-        own = self._own_rows(units, due)
-        events, later = events_of(self._times, own, units.sides, due.times, until)
+        own, following = self._own_rows(units, due, until)
+        events, later = events_of(self._times, (own, following), units.sides, due.times, until)
         events, partners = self._partners.find(units, events)
         happen = happening(events, partners, (due.hashes, due.emitted))
         part = self._slice(happen)
@@ -146,11 +146,14 @@ class EventJoinStep(PlainStep):
         self._send(units, own, partners, _whole(happen, part))
         self._go_on(units, due, (happen, part, later), settled)
 
-    def _own_rows(self, units: Units, due: DueUnits) -> StoredRows:
-        """Return the rows of units that have an event from the units' timers on."""
+    def _own_rows(self, units: Units, due: DueUnits, until: int) -> tuple[StoredRows, Int64s]:
+        """Return the rows of units that have an event from the units' timers on and came before ``until``.
+
+        And the time of the first row of each unit that came later.
+        """
         misses = np.where(self._times.alone, self._times.miss, 0)
-        everything = np.full(len(due.times), _MOST, np.int64)
-        return self._kept.read(units, np.arange(len(due.times)), due.times - misses[units.sides], everything)
+        last = np.full(len(due.times), until - 1, np.int64)
+        return self._kept.read_with_next(units, np.arange(len(due.times)), due.times - misses[units.sides], last)
 
     def _slice(self, happen: Happening) -> _Slice:
         ends = np.cumsum(happen.count - happen.skipped)

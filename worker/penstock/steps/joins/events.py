@@ -12,10 +12,8 @@ import numpy.typing as npt
 from penstock.base.limits import JOIN_BUCKET_US_MIN
 from penstock.model.arrays import Int64s
 from penstock.model.kernels import intervals, joins
-from penstock.steps.joins.bucket_rows import StoredRows
+from penstock.steps.joins.bucket_rows import NEVER, StoredRows
 from penstock.steps.joins.sides import JoinSide
-
-NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +61,21 @@ class Events:
     high: Int64s
 
 
-def events_of(side_times: SideTimes, own: StoredRows, sides: Int64s, due: Int64s, until: int) -> tuple[Events, Int64s]:
+def events_of(
+    side_times: SideTimes, kept: tuple[StoredRows, Int64s], sides: Int64s, due: Int64s, until: int
+) -> tuple[Events, Int64s]:
     """Return the events from ``due`` on, before ``until``, and the time of the next event of each unit or NEVER.
 
-    ``sides`` and ``due`` are by unit.
+    ``kept`` has the rows of units before ``until``, and the time of the first row of each unit behind it. ``sides`` and
+    ``due`` are by unit.
     """
+    own, following = kept
     of_side = sides[own.units]
     begin, missed = due[own.units], own.times + side_times.miss[of_side]
     alone = side_times.alone[of_side]
-    later = np.full(len(due), NEVER, np.int64)
-    np.minimum.at(later, own.units, np.where(own.times >= until, own.times, NEVER))
+    later = following.copy()
     np.minimum.at(later, own.units, np.where(alone & (missed >= until), missed, NEVER))
-    arrive = np.flatnonzero((own.times >= begin) & (own.times < until))
+    arrive = np.flatnonzero(own.times >= begin)
     miss = np.flatnonzero(alone & (missed >= begin) & (missed < until))
     rows = np.concatenate([arrive, miss])
     times, of_side = own.times[rows], of_side[rows]

@@ -56,18 +56,27 @@ class RunningJob:
         self.until(lambda: self._runs(workers))
 
     def kill(self, worker: int) -> None:
-        """Kill the engine of a worker."""
-        self.until(lambda: self.status().state is JobState.RUNNING)
-        victim = self.status().workers[worker].engine_pid
-        assert victim is not None
-        os.kill(victim, signal.SIGKILL)
+        """Kill the engine of a worker, while the job runs."""
+        self._kill(lambda now: now.workers[worker].engine_pid if now.state is JobState.RUNNING else None)
 
     def kill_leader(self) -> None:
         """Kill the keeper that leads."""
-        self.until(lambda: any(worker.leader for worker in self.status().workers))
-        victim = next(worker.keeper_pid for worker in self.status().workers if worker.leader)
-        assert victim is not None
-        os.kill(victim, signal.SIGKILL)
+        self._kill(lambda now: next((worker.keeper_pid for worker in now.workers if worker.leader), None))
+
+    def _kill(self, choose: Callable[[JobStatus], int | None]) -> None:
+        """Kill the process that a status names. One that died since then, by an earlier kill, is no victim."""
+
+        def killed() -> bool:
+            victim = choose(self.status())
+            if victim is None:
+                return False
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                return False
+            return True
+
+        self.until(killed)
 
     def commit(self, more: int = 2) -> None:
         """Wait for more checkpoints. Two of them are committed only by a job that has recovered."""

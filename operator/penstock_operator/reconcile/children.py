@@ -127,7 +127,7 @@ def _objects(target: Target) -> Iterator[Object]:
         yield rbac.account(owner)
     yield rbac.role(owner)
     yield rbac.role_binding(target)
-    yield network.network_policy(owner)
+    yield network.network_policy(owner, target.spec.security.egress)
     yield workload.headless_service(owner)
     yield workload.metrics_service(owner)
     yield workload.disruption_budget(owner)

@@ -1,7 +1,10 @@
 """What the workers of a job may do: their rights at the API server, and their NetworkPolicy."""
 
+from collections.abc import Sequence
+
 from penstock.contract import pod
 from penstock.contract.schema import Plain
+from penstock.contract.settings import Egress
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object
 from penstock_operator.resources.target import Owner, Target, framed
@@ -64,12 +67,12 @@ ANYWHERE: Object = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [LINK_LOCAL]}}
 ANYWHERE_6: Object = {"ipBlock": {"cidr": "::/0", "except": [LINK_LOCAL_6]}}
 
 
-def network_policy(owner: Owner) -> Object:
+def network_policy(owner: Owner, allowed: Sequence[Egress] = ()) -> Object:
     """Build the policy of the workers, in both directions. All that it does not name is refused.
 
-    In: peers of this job, scrapers, probes, and senders of pushed input. Out: peers, DNS, and the
-    API server. The node itself mounts the volume of the checkpoints. A source or sink that connects
-    to anything else needs one more policy, from the user: policies add up.
+    In: peers of this job, scrapers, probes, and senders of pushed input. Out: peers, DNS, the
+    API server, and what the user ``allowed`` for sources and sinks. The node itself mounts the
+    volume of the checkpoints.
     """
     own: Object = {"podSelector": {"matchLabels": dict(names.selector(owner.name))}}
     senders: Object = {"podSelector": {"matchLabels": {pod.LABEL_JOB: owner.name}}}
@@ -91,9 +94,14 @@ def network_policy(owner: Owner) -> Object:
                     "ports": [each(port) for port in DNS_PORTS for each in (_udp, _tcp)],
                 },
                 {"to": [ANYWHERE, ANYWHERE_6], "ports": [_tcp(port) for port in API_PORTS]},
+                *(_allowed(each) for each in allowed),
             ],
         },
     }
+
+
+def _allowed(egress: Egress) -> Object:
+    return {"to": [{"ipBlock": {"cidr": egress.cidr}}], "ports": [_tcp(egress.port)]}
 
 
 def _udp(port: int) -> Object:

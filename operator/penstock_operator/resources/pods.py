@@ -5,8 +5,10 @@ waits forever for a second volume with the same claim. A user's template names t
 checkpoints again when that claim also has the user's data. Its mounts then use our volume.
 """
 
+import re
+
 from penstock.contract import pod
-from penstock.contract.schema import Plain
+from penstock.contract.schema import SECRET_REFERENCE, Plain
 from penstock.contract.settings import ClaimTemplate, EnvVar, PlacementStrategy, PodMetadata, PodTemplate
 from penstock_operator.api import names
 from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
@@ -17,6 +19,7 @@ USER = 65532
 UNREACHABLE_S = 15  # until the pod of a lost node is evicted; `replace_lost_pods` is quicker
 TOKEN_LIFE_S = 3600
 SMALL_MEMORY = "64Mi"
+SECRET_MODE = 0o440  # the group of the pod reads it, nobody else
 # A job that needs more says so: by spec.state.volume, or by a volume of spec.podTemplate.
 TMP_SIZE = "1Gi"
 SCRATCH_SIZE = "10Gi"
@@ -98,6 +101,7 @@ def _engine(target: Target) -> Object:
         "volumeMounts": [
             *_mounts(target, tmp="tmp", trust="tls"),
             {"name": "scratch", "mountPath": pod.SCRATCH_FOLDER},
+            *_secret_mounts(target),
         ],
         # The keeper answers for the engine. A slow engine is not dead, so the limit is a minute.
         "livenessProbe": _probe(pod.ENGINE_LIVE_PATH, period=10, failures=6),
@@ -213,10 +217,42 @@ def _volumes(target: Target) -> list[Plain]:
     if target.spec.security.mtls:
         volumes.append(_trust("tls", pod.trust_name(job)))
         volumes.append(_trust("control", pod.control_name(job)))
+    if sources := _secret_sources(target):
+        volumes.append({"name": "secrets", "projected": {"sources": sources, "defaultMode": SECRET_MODE}})
     if target.restore is not None and target.restore.claim != target.claim:
         claim: Object = {"claimName": target.restore.claim, "readOnly": True}
         volumes.append({"name": "restore", "persistentVolumeClaim": claim})
     return volumes
+
+
+def _secret_mounts(target: Target) -> list[Plain]:
+    """Mount the Secrets that the job names into the engine, which runs its connectors."""
+    if not secret_references(object_at(target.plain, "job")):
+        return []
+    return [{"name": "secrets", "mountPath": pod.SECRETS_FOLDER, "readOnly": True}]
+
+
+def _secret_sources(target: Target) -> list[Plain]:
+    """Return a source for each Secret. A pod does not wait for one that is missing: the job says which one it is."""
+    keys: dict[str, list[Plain]] = {}
+    for name, key in secret_references(object_at(target.plain, "job")):
+        keys.setdefault(name, []).append({"key": key, "path": f"{name}/{key}"})
+    return [{"secret": {"name": name, "items": items, "optional": True}} for name, items in keys.items()]
+
+
+def secret_references(plain: Plain) -> list[tuple[str, str]]:
+    """List the Secrets and keys that texts of a job name as ``secret:NAME/KEY``, options and parameters among them."""
+    match plain:
+        case str():
+            found = re.fullmatch(SECRET_REFERENCE, plain)
+            return [] if found is None else [tuple(plain.removeprefix("secret:").split("/", 1))]  # type: ignore[list-item]
+        case dict():
+            inner = [each for value in plain.values() for each in secret_references(value)]
+        case list():
+            inner = [each for value in plain for each in secret_references(value)]
+        case _:
+            return []
+    return sorted(set(inner))
 
 
 def _trust(volume: str, secret: str) -> Object:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.connectors.secret_places import read_secret
+from penstock.contract import pod
 
 
 def test_a_secret_is_read_from_a_variable_or_a_file_without_the_end_of_its_line(
@@ -27,3 +28,18 @@ def test_a_secret_is_read_from_a_variable_or_a_file_without_the_end_of_its_line(
 def test_a_secret_that_is_missing_is_named_with_its_place(place: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_secret(place, "p")
+
+
+def test_a_secret_of_a_pod_is_read_from_its_mount_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="p: secret:db/password is a Secret of Kubernetes, and this is no pod"):
+        read_secret("secret:db/password", "p")
+    monkeypatch.setenv(pod.ENV_POD_NAME, "words-worker-0")
+    monkeypatch.setenv(pod.ENV_ROOT, str(tmp_path))
+    with pytest.raises(StorageError, match="p: there is no Secret db with the key password"):
+        read_secret("secret:db/password", "p")
+    mounted = Path(f"{tmp_path}{pod.SECRETS_FOLDER}/db/password")
+    mounted.parent.mkdir(parents=True)
+    mounted.write_text("e f\n")
+    assert read_secret("secret:db/password", "p") == "e f"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.node.policies import CHAIN, matches, rules
+from penstock.contract.settings import Egress
 from penstock_operator.resources.permissions import network_policy
 from penstock_operator.resources.target import Owner
 
@@ -138,3 +139,11 @@ def test_the_policy_of_a_job_can_be_enforced() -> None:
     assert others, "a pod may be a name server"
     assert {line.split("--dport ")[1].split()[0] for line in others} == {"53", "5353"}
     assert not [line for line in others if " -s 10.0.0.1/32" in line], "nothing comes in from it"
+
+
+def test_what_a_user_allows_is_open_at_its_port_only() -> None:
+    found = network_policy(Owner("wc", "apps", "1234-uid"), (Egress("10.0.0.1/32", 9092),))
+    worker = pod("w", "10.0.0.9", **{"penstock.dev/job": "wc", "penstock.dev/component": "worker"})
+    text = rules([found], [worker, A], SPACES, "here")
+    ports = {line.split("--dport ")[1].split()[0] for line in text.splitlines() if "10.0.0.1/32" in line}
+    assert ports == {"53", "5353", "9092"}

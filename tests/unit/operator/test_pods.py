@@ -54,6 +54,31 @@ def test_both_containers_find_what_the_contract_says() -> None:
     assert text_at(mounts(found, "keeper")[f"{pod.CHECKPOINT_FOLDER}/apps/wc"], "subPath") == ("apps/wc")
 
 
+def test_secrets_that_options_and_parameters_name_are_mounted_into_the_engine_only() -> None:
+    graph: Plain = {
+        "steps": [
+            {"name": "in", "source": {"generator": {}}},
+            {
+                "name": "out",
+                "sink": {"postgres": {"uri": "postgresql://db", "table": "t", "password": "secret:db/password"}},
+            },
+            {"name": "too", "sink": {"s3": {"url": "s3://lake", "accessKey": "secret:db/user", "secretKey": "${key}"}}},
+        ]
+    }
+    job: Plain = {"graph": graph, "parameters": {"key": "secret:lake.eu/secret_key", "other": "env:X", "n": 3}}
+    found = pod_template(target(job=job))
+    assert object_at(mounts(found, pod.ENGINE_CONTAINER)[pod.SECRETS_FOLDER])["readOnly"] is True
+    assert pod.SECRETS_FOLDER not in mounts(found, pod.KEEPER_CONTAINER)
+    projected = object_at(volumes(found)["secrets"], "projected")
+    items: dict[str, list[Plain]] = {
+        "db": [{"key": k, "path": f"db/{k}"} for k in ("password", "user")],
+        "lake.eu": [{"key": "secret_key", "path": "lake.eu/secret_key"}],
+    }
+    due: list[Plain] = [{"secret": {"name": n, "items": i, "optional": True}} for n, i in items.items()]
+    assert projected == {"sources": due, "defaultMode": 0o440}
+    assert "secrets" not in volumes(pod_template(target()))
+
+
 def test_a_restricted_namespace_takes_it() -> None:
     found = pod_template(target())
     assert at(found, "spec", "securityContext", "runAsNonRoot") is True

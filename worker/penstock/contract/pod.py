@@ -6,7 +6,7 @@
       container keeper   penstock worker keeper   ports control and http, no user code
                          own: API token, {trust} of {job}-control, /tmp
       container engine   penstock worker engine   ports flight and ingest, user code
-                         own: {trust} of {job}-tls, {scratch}, /tmp
+                         own: {trust} of {job}-tls, {secrets}, {scratch}, /tmp
       shared             {run} (a socket), the job, the checkpoints' volume
 
 The operator and the containers take names and paths from here. No other file spells them.
@@ -131,6 +131,7 @@ RUN_FOLDER = "/run/penstock"  # both: an emptyDir (medium Memory)
 CHECKPOINT_FOLDER = "/var/lib/penstock/checkpoints"  # both: the ReadWriteMany claim
 RESTORE_FOLDER = "/var/lib/penstock/restore"  # keeper, read-only: another job's claim or folder
 SCRATCH_FOLDER = "/var/lib/penstock/scratch"  # engine: an emptyDir, or a claim of its own
+SECRETS_FOLDER = "/etc/penstock/secrets"  # engine: {Secret}/{key} of each secret:NAME/KEY that the job names
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # keeper only: token, ca.crt
 TERMINATION_FILE = "/dev/termination-log"
 

@@ -46,7 +46,7 @@ class PostgresOutput(Fields):
         SecretPlace | None,
         Field(
             "password",
-            "where the password is: env:NAME (in a cluster a variable of spec.env, from a Secret) or file:/PATH; read"
+            "where the password is: secret:NAME/KEY (a Secret of Kubernetes), env:NAME or file:/PATH; read"
             " for each connection. Without it as libpq does: PGPASSWORD, ~/.pgpass",
         ),
     ] = None

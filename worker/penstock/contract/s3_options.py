@@ -31,7 +31,10 @@ Endpoint = Annotated[
 ]
 AccessKey = Annotated[
     SecretPlace | None,
-    Field("accessKey", f"where the id of the access key is: env:NAME or file:/PATH; with secretKey. {_CHAIN}"),
+    Field(
+        "accessKey",
+        f"where the id of the access key is: secret:NAME/KEY, env:NAME or file:/PATH; with secretKey. {_CHAIN}",
+    ),
 ]
 SecretKey = Annotated[SecretPlace | None, Field("secretKey", "where the secret access key is, in the same way")]
 SessionToken = Annotated[

@@ -13,6 +13,7 @@ from penstock.base import limits
 from penstock.base.units import RESOURCE_PATTERN, resource_amount
 from penstock.contract.schema import (
     PATH_CHARS_MAX,
+    Change,
     Duration,
     Field,
     Fields,
@@ -388,11 +389,36 @@ class PodTemplate(Fields):
     spec: Annotated[Plain, Field("spec", "a PodSpec of Kubernetes; it is checked when pods are made", Kind.OPEN)] = None
 
 
+EGRESS_MAX = 100
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+CIDR = rf"{_OCTET}([.]{_OCTET}){{3}}/(3[0-2]|[12]?[0-9])|[0-9a-fA-F:]{{2,39}}/(12[0-8]|1[01][0-9]|[1-9]?[0-9])"
+
+
+@dataclass(frozen=True, slots=True)
+class Egress(Fields):
+    """Addresses and a port that workers may connect to, by TCP."""
+
+    cidr: Annotated[
+        str,
+        Field("cidr", "the addresses, like 10.20.0.0/16", pattern=CIDR, rule="addresses like 10.20.0.0/16 or fd00::/8"),
+    ]
+    port: Annotated[int, Field("port", "the port", minimum=1, maximum=65_535)]
+
+
 @dataclass(frozen=True, slots=True)
 class Security(Fields):
-    """Security of the data plane."""
+    """Security of what workers send and receive."""
 
     mtls: Annotated[bool, Field("mtls", "mutual TLS between workers")] = True
+    egress: Annotated[
+        tuple[Egress, ...],
+        Field(
+            "egress",
+            "what workers may connect to beside each other, names and ports 443 and 6443: brokers, databases, stores",
+            length_max=EGRESS_MAX,
+            change=Change.IGNORE,
+        ),
+    ] = ()
 
 
 BOUNDS_IN_ORDER = Rule(

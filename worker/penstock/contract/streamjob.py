@@ -473,7 +473,7 @@ class Spec(Fields):
         Security,
         Field(
             "security",
-            "security of the connections between workers",
+            "security of the connections of workers",
             cluster=True,
             change=Change.RESTART,
         ),

@@ -29,7 +29,8 @@ NAMES = [
     "a b",
     "x" * 64,
 ]
-PLACES = ["s3://bucket/a", "http://host:9000", "postgresql://host/base", "env:KEY", "file:/run/key"]
+PLACES = ["s3://bucket/a", "http://host:9000", "postgresql://host/base", "env:KEY", "file:/run/key", "secret:db/key"]
+PLACES += ["10.20.0.0/16", "10.0.0.256/8", "fd00::/8"]
 TEXTS = [*NAMES, *PLACES, "-5m", "jobs:words", "jobs.x:y", "j:", "10", "\n", "a\nb", "x" * 254, "x" * 1025]
 AMOUNTS = ["0", "1", "500m", "1.5Gi", "2Gi", "1e3", ".5", "5.", "-1", "1KB", "1k", "", 3, -3, 0.5]
 DURATIONS = ["0", "0s", "1us", "99ms", "100ms", "1.5s", "10s", "1h30m", "30m1h", "1d", "1w", "5", "-1s"]

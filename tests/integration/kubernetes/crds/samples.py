@@ -70,7 +70,7 @@ FULL: Plain = {
         "metadata": {"labels": {"team": "a"}},
         "spec": {"containers": [{"name": "engine", "anything": [1, {"x": []}]}]},
     },
-    "security": {"mtls": False},
+    "security": {"mtls": False, "egress": [{"cidr": "10.20.0.0/16", "port": 9092}, {"cidr": "fd00::/8", "port": 5432}]},
 }
 
 
@@ -395,6 +395,8 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a reference without a function": (job({"job": {"entrypoint": "jobs"}}), "should match"),
     "a fraction of a worker": (job({"replicas": 1.5}), "must be of type integer"),
     "a negative amount": (job({"resources": {"limits": {"cpu": "-1"}}}), "should match"),
+    "addresses that are none": (job({"security": {"egress": [{"cidr": "10.0.0.256/8", "port": 1}]}}), "should match"),
+    "addresses without a port": (job({"security": {"egress": [{"cidr": "10.0.0.0/8"}]}}), "port: Required value"),
     "a boolean parameter": (job({"job": {"parameters": {"x": True}}}), "must be of type"),
     "an empty image": (job({"image": ""}), "should be at least 1 chars"),
     "a pod template that is a list": (job({"podTemplate": {"spec": []}}), "must be of type object"),

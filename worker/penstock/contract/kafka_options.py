@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from penstock.contract.schema import Field, Fields, LongText
+from penstock.contract.schema import Field, Fields, LongText, SecretPlace
+
+SCHEMA_CHARS_MAX = 65_536
 
 Servers = Annotated[LongText, Field("bootstrapServers", "brokers as host:port, with commas between")]
 Topic = Annotated[str, Field("topic", "name of the topic", length_max=249, pattern="[A-Za-z0-9._-]+")]
@@ -17,6 +19,24 @@ ClientFile = Annotated[
     ),
 ]
 
+Registry = Annotated[
+    LongText | None,
+    Field(
+        "registry",
+        "of format avro: the address of the schema registry, with the REST API of Confluent",
+        pattern=r"https?://[^/?#@]+(/[^?#]*)?",
+        rule="https://host:port, or http:// where the network is trusted; a user goes to registryUser",
+        secret=True,
+    ),
+]
+RegistryUser = Annotated[str | None, Field("registryUser", "the user of the registry, with registryPassword")]
+RegistryPassword = Annotated[
+    SecretPlace | None,
+    Field(
+        "registryPassword", "where the password is: secret:NAME/KEY, env:NAME or file:/PATH; read for each connection"
+    ),
+]
+
 
 class RecordFormat(StrEnum):
     """What the value of a record is."""
@@ -24,6 +44,7 @@ class RecordFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     RAW = "raw"
+    AVRO = "avro"
 
 
 class KeyPartitioner(StrEnum):
@@ -55,7 +76,11 @@ class KafkaOutput(Fields):
     topic: Topic
     format: Annotated[
         RecordFormat,
-        Field("format", "what a value is: json (an object of all columns), or raw (one column of binary or string)"),
+        Field(
+            "format",
+            "what a value is: json (an object of all columns), avro (a record of all columns, with the id of its schema"
+            " in registry), or raw (one column of binary or string)",
+        ),
     ] = RecordFormat.JSON
     key_column: Annotated[
         str | None, Field("keyColumn", "the column that is the key of a record: a text, bytes or integer")
@@ -79,6 +104,16 @@ class KafkaOutput(Fields):
         ),
     ] = Delivery.EXACTLY_ONCE
     client_file: ClientFile = None
+    registry: Registry = None
+    registry_user: RegistryUser = None
+    registry_password: RegistryPassword = None
+    subject: Annotated[
+        str | None, Field("subject", "of format avro: the subject of the schema; TOPIC-value without it")
+    ] = None
+    register_schema: Annotated[
+        bool,
+        Field("registerSchema", "of format avro: whether the job registers the schema of its rows if it is not there"),
+    ] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +126,8 @@ class KafkaInput(Fields):
         RecordFormat,
         Field(
             "format",
-            "what a value is: json (an object), csv (the columns in their declared order), raw (one column of"
-            " binary or string)",
+            "what a value is: json (an object), avro (a record with the id of its schema in registry), csv (the columns"
+            " in their declared order), raw (one column of binary or string)",
         ),
     ] = RecordFormat.JSON
     startup: Annotated[
@@ -147,3 +182,15 @@ class KafkaInput(Fields):
         Field("group", "a consumer group that is told what is committed, for tools that show a lag; never read"),
     ] = None
     client_file: ClientFile = None
+    registry: Registry = None
+    registry_user: RegistryUser = None
+    registry_password: RegistryPassword = None
+    reader_schema: Annotated[
+        str | None,
+        Field(
+            "readerSchema",
+            "of format avro: the schema by which values are read, as JSON, with its defaults and aliases; without it a"
+            " column that a value's own schema lacks is null",
+            length_max=SCHEMA_CHARS_MAX,
+        ),
+    ] = None

@@ -60,9 +60,9 @@ def csv(
 def kafka(topic: str, *, bootstrap_servers: str, **more: Option) -> Connector:
     """Read the records of a Kafka topic, those that are committed; or write records, exactly once.
 
-    ``more`` are the options of a job file as Python spells them: ``format`` ("json", "raw", and "csv" for a source),
-    ``key_column``, ``startup``, ``until`` and so on. A source needs declared columns. Needs
-    ``pip install 'penstock[kafka]'``.
+    ``more`` are the options of a job file as Python spells them: ``format`` ("json", "avro", "raw", and "csv" for a
+    source), ``key_column``, ``startup``, ``until`` and so on. A source needs declared columns. Needs
+    ``pip install 'penstock[kafka]'``, and for Avro ``'penstock[avro]'``.
     """
     options: dict[str, Option] = {"topic": topic, "bootstrap_servers": bootstrap_servers, **more}
     return Connector("kafka", {name: value for name, value in options.items() if value is not None})

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.suggest import unknown
+from penstock.connectors.kafka.avro import AvroDecoder
 from penstock.connectors.text_formats import Decode, csv_decoder, decode, decode_each, json_decoder, with_ends
 from penstock.connectors.text_lines import as_text
 from penstock.contract.kafka_options import KafkaInput, OnBadRecord, RecordFormat
@@ -123,7 +124,11 @@ class RowDecoder:
 def _decoder(options: KafkaInput, schema: pa.Schema) -> Decode:
     if not schema.names:
         raise ConfigError("kafka source: no column is left for the value: declare one")
+    if options.registry is not None and options.format != RecordFormat.AVRO:
+        raise ConfigError(f"kafka source: registry is for format avro, this one is {options.format}")
     match RecordFormat(options.format):
+        case RecordFormat.AVRO:
+            return AvroDecoder(options, schema)
         case RecordFormat.JSON:
             return _one_line(json_decoder(schema), " ")
         case RecordFormat.CSV:

@@ -38,9 +38,10 @@ class DirectKafkaSink:
         self.publisher = NothingStaged()
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Look at the topic. Raises StateError when there is none, StorageError when a retry may help."""
+        """Look at the topic and the registry. Raises StateError, ConfigError, StorageError when a retry may help."""
         topic_id(self._settings(), self._options.topic)
         self._bytes_max = record_bytes_max(self._settings(), self._options.topic)
+        self._encoder.claim()
 
     def sweep(self, attempt: Attempt) -> None:
         """Do nothing: nothing is staged."""

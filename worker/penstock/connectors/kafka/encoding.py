@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.file_output import clean_schema, plain
+from penstock.connectors.kafka.avro_encoding import AvroEncoder
 from penstock.connectors.text_formats import json_texts
 from penstock.contract.kafka_options import KafkaOutput, RecordFormat
 
@@ -40,14 +41,22 @@ class RecordEncoder:
                 f"kafka sink: format raw takes one column of binary or string beside the key, not {names}"
             )
         self._value = values[0].name if self._raw else ""
-        if not self._raw:
+        self._avro = AvroEncoder(options, self._schema) if options.format == RecordFormat.AVRO else None
+        if self._avro is None and options.registry is not None:
+            raise ConfigError(f"kafka sink: registry is for format avro, this one is {options.format}")
+        if not self._raw and self._avro is None:
             json_texts(_empty(self._schema))
+
+    def claim(self) -> None:
+        """Ask what has to be known of others: the schema's id. Blocking. Raises ConfigError, StorageError."""
+        if self._avro is not None:
+            self._avro.claim()
 
     def records(self, batch: pa.RecordBatch, bytes_max: int) -> pa.RecordBatch:
         """Return key and value of each row. Raises ConfigError when one is larger than the topic takes."""
         rows = plain(batch.select(self._schema.names), self._schema)
         key = pa.nulls(len(rows), pa.large_binary()) if self._key is None else _bytes(rows.column(self._key))
-        value = _bytes(rows.column(self._value) if self._raw else json_texts(rows))
+        value = self._values(rows)
         sizes = pc.add(pc.fill_null(pc.binary_length(key), 0), pc.fill_null(pc.binary_length(value), 0))
         largest = pc.max(sizes).as_py() or 0
         if largest + RECORD_OVERHEAD_BYTES > bytes_max:
@@ -56,6 +65,11 @@ class RecordEncoder:
                 " max.message.bytes, or make the rows smaller in a step before"
             )
         return pa.RecordBatch.from_arrays([key, value], schema=RECORDS)
+
+    def _values(self, rows: pa.RecordBatch) -> pa.Array:
+        if self._avro is not None:
+            return self._avro.values(rows)
+        return _bytes(rows.column(self._value) if self._raw else json_texts(rows))
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -50,10 +50,11 @@ class _Topic:
         self._bytes_max = RECORD_BYTES_MAX
 
     def claim(self) -> None:
-        """Look at the topic. Raises StateError when there is none, StorageError when a retry may help."""
+        """Look at the topic and the registry. Raises StateError, ConfigError, StorageError when a retry may help."""
         settings = self._settings()
         topic_id(settings, self._options.topic)
         self._bytes_max = record_bytes_max(settings, self._options.topic)
+        self._encoder.claim()
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return key and value of each row. Raises ConfigError when a record is larger than the topic takes."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.threads import monotonic, uuid4
+from penstock.connectors.kafka.avro import avro_library
 from penstock.connectors.kafka.client import client_settings, library, make_client, problem
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.lane_position import EARLIEST, LanePosition, parse_position
@@ -33,7 +34,7 @@ from penstock.connectors.source_rows import Stamper, head, with_stamp
 from penstock.contract.columns import Columns
 from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
-from penstock.contract.kafka_options import KafkaInput
+from penstock.contract.kafka_options import KafkaInput, RecordFormat
 from penstock.contract.manifest import SplitState
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import Read
@@ -72,6 +73,8 @@ class KafkaSource:
     def __init__(self, options: KafkaInput, columns: Columns, event_time: EventTime | None = None) -> None:
         """Ask no broker yet. Raises ConfigError when options and columns do not fit, or the client is missing."""
         library()
+        if options.format == RecordFormat.AVRO:
+            avro_library()
         plain = source_schema(options, columns)
         self.bounded = options.until is not None
         self.schema = with_stamp(plain, event_time)

@@ -13,7 +13,9 @@ from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import GroupsTime
 from penstock.engine.task_effects import TaskEffects
 from penstock.engine.task_runtime import FetchedState, OutEdge, TaskParts, TaskRuntime
+from penstock.model.elements import Data
 from penstock.protocol.task import task_messages as ev
+from penstock.transport.input import Wakeup
 from tests.support.fakes import FakeClock
 
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
@@ -23,7 +25,7 @@ BATCH = pa.record_batch({"end": pa.array([10, 20])})
 class Core:
     """A core that wants nothing and remembers what it was told."""
 
-    state = SimpleNamespace(task=TASK)
+    state = SimpleNamespace(task=TASK, waiting=None, aligner=SimpleNamespace(begins=lambda _: True))
 
     def __init__(self, told: list[object]) -> None:
         self._told = told
@@ -64,6 +66,24 @@ class State:
         self.take: Callable[[object], None] = told.append
 
 
+class FullOutput:
+    """An output without room at first. While the task waits for it, a barrier comes."""
+
+    def __init__(self) -> None:
+        self.inbox: Any = None
+
+    def try_send(self, element: object, more: bool = False) -> bool:
+        if more:
+            return False
+        if self.inbox.empty:
+            self.inbox.put(ev.Injected(cast(Any, None)))
+            return False
+        return True
+
+    def wake_receiver(self) -> None:
+        """Nobody waits."""
+
+
 class Router:
     """Cuts nothing."""
 
@@ -97,6 +117,17 @@ def test_the_rows_of_a_slice_are_sent_before_anything_else_and_no_second_slice_f
     performer._advance(ev.AdvanceWatermark(7))
     assert told == ["fired at 7", ev.Produced((BATCH,)), ev.Fired(6)]
     assert not rows, "what stays here would leave behind the next barrier"
+
+
+def test_an_order_that_comes_while_the_task_waits_for_room_keeps_it_awake() -> None:
+    """Rows that a rescale has held may leave at the end of a pass that has looked for orders already."""
+    wakeup, output, channel = Wakeup(), FullOutput(), ChannelId(0, TASK, TASK)
+    parts = TaskParts(cast(Any, Core([])), cast(Any, None), (), {}, None)
+    performer = TaskEffects(parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), wakeup)
+    performer._outputs[channel], output.inbox = cast(Any, output), performer.inbox
+    performer._send(ev.Send(channel, Data(BATCH, 2, 2)))
+    assert not performer.inbox.empty
+    assert wakeup.wait(0.0), "it would sleep though an order waits"
 
 
 def test_rows_of_the_clock_are_sent_before_anything_else() -> None:

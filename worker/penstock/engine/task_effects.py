@@ -227,6 +227,7 @@ class TaskEffects:
                 self.progress.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
         self._waited_s += monotonic() - since
+        self._wakeup.set()  # what ended the wait may be an order or input: the task must not sleep before it has looked
         self.core.step(ev.ReadBlocked(), 0.0)
 
     def _while_waiting(self) -> None:

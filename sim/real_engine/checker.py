@@ -3,6 +3,7 @@
 C  a committed epoch lists files that are there, and no task lists key groups that it does not own
 C  a sender of pushed rows ends only when the newest checkpoint has all of them
 C  a file that the job's object needs is not deleted
+C  copies of a side table are equal at a barrier, and one task stores its copy
 C  a savepoint has all its files when its index appears and at the end of the run, and none of them is deleted
 E  what an engine reports as published is visible
 G  terms, attempts, versions and epochs never go back
@@ -18,11 +19,11 @@ from penstock.connectors.file_output import parse_cut
 from penstock.connectors.file_sink import visible_name
 from penstock.connectors.published import plain_step
 from penstock.contract import control_messages as msg
-from penstock.contract.codec import decode
-from penstock.contract.ids import BlobName, Epoch, Ordinal, SplitId, Version
+from penstock.contract.codec import ABSENT, decode
+from penstock.contract.ids import Attempt, BlobName, Epoch, Ordinal, SplitId, Term, Version
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle
+from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
 from penstock.protocol.state_entries import groups_of_files
@@ -51,6 +52,7 @@ class RealChecker:
         self._latest: Latest | None = None
         self._root: RootManifest | None = None
         self._tables: dict[Version, Assignment] = {}
+        self._digests: dict[tuple[Attempt, Term, Epoch, str], tuple[int, int]] = {}
         self.savepoints: dict[str, Index] = {}
 
     def begin_job(self, stores: SharedFolders) -> None:
@@ -58,6 +60,7 @@ class RealChecker:
         self.stores = stores
         self._latest = self._root = None
         self._tables.clear()
+        self._digests.clear()
 
     # --- The stores
 
@@ -131,6 +134,7 @@ class RealChecker:
         for task in root.tasks:
             for file in task.files:
                 self._read(file.blob)
+        self._check_copies(root)
         self._tables[root.assignment.version] = root.assignment
         if ran in self._tables:
             self._check_groups(root, self._tables[ran])
@@ -138,9 +142,18 @@ class RealChecker:
     def _check_groups(self, root: RootManifest, table: Assignment) -> None:
         for task in root.tasks:
             owned = set(groups_of(table.share_of(task.task))) if task.files else set()
-            strange = set(groups_of(groups_of_files(task.files))) - owned
+            grouped = tuple(file for file in task.files if file.state not in _copies(task))
+            strange = set(groups_of(groups_of_files(grouped))) - owned
             if strange:
                 raise Violation("C", f"epoch {root.epoch}: {task.task} lists groups of others: {sorted(strange)[:4]}")
+
+    def _check_copies(self, root: RootManifest) -> None:
+        """Check that one task stores each side table of which tasks have copies with rows, and no other one does."""
+        kept = {copy for task in root.tasks for copy, (rows, _) in _copies(task).items() if rows}
+        for state in kept:
+            holders = [task.task for task in root.tasks if state in {file.state for file in task.files}]
+            if len(holders) != 1:
+                raise Violation("C", f"epoch {root.epoch}: copies of {state} are stored by {holders}")
 
     def _read(self, ref: BlobRef) -> bytes:
         try:
@@ -155,6 +168,11 @@ class RealChecker:
         latest = self._latest
         if isinstance(report, msg.EngineStatus) and latest is not None and report.attempt == latest.attempt:
             self._check_visible(report.published, f"worker {ordinal}", ordinal)
+        if isinstance(report, msg.TaskAck):
+            for state, copy in _copies(report.manifest).items():
+                known = self._digests.setdefault((report.attempt, report.term, report.epoch, state), copy)
+                if copy != known:
+                    raise Violation("C", f"epoch {report.epoch}: a copy of {state} has {copy}, another one {known}")
 
     def _check_visible(self, epoch: Epoch, who: str, ordinal: Ordinal | None) -> None:
         root = self._root
@@ -208,3 +226,8 @@ class RealChecker:
         under = self._output / name
         found = ((Path(path), content) for path, content in self._disk.contents(str(under)).items())
         return {path.name: content for path, content in found if path.parent == under and path.suffix == ".parquet"}
+
+
+def _copies(task: TaskManifest) -> dict[str, tuple[int, int]]:
+    """Return the number of rows and the digest of each copy that a task has of a side table, by state."""
+    return {} if task.copies is ABSENT else {copy.state: (copy.rows, copy.digest) for copy in task.copies}

@@ -325,5 +325,57 @@ _TABLE = (
         ),
         "chaos-migrated",
     ),
+    EngineMutant(
+        "joiner-has-no-copy",
+        "a task that joins has an empty side table",
+        _line(
+            "protocol.task.task_rescale",
+            "files = state.entries(event.root, share, copies=joins)  # others have the copies already",
+            "files = state.entries(event.root, share, copies=False)",
+        ),
+        "chaos-sided",
+    ),
+    EngineMutant(
+        "gainer-loads-an-older-copy",
+        "a task that gains groups goes back to the side table at the barrier",
+        _line(
+            "protocol.task.task_rescale",
+            "files = state.entries(event.root, share, copies=joins)  # others have the copies already",
+            "files = state.entries(event.root, share, copies=True)",
+        ),
+        "chaos-sided",
+    ),
+    EngineMutant(
+        "joiner-misses-changes",
+        "changes of a side table behind the barrier of a rescale are not sent to tasks that join",
+        _line(
+            "engine.router",
+            "return [RoutedRows(old, new, data) for old, new in self._pairs]",
+            "return [RoutedRows(old, new, data) for old, new in self._pairs if old is not None]",
+        ),
+        "chaos-sided",
+    ),
+    EngineMutant(
+        "copies-lose-rows-with-key-groups",
+        "a task forgets the rows of a side table whose key groups it has lost",
+        _line("keyed_state.keyed_backend", "if name not in self._copies:", "if True:"),
+        "chaos-sided",
+    ),
+    EngineMutant(
+        "every-task-stores-its-copy",
+        "a checkpoint has a side table once for each task",
+        _line(
+            "keyed_state.keyed_backend",
+            "stored = (name for name in ended if self._stores_copies or name not in self._copies)",
+            "stored = (name for name in ended)",
+        ),
+        "chaos-sided",
+    ),
+    EngineMutant(
+        "loaded-copy-not-shown",
+        "functions read an empty side table after a restore",
+        _line("steps.chain", "copy.on_loaded()", "pass"),
+        "chaos-sided",
+    ),
 )
 MUTANTS = {mutant.name: mutant for mutant in _TABLE}

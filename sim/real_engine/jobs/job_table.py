@@ -1,5 +1,6 @@
 """All jobs of the runs, by name. They are imported when the twins are in place: see :mod:`sim.real_engine.install`."""
 
+from sim.real_engine.jobs.accounts import ConnectedJob
 from sim.real_engine.jobs.asked import AskedJob
 from sim.real_engine.jobs.checked_job import CheckedJob
 from sim.real_engine.jobs.clocked import ClockedJob
@@ -9,6 +10,8 @@ from sim.real_engine.jobs.joined import JoinedJob
 from sim.real_engine.jobs.migrated import MigratedJob
 from sim.real_engine.jobs.paned import PanedJob
 from sim.real_engine.jobs.pushed import PushedJob
+from sim.real_engine.jobs.sided import SidedJob
+from sim.real_engine.jobs.tabled import TabledJob
 from sim.real_engine.jobs.timer_job import TimerJob
 from sim.real_engine.jobs.windowed import WindowedJob
 
@@ -21,6 +24,7 @@ def _on_disk(job: CheckedJob) -> CheckedJob:
 JOBS: dict[str, CheckedJob] = {
     "asked": AskedJob(),
     "clocked": ClockedJob(),
+    "connected": ConnectedJob(),
     "count": CountingJob(Size(files=3, rows=160, rate=150, queued=150)),
     "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
     "endless": EndlessJob(),
@@ -29,6 +33,8 @@ JOBS: dict[str, CheckedJob] = {
     "migrated": MigratedJob(),
     "paned": PanedJob(),
     "pushed": PushedJob(),
+    "sided": SidedJob(),
+    "tabled": TabledJob(),
     "timers": TimerJob(),
     "timers-on-disk": _on_disk(TimerJob()),
     "windowed": WindowedJob(),

@@ -11,9 +11,10 @@ from sim.kernel.nemesis import (
     Moment,
     Profile,
     RescaleWish,
+    SchemeWish,
     Timed,
 )
-from sim.workload import Shape
+from sim.workload import SCHEMES, Shape
 
 # The timeouts of members and of the Lease have a cluster's ratios, 5 : 10 : 15 at a fifth.
 CONTROL = ControlSettings(
@@ -45,6 +46,7 @@ class Scenario:
     """One scenario. ``profile`` None: there is no fault but that of a single fault point.
 
     ``attempts``: the fewest and the most that there may have been when the faults are over.
+    ``schemes_changed``: how often the scheme must have changed at the end.
     ``poison``: split and offset of the first record of those that no process survives for long.
     """
 
@@ -66,8 +68,10 @@ class Scenario:
     skewed_clocks: bool = False
     codec_share: float = 0.0
     random_rescales: int = 0
+    random_schemes: int = 0
     refusal: str | None = None
     attempts: tuple[int, int] | None = None
+    schemes_changed: int = 0
     poison: tuple[str, int] | None = None
     slow_chance: float = 0.02
     barrier_max_us: int | None = None
@@ -101,7 +105,10 @@ class Scenario:
         return int(self.safety_us / 60 * draw.choice((0.1, 0.5, 1.0, 1.5)))
 
     def happenings(self, draw: Random) -> tuple[Timed, ...]:
-        """Return the events of the user: those of the scenario, and random rescales."""
+        """Return the events of the user: those of the scenario, and random rescales and changes of the scheme."""
         more = range(draw.randint(self.random_rescales // 2, self.random_rescales))
         drawn = [Timed(draw.randrange(self.safety_us), RescaleWish(draw.randint(1, 4))) for _ in more]
-        return (*self.events, *drawn)
+        schemes = [
+            Timed(draw.randrange(self.safety_us), SchemeWish(draw.choice(SCHEMES))) for _ in range(self.random_schemes)
+        ]
+        return (*self.events, *drawn, *schemes)

@@ -22,6 +22,7 @@ from sim.kernel.nemesis import (
     RequestWish,
     RescaleWish,
     RunAgain,
+    SchemeWish,
     Terminate,
     Timed,
 )
@@ -175,6 +176,18 @@ DIRECTED = (
     replace(BUSY, name="firing", job="cascade", size=Shape(records=60, keys=40, groups=8, batch=8)),
     # Tasks leave workers that stay, and come back to them.
     replace(BUSY, name="around-fixed", job="count-fixed", safety_us=20 * SECOND, attempts=(1, 1)),
+    # The scheme of a custom edge changes alone, with the number of workers, and to one that is not there.
+    replace(
+        BUSY,
+        name="schemes",
+        job="count-dealt",
+        events=_at(0.8, SchemeWish("turned"))
+        + _at(2.0, SchemeWish("even"), RescaleWish(3))
+        + _at(3.2, SchemeWish("gone"))
+        + _at(4.0, RescaleWish(2))
+        + _at(4.4, KillEngine(FOLLOWER), SchemeWish("turned")),
+        schemes_changed=3,
+    ),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)),
     POISON,
@@ -490,6 +503,7 @@ SCENARIOS: dict[str, Scenario] = {
             + _at(14, ChangeJob("pair-swapped")),
             safety_us=20 * SECOND,
         ),
+        replace(CHAOS, name="chaos-dealt", job="count-dealt", random_schemes=4),
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-cascade", job="cascade"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
@@ -500,6 +514,7 @@ SCENARIOS: dict[str, Scenario] = {
         CHURN,
         replace(CHURN, name="churn-window", job="window"),
         replace(CHURN, name="churn-table", job="count-table"),
+        replace(STORM, name="storm-dealt", job="count-dealt", random_schemes=6),
         replace(STORM, name="storm-window", job="window"),
         replace(STORM, name="storm-diamond", job="diamond"),
         replace(STORM, name="storm-interval", job="interval"),

@@ -10,6 +10,7 @@ A record is ``(key, split, offset, ts)``. These jobs cover what the protocols mu
     timer    source -> relay -> keyed timers, whose rows go to a keyed tally with a sink
     sliding  source -> relay -> keyed sliding windows with a sink and a late output
     session  the same with sessions
+    count-dealt  source -> deal, by one of two schemes -> the same count
     pair     source -> half, source -> all: two keyed counters of unlike states. The same job is
              also there with them the other way round, with a stateless stage more, and with a
              third counter, which counts nothing
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from penstock.base.values import replace
 from penstock.contract.ids import SplitId, StageIndex
 from penstock.contract.plan import SINK, EdgePlan, Partitioning, PhysicalPlan, StagePlan, StepState
+from penstock.contract.schemes import SchemeNames
 
 WINDOW_US = 100
 LATENESS_US = 20
@@ -35,6 +37,7 @@ OUT_OF_ORDER_US = 30
 COUNTERS = ("half", "all")
 TABLE = "sim-table"  # kind of a sink with one commit for each epoch
 EVENT_TIMED = ("window", "cascade", "interval", "timer", "sliding", "session")  # jobs
+SCHEMES = ("even", "turned")  # of the job count-dealt
 LONG = 1  # stands in the keys of long windows, which are apart from those of the short ones
 
 
@@ -88,6 +91,11 @@ class SimJob:
 def group_of(key: int, groups: int) -> int:
     """Map a key to its key group. The mapping is fixed and does not use Python's salted hash."""
     return (key * 2_654_435_761 >> 7) % groups
+
+
+def dealt_to(scheme: str, key: int, tasks: int) -> int:
+    """Return the number of the task to which a scheme deals the records of a key."""
+    return (key + SCHEMES.index(scheme)) % tasks
 
 
 def make_input(shape: Shape, draw: Random) -> dict[SplitId, tuple[SimRecord, ...]]:
@@ -157,6 +165,16 @@ def _table_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
     """Build a count whose output is a table."""
     plan, steps = _count_plan(shape)
     return replace(plan, states=tuple(replace(s, connector=TABLE) if s.kind == SINK else s for s in plan.states)), steps
+
+
+def _dealt_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    stages = (
+        _stage(0, "read", source="read", bounded=True),
+        _stage(1, "deal", schemes=SchemeNames(SCHEMES, SCHEMES[0])),
+        _stage(2, "count", keyed=True, sinks=("out",)),
+    )
+    edges = (_edge(0, 0, 1, Partitioning.CUSTOM), _edge(1, 1, 2, Partitioning.KEY))
+    return _plan("count", shape, stages, edges), ("read", "deal", "count")
 
 
 def _cascade_plan(shape: Shape) -> tuple[PhysicalPlan, tuple[str, ...]]:
@@ -258,6 +276,7 @@ _PLANS: dict[str, Callable[[Shape], tuple[PhysicalPlan, tuple[str, ...]]]] = {
     "count": _count_plan,
     "count-fixed": _fixed_plan,
     "count-table": _table_plan,
+    "count-dealt": _dealt_plan,
     "window": partial(_firing_plan, "window"),
     "cascade": _cascade_plan,
     "diamond": _diamond_plan,

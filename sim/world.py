@@ -108,6 +108,9 @@ class World(ControlPlane):
             return
         if latest.failure is not None:
             raise Violation("L", f"the job failed: {latest.failure}")
+        changed, least = self.kernel.sometimes.get("schemes changed", 0), self.scenario.schemes_changed
+        if changed < least:
+            raise Violation("L", f"the scheme has changed {changed} times, not {least}")
         self.judge.output.finish(self.service.disk.visible)
         self._rest()
 

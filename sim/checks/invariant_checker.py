@@ -123,6 +123,8 @@ class InvariantChecker:
             and bool(old.pinned and not new.pinned)
             and new.settled != new.version,
             "rescale settled": new.attempt == old.attempt and new.settled > old.settled,
+            "schemes changed": new.schemes != old.schemes and old.version > 0,
+            "scheme refused": new.refused != old.refused,
             "rescale by a rollback": new.attempt != old.attempt and new.version != old.version > 0,
         }
         for what, is_so in seen.items():

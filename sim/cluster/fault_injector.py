@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.contract.ids import Ordinal
+from penstock.contract.schemes import SchemeChoice
 from sim.cluster.ports import Doomed
 from sim.kernel.kernel import SimKernel
 from sim.kernel.messages import Leave
@@ -23,6 +24,7 @@ from sim.kernel.nemesis import (
     RequestWish,
     RescaleWish,
     RunAgain,
+    SchemeWish,
     StoreDown,
     Terminate,
 )
@@ -64,6 +66,8 @@ class FaultInjector:
                 self._break_stream(pick)
             case RescaleWish(workers):
                 self.world.supervisor.rescale(workers)
+            case SchemeWish(scheme):
+                self.world.supervisor.choose(SchemeChoice("deal", scheme))
             case RequestWish(kind, argument):
                 self.world.supervisor.ask(kind, argument)
             case RunAgain(oldest, allow_replay):

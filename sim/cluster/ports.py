@@ -20,6 +20,7 @@ from penstock.contract.ids import (
     Term,
 )
 from penstock.contract.latest import Desired, Latest
+from penstock.contract.schemes import SchemeChoice
 from penstock.model.elements import Barrier
 from penstock.protocol.core_context import ControlSettings
 from sim.cluster.channel_ends import ChannelSizes
@@ -153,6 +154,9 @@ class Wishes(Protocol):
 
     impossible: int | None
     away_until: dict[Ordinal, int]
+
+    def choose(self, choice: SchemeChoice) -> None:
+        """Request another scheme of a step."""
 
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
         """Request that the job begins without state."""

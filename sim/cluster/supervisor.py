@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.base.values import replace
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Desired, Latest, Request, Restore, SinkRestore, Unpublished
+from penstock.contract.schemes import SchemeChoice
 from sim.cluster.ports import Machine
 from sim.kernel.kernel import SimKernel
 
@@ -66,6 +67,11 @@ class SupervisorNode:
         """Request another number of workers. New workers start before the leader knows of it."""
         self.desired = replace(self.desired, workers=workers)
         self._start_missing()
+        self.machine.write_desired(self.desired)
+
+    def choose(self, choice: SchemeChoice) -> None:
+        """Request another scheme of a step."""
+        self.desired = replace(self.desired, partition=(choice,))
         self.machine.write_desired(self.desired)
 
     def ask(self, kind: str, argument: str | None) -> None:

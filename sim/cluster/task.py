@@ -18,6 +18,7 @@ from sim import workload as job_steps
 from sim.cluster.ports import Shell
 from sim.cluster.task_files import SimReader, TaskFiles
 from sim.firing_steps import FIRING_STEPS, FiringStep, StateChange
+from sim.kernel.kernel import Violation
 from sim.workload import SimRecord
 
 FIXED_CHARGE = 512
@@ -165,6 +166,9 @@ class SimTask(TaskFiles):
         match self.step:
             case "read" | "pass":
                 return [record]
+            case "deal":
+                self._check_dealt(record)
+                return [record]
             case "x" | "y":
                 return [record._replace(branch=self.step)]
             case "window":
@@ -181,6 +185,14 @@ class SimTask(TaskFiles):
                 if self.step == "all" or job_steps.counts_half(record):
                     self._apply(*job_steps.pair_row(self.state.values, record, self.step))
         return []
+
+    def _check_dealt(self, record: SimRecord) -> None:
+        """Check that the record came by the scheme of this task's version: then a key has one receiver at a time."""
+        table = self.core.state.assignment
+        tasks, scheme = table.stages[self.stage.index].tasks, table.scheme_of(self.stage.name)
+        owner = tasks[job_steps.dealt_to(scheme, record.key, len(tasks))]
+        if owner != self.id:
+            raise Violation("P", f"key {record.key} came to {self.id}; by {scheme!r} {owner} has it")
 
     def _apply(self, key: tuple[int, ...], value: tuple[int, ...], rows: list[job_steps.Row]) -> None:
         self.state.put(key, value)
@@ -275,20 +287,26 @@ class SimTask(TaskFiles):
     def _pieces(self, records: list[SimRecord]) -> tuple[ev.RoutedRows, ...]:
         pieces: list[ev.RoutedRows] = []
         for table in self._tables():
-            if table.edge.partitioning is Partitioning.KEY:
-                pieces += self._by_key(table, records)
-            else:
-                pieces += [
-                    ev.RoutedRows(old, new, _data(tuple(records)))
-                    for old, new in zip(table.old, table.new, strict=True)
-                ]
+            match table.edge.partitioning:
+                case Partitioning.KEY | Partitioning.CUSTOM:
+                    pieces += self._by_record(table, records)
+                case _:
+                    pieces += [
+                        ev.RoutedRows(old, new, _data(tuple(records)))
+                        for old, new in zip(table.old, table.new, strict=True)
+                    ]
         return tuple(pieces)
 
-    def _by_key(self, table: Routes, records: list[SimRecord]) -> list[ev.RoutedRows]:
+    def _by_record(self, table: Routes, records: list[SimRecord]) -> list[ev.RoutedRows]:
         parts: dict[tuple[ChannelId | None, ChannelId | None], list[SimRecord]] = {}
         for record in records:
-            group = self._group(record.key)
-            parts.setdefault((table.old[group], table.new[group]), []).append(record)
+            if table.edge.partitioning is Partitioning.KEY:
+                before = after = self._group(record.key)
+            else:
+                old, new = table.schemes
+                before = job_steps.dealt_to(old, record.key, len(table.old))
+                after = job_steps.dealt_to(new, record.key, len(table.new))
+            parts.setdefault((table.old[before], table.new[after]), []).append(record)
         return [ev.RoutedRows(old, new, _data(tuple(rows))) for (old, new), rows in parts.items()]
 
     def _tables(self) -> tuple[Routes, ...]:

@@ -76,6 +76,13 @@ class RescaleWish:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemeWish:
+    """The user wants another scheme of the step ``deal``."""
+
+    scheme: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestWish:
     """The user asks for a checkpoint, a savepoint or a stop."""
 
@@ -164,6 +171,7 @@ Happening = (
     | DiskFull
     | BreakStream
     | RescaleWish
+    | SchemeWish
     | RequestWish
     | RunAgain
     | BeginEmpty

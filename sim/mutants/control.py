@@ -4,6 +4,28 @@ from sim.mutants.rules import Mutant, line
 
 MUTANTS = (
     Mutant(
+        "scheme-changes-when-heard",
+        "scheme",
+        line(
+            "penstock.protocol.task.task_state",
+            "return self.assignment, None",
+            "return self.proposed or self.assignment, None",
+        ),
+        "schemes",
+        1,
+    ),
+    Mutant(
+        "scheme-of-the-checkpoint",
+        "scheme",
+        line(
+            "penstock.protocol.leader.wanted_table",
+            "return replace(following, version=state.next_version(), schemes=state.schemes(table))",
+            "return replace(following, version=state.next_version())",
+        ),
+        "schemes",
+        0,
+    ),
+    Mutant(
         "entries-not-narrowed",
         "narrow",
         line(

@@ -73,6 +73,7 @@ RULES: dict[str, str] = {
     "leaving": "nothing is sent to a task that leaves, and moving rows are held",
     "frozen": "no watermark and no idle mark leaves between a rescale barrier and resumption",
     "one-swap": "one swap commits the epoch and the version of a rescale",
+    "scheme": "a scheme changes by the version's swap",
     "drain": "a worker that is ended takes its last epoch, and waits only while it may come",
     "line": "a job that begins from a savepoint commits above its epoch",
     "newer": "output above the savepoint keeps a job that begins from it out of the folder",

@@ -11,8 +11,9 @@ from tests.support.long_tests import count
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
 RANDOM: dict[str, range] = {
-    "chaos": range(75),
+    "chaos": range(60),
     "chaos-window": range(55),
+    "chaos-dealt": range(20),
     "chaos-diamond": range(20),
     "chaos-interval": range(30),
     "chaos-empty": range(25),
@@ -21,8 +22,9 @@ RANDOM: dict[str, range] = {
     "aimed-window": range(30),
     "aimed-diamond": range(15),
     "aimed-interval": range(20),
-    "storm": range(70),
+    "storm": range(60),
     "storm-window": range(40),
+    "storm-dealt": range(12),
     "storm-diamond": range(15),
     "storm-interval": range(20),
     **{f"{scenario}-{job}": range(8) for scenario in ("chaos", "aimed", "storm") for job in FIRING},
@@ -59,6 +61,7 @@ SOMETIMES = (
     "rollback to a checkpoint",
     "rows held for a new owner",
     "savepoint complete",
+    "schemes changed",
     "sources begun in band",
     "stream broke after a stall",
     "stream broken",

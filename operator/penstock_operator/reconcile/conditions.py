@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from penstock.contract import pod
+from penstock.contract.codec import ABSENT
 from penstock.contract.latest import Latest
 from penstock.contract.reader import clipped
+from penstock.contract.schemes import SchemeChoice, given, said
 from penstock.contract.status import unread_text
 from penstock.contract.streamjob_status import (
     CONDITIONS_MAX,
@@ -94,6 +96,9 @@ def conditions_of(inputs: ConditionInputs, state: StreamJobState) -> tuple[Condi
     wanted = None if inputs.accepted.target is None else inputs.accepted.target.spec.snapshots
     if wanted is not None:
         judged[ConditionType.SNAPSHOTS_TAKEN] = periodic_condition(inputs.seen, wanted)
+    partitioned = _partitioned(inputs)
+    if partitioned is not None:
+        judged[ConditionType.PARTITIONED] = partitioned
     # Conditions that another version wrote stay: that version knows what they mean.
     others = [c for c in inputs.seen.job.status.conditions if c.type not in set(ConditionType)]
     ours = [_condition(inputs.seen, kind, *found) for kind, found in judged.items()]
@@ -267,6 +272,20 @@ def _secured(inputs: ConditionInputs) -> tuple[Truth, Reason, str]:
     if target.spec.security.mtls:
         return Truth.TRUE, Reason.MUTUAL_TLS, ""
     return Truth.FALSE, Reason.MUTUAL_TLS_OFF, PLAIN_TEXT
+
+
+def _partitioned(inputs: ConditionInputs) -> tuple[Truth, Reason, str] | None:
+    """Say which schemes hold; None where none is asked for and no step has several."""
+    target, latest = inputs.accepted.target, inputs.latest
+    asked = () if target is None else target.spec.choices
+    held = () if latest is None else given(latest.schemes)
+    judged = () if latest is None or latest.refused is ABSENT else latest.refused
+    refused = [each.text for each in judged if SchemeChoice(each.step, each.use) in asked]
+    if refused:
+        return Truth.FALSE, Reason.SCHEME_REFUSED, "; ".join(refused)
+    if latest is None or not set(asked) <= set(held) or latest.settled != latest.version:
+        return (Truth.UNKNOWN, Reason.SCHEMES_WANTED, said(asked)) if asked else None
+    return (Truth.TRUE, Reason.SCHEMES_HOLD, said(held)) if held else None
 
 
 def checkpoint_age(inputs: ConditionInputs) -> float | None:

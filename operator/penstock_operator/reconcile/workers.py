@@ -26,7 +26,9 @@ hears from it. Such a pod shows that it is being deleted, but no kubelet complet
 from functools import lru_cache
 
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.latest import Desired, Latest, Request, Restore
+from penstock.contract.schemes import Choices
 from penstock.contract.streamjob import UpgradeMode
 from penstock.contract.streamjob_status import Pending
 from penstock.contract.worker_rules import SILENT_POD_S, PodSeen, to_replace, workers_needed
@@ -87,7 +89,7 @@ def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: 
     run = latest.run or run_name(1, int(latest.epoch), target.digest)
     if current is not None and not latest.closed() and run_parts(run)[2] != current.digest[:8]:
         run = run_name(run_parts(run)[0] + 1, int(latest.epoch), current.digest)
-    wanted = Desired(latest.workers or target.spec.replicas, run=run)
+    wanted = Desired(latest.workers or target.spec.replicas, run=run, partition=_schemes(target))
     return WriteDesired(wanted, max(1, 0 if current is None else current.fence), latest_uid, "")
 
 
@@ -104,6 +106,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
         requests=tuple(r for r in now.value.requests if r in asked),
         restore=_restore_to_start(now, accepted, latest, run),
         run=run,
+        partition=_schemes(target),
     )
     fence = now.fence
     if wanted != now.value:
@@ -158,6 +161,7 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         now.value,
         requests=snapshots.snapshot_requests(seen),
         run=_run_to_reopen(now, latest, target),
+        partition=_schemes(target),
     )
     workers = target.spec.replicas
     if current.fence < now.fence:  # somebody deleted the StatefulSet, and it was created again
@@ -176,6 +180,11 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         # A failed job keeps its pods, because their logs say why it failed.
         if needed != current.replicas and not latest.closed():
             builder.do(Scale(needed, current.fence, current.version))
+
+
+def _schemes(target: Target) -> Choices | Absent:
+    """Return the schemes that the spec asks for. Whether the job has them is for the leader to judge."""
+    return target.spec.choices or ABSENT
 
 
 def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:

@@ -29,6 +29,7 @@ COMMANDS = [
     "graph",
     "status",
     "rescale",
+    "partition",
     "checkpoint",
     "savepoint",
     "stop",
@@ -73,7 +74,8 @@ def test_validate_for_a_cluster_asks_for_what_its_api_server_asks_for() -> None:
 
 
 def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:
-    for command in (["status", "j"], ["rescale", "j", "2"], ["checkpoint", "j"], ["stop", "j"]):
+    commands = (["status", "j"], ["rescale", "j", "2"], ["partition", "j", "a=b"], ["checkpoint", "j"], ["stop", "j"])
+    for command in commands:
         done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
         assert done.exit_code == 3, command
         assert "'j'" in done.stderr or " j " in done.stderr, done.stderr

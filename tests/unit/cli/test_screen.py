@@ -14,6 +14,7 @@ from penstock.cli.run_events import Events
 from penstock.cli.run_watch import exit_of_state
 from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
+from penstock.contract.schemes import SchemeChoice
 from penstock.contract.status import (
     CheckpointStatus,
     CommittedRows,
@@ -117,16 +118,18 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
         status(5, 10, attempt=2, workers=led_by_1, checkpoint=EPOCH),
         status(6, 10, attempt=2, workers=three, state=JobState.RESCALING, wanted_workers=3),
         status(7, 10, attempt=2, version=2, workers=three, wanted_workers=3),
-        status(8, 20, attempt=2, version=2, workers=led_by_1, state=JobState.STOPPED),
+        status(8, 20, attempt=2, version=3, workers=three, wanted_workers=3, schemes=(SchemeChoice("work", "hot"),)),
+        status(9, 20, attempt=2, version=3, workers=led_by_1, state=JobState.STOPPED),
     ]
     said = [line for now in story for line in events.add(now)]
     assert said == [
         "leader: worker 1 leads now, worker 0 no longer (term 2)",
         "recovered: back to epoch 7, runs again after 3 s (attempt 2); the rows of each step are counted from 0 again",
         "rescaled: 2 -> 3 workers (version 2)",
+        "schemes: work by hot (version 3)",
     ]
     assert events.summary(story[-1]) == [
-        "words: Stopped after 7 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
+        "words: Stopped after 8 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",
         "nothing is committed: rows that were read, if any, are rolled back; the next run reads them again",
     ]
 

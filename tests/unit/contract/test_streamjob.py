@@ -188,7 +188,7 @@ def test_rules(spec: dict[str, Plain], expected: str) -> None:
         ),
         (
             {"name": "a", "partition": "custom", "split": {"column": "c"}},
-            "partitionFunction belong together",
+            "custom needs partitionFunction or partitionSchemes",
         ),
         (
             {"name": "a", "aggregate": {"compute": [{"name": "n", "function": "count"}]}},

@@ -52,7 +52,7 @@ def pieces(
     batch: pa.RecordBatch = BATCH,
 ) -> list[RoutedRows]:
     edge = replace(EDGE, partitioning=kind)
-    router = EdgeRouter(routes(PLAN, edge, SENDER, TWO, new), ("word",), custom)
+    router = EdgeRouter(routes(PLAN, edge, SENDER, TWO, new), ("word",), {} if custom is None else {"": custom})
     return router.pieces(batch)
 
 
@@ -97,6 +97,27 @@ def test_a_custom_partitioner_is_asked_about_both_versions() -> None:
     for piece in pieces(Partitioning.CUSTOM, THREE, Partitioner("count", by_number)):
         for n in piece.data.payload.column("n").to_pylist():
             assert (piece.old, piece.new) == (to(n % 2), to(n % 3))
+
+
+def test_the_scheme_before_and_the_one_after_deal_out_the_same_rows() -> None:
+    def by_number(batch: pa.RecordBatch, receivers: int) -> list[int]:
+        return [n % receivers for n in batch.column("n").to_pylist()]
+
+    def turned(batch: pa.RecordBatch, receivers: int) -> list[int]:
+        return [(n + 1) % receivers for n in batch.column("n").to_pylist()]
+
+    schemes = {"even": Partitioner("count", by_number, "even"), "turned": Partitioner("count", turned, "turned")}
+    for new, tasks in ((next_assignment(PLAN, TWO, 2), 2), (THREE, 3)):
+        table = routes(PLAN, replace(EDGE, partitioning=Partitioning.CUSTOM), SENDER, TWO, new)
+        router = EdgeRouter(replace(table, schemes=("even", "turned")), (), schemes)
+        for piece in router.pieces(BATCH):
+            for n in piece.data.payload.column("n").to_pylist():
+                assert (piece.old, piece.new) == (to(n % 2), to((n + 1) % tasks))
+
+
+def test_a_scheme_that_points_nowhere_is_named() -> None:
+    with pytest.raises(UserCodeError, match=r"step 'count': .*scheme 'hot' gives places in 0\.\.1, not 5"):
+        pieces(Partitioning.CUSTOM, None, Partitioner("count", lambda rows, tasks: [5] * rows.num_rows, "hot"))
 
 
 @pytest.mark.parametrize(

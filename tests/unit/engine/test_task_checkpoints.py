@@ -101,7 +101,7 @@ class Hands:
             output=self.outputs.__getitem__,
             clear=lambda handles, discard: self.cleared.append((handles, discard)),
         )
-        edges: tuple[OutEdge, ...] = () if keys is None else (OutEdge(PLAN.edges[0], keys, None, []),)
+        edges: tuple[OutEdge, ...] = () if keys is None else (OutEdge(PLAN.edges[0], keys, {}, []),)
         parts = TaskParts(self.core, cast(Any, self.state), edges, {}, cast(Any, self.state), source)
         self.effects = TaskEffects(parts, cast(TaskRuntime, host), Wakeup())
         self.edges = edges

@@ -100,7 +100,7 @@ class Hands(TaskEffects):
 
 def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.RecordBatch]]:
     rows: list[pa.RecordBatch] = []
-    edge = OutEdge(cast(Any, None), (), None, rows)
+    edge = OutEdge(cast(Any, None), (), {}, rows)
     parts = TaskParts(
         cast(Any, Core(told)),
         cast(Any, Chain(told, rows, slices)),

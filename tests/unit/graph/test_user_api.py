@@ -112,7 +112,7 @@ def test_a_partitioning_begins_a_stage(deal: Callable[[ps.Stream], ps.Stream], e
     assert stages(job) == [("lines",), ("next", "out")]
     edge = job.edges[0]
     assert edge.plan.partitioning is expected
-    assert (edge.function is not None) == (expected is Partitioning.CUSTOM)
+    assert bool(edge.functions) == (expected is Partitioning.CUSTOM)
     assert job.stages[1].nodes[0].inputs == (Link(ENTRY, "main"),)
     assert job.plan.stages[1].keyed == (expected is Partitioning.KEY)
 

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, StorageError
 from penstock.contract.codec import encode
+from penstock.contract.schemes import SchemeChoice
 from penstock.contract.status import JobState, JobStatus, StepStatus
 from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.job_client import ClusterJobClient
@@ -94,6 +95,28 @@ def test_a_rescale_that_another_overtook_says_so(server: SmallApi, job: ClusterJ
     server.put(f"{JOB}/scale", {"metadata": {"name": "words"}})
     answer = job.rescale(3)
     assert (answer.ok, answer.text) == (False, "overtaken by a request for 4 workers")
+
+
+@pytest.mark.parametrize(
+    ("truth", "ok", "text"), [("True", True, "rows go to work by hot"), ("False", False, "no such scheme")]
+)
+def test_a_scheme_is_a_field_of_the_spec_and_the_condition_answers(
+    server: SmallApi, job: ClusterJobClient, truth: str, ok: bool, text: str
+) -> None:
+    judged = {
+        "type": "Partitioned",
+        "status": truth,
+        "reason": "SchemesHold",
+        "message": "no such scheme",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    stream_job(server, "Running", conditions=[judged])
+    server.objects[JOB]["spec"]["partition"] = [{"step": "other", "use": "one"}, {"step": "work", "use": "even"}]
+    answer = job.partition((SchemeChoice("work", "hot"),))
+    assert (answer.ok, answer.text) == (ok, text)
+    asked = [{"step": "other", "use": "one"}, {"step": "work", "use": "hot"}]
+    assert server.objects[JOB]["spec"]["partition"] == asked
 
 
 def test_a_refusal_of_the_server_is_its_own_words(server: SmallApi, job: ClusterJobClient) -> None:

@@ -72,7 +72,7 @@ CANCELS = [
     (CancelCause.NOT_PREPARED, cancel_by(lambda plane: None), "not prepared in"),
     (CancelCause.JOINER_LOST, cancel_by(lambda plane: plane.kill(2)), "joiner 2 is lost"),
     (
-        CancelCause.OTHER_SIZE_WANTED,
+        CancelCause.OTHER_TABLE_WANTED,
         cancel_by(lambda plane: plane.want(workers=2)),
         "2 workers are wanted now",
     ),

@@ -5,10 +5,11 @@ import pytest
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
 from penstock.base.values import replace
-from penstock.contract.codec import decode
+from penstock.contract.codec import ABSENT, decode
 from penstock.contract.ids import JobUid, Version
 from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
 from penstock.contract.pod import desired_name, latest_name
+from penstock.contract.schemes import RefusedScheme, SchemeChoice
 from penstock.ports import SwapUnknown
 from penstock.supervisor.job_objects import JobObjects
 from tests.support.fakes import FakeMetaStore
@@ -97,6 +98,39 @@ def test_a_rescale_may_be_overtaken_or_outlived(store: FakeMetaStore, wanted: Jo
         False,
         "the job has ended",
     )
+
+
+HOT, EVEN, COLD = (SchemeChoice("work", use) for use in ("hot", "even", "cold"))
+
+
+def test_a_scheme_is_answered_when_it_holds_and_all_is_settled(store: FakeMetaStore, wanted: JobObjects) -> None:
+    asked = wanted.partition((HOT,))
+    assert wanted.desired().partition == (HOT,)
+    lead(store, wanted, schemes=(HOT,), version=Version(2), settled=Version(1))
+    assert wanted.answer(asked.id).ok is None
+    lead(store, wanted, settled=Version(2))
+    answer = wanted.answer(asked.id)
+    assert (answer.ok, answer.kind, answer.text) == (True, "partition", "rows go to work by hot")
+    wanted.partition((EVEN,))
+    assert wanted.answer(asked.id).text == "overtaken by a request for work by even"
+
+
+def test_a_refused_scheme_is_told_and_what_holds_stays_wanted(store: FakeMetaStore, wanted: JobObjects) -> None:
+    lead(store, wanted, schemes=(HOT,))
+    asked = wanted.partition((COLD, SchemeChoice("nobody", "x")))
+    refused = (RefusedScheme("work", "cold", "no cold"), RefusedScheme("nobody", "x", "no nobody"))
+    lead(store, wanted, refused=refused)
+    answer = wanted.answer(asked.id)
+    assert (answer.ok, answer.text) == (False, "no cold\nno nobody")
+    assert wanted.desired().partition == (HOT,)
+    assert wanted.answer(wanted.partition((COLD,)).id).ok is False  # the leader still says so
+    assert wanted.desired().partition == (HOT,)
+
+
+def test_a_scheme_of_the_file_is_wanted_from_the_beginning(store: FakeMetaStore, wanted: JobObjects) -> None:
+    assert wanted.desired().partition is ABSENT
+    wanted.begin(2, None, (HOT,))
+    assert wanted.desired().partition == (HOT,)
 
 
 def test_what_is_not_known_is_said(wanted: JobObjects) -> None:

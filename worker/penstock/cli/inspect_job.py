@@ -44,7 +44,7 @@ def validate(  # noqa: PLR0917  typer passes by name
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
     from penstock.cli.function_lines import function_lines  # noqa: PLC0415  needs LLVM
-    from penstock.cli.preflight import CHANGE, Begins, Detail, check_outside, input_lines  # noqa: PLC0415
+    from penstock.cli.preflight import CHANGE, Begins, Detail, check_outside, check_schemes, input_lines  # noqa: PLC0415
     from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
@@ -53,6 +53,7 @@ def validate(  # noqa: PLR0917  typer passes by name
         raise ConfigError("--against: not together with --restore, --cluster or --quiet")
     read = read_job_file(file, set_, cluster=cluster)
     job = load_job(read, None if cluster else ConnectorInspector())
+    check_schemes(job, read)
     fits: list[str] = []
     if not cluster:
         check_outside(job, first=first)

@@ -17,6 +17,7 @@ from penstock.base.errors import BusyError, ConfigError, PeerError, PenstockErro
 from penstock.cli.exits import Exit, print_error
 
 if TYPE_CHECKING:
+    from penstock.contract.schemes import Choices
     from penstock.contract.status import JobStatus, RequestAnswer
     from penstock.kubernetes.client import ApiClient
     from penstock.supervisor import JobClient
@@ -33,6 +34,10 @@ class JobControl(Protocol):
 
     def rescale(self, workers: int) -> "RequestAnswer":
         """Change the number of workers. Returns when they run, or when they cannot."""
+        ...
+
+    def partition(self, choices: "Choices") -> "RequestAnswer":
+        """Choose other schemes. Returns when they hold, or when they are refused."""
         ...
 
     def savepoint(self, name: str) -> "RequestAnswer":

@@ -29,6 +29,7 @@ from penstock.contract.status import (
     late_text,
     lost_texts,
     pending_text,
+    schemes_text,
     unread_text,
     varying_text,
 )
@@ -92,7 +93,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
-    said = (pending_text(now), guarantee_text(now), varying_text(now))
+    said = (pending_text(now), guarantee_text(now), varying_text(now), schemes_text(now))
     parts += [Text(visible(text), style="dim") for text in said if text]
     parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:

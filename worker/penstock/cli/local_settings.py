@@ -43,6 +43,7 @@ def cluster_settings(job: "JobFile", directory: Path, restore: Restore | None) -
         restore=restore,
         checkpoint=job.job.spec.checkpoint,
         max_key_groups=job.job.spec.max_key_groups,
+        partition=job.job.spec.choices,
         control=control_settings(job.job.spec.checkpoint).with_restart(job.job.spec.restart),
     )
 

@@ -22,6 +22,7 @@ from penstock.contract.graph import Sink, Source, Step
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.contract.status import passed_text
 from penstock.graph.load import compile_draft, draft_of
+from penstock.graph.scheme_functions import check_choices
 from penstock.protocol.state_matching import Match, called, match, refusal, without
 from penstock.supervisor.wording import as_options
 
@@ -192,12 +193,19 @@ def check_before_start(job: "JobFile", file: Path, settings: Sequence[str], begi
     if graph is None or _needs_a_look(graph):
         return _validate_elsewhere(file, settings, begins)
     compiled = compile_draft(job, draft_of(job), None)
+    check_schemes(compiled, job)
     check_paths(compiled)
     record = record_of(compiled, job)
     try:
         return Checked(record, tuple(fit_lines(job.job, compiled.plan, begins, Detail.CHANGES)))
     except StateError:
         return Checked(record)
+
+
+def check_schemes(job: "CompiledJob", file: "JobFile") -> None:
+    """Raise ConfigError when spec.partition names a step or a scheme that is not there."""
+    asked = file.job.spec.choices
+    check_choices(job.plan.schemes, asked, lambda number: file.origin.at(f"spec.partition[{number}]"))
 
 
 def check_paths(job: "CompiledJob") -> None:
@@ -304,6 +312,7 @@ def _needs_a_look(graph: "DeclaredGraph") -> bool:
     return any(
         hasattr(s.parameters, "call")
         or s.partition_function is not None
+        or s.partition_schemes
         or (isinstance(s.parameters, Source) and not s.parameters.columns)
         for s in graph.steps
     )

@@ -113,7 +113,7 @@ def _code(job: "CompiledJob", file: "JobFile") -> Iterator[Digest]:
         yield Digest("job.script", _digest(spec.script))
     nodes = [node for stage in job.stages for node in stage.nodes]
     things = [*(n.function for n in nodes), *(n.connector for n in nodes)]
-    things += [edge.function for edge in job.edges]
+    things += [function for edge in job.edges for function in edge.functions.values()]
     named = {_top(thing) for thing in things if thing is not None}
     for path in sorted(_users_files(file.folders, named)):
         yield Digest(str(path), hashlib.sha256(path.read_bytes()).hexdigest())

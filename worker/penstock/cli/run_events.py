@@ -18,6 +18,7 @@ from penstock.contract.status import (
     RestartStatus,
     late_text,
     passed_text,
+    schemes_text,
     unread_text,
 )
 
@@ -65,6 +66,8 @@ class Events:
             self._rescales += 1
             said.append(f"rescaled: {self._workers} -> {now.wanted_workers} workers (version {now.version})")
             self._workers = now.wanted_workers
+        if now.schemes != before.schemes:
+            said.append(f"{schemes_text(now)} (version {now.version})")
         return said
 
     def _died(self, now: JobStatus) -> list[str]:

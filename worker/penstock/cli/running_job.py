@@ -1,4 +1,4 @@
-"""Commands about a job that runs: status, rescale, checkpoint, stop, logs, replay."""
+"""Commands about a job that runs: status, rescale, partition, checkpoint, stop, logs, replay."""
 
 import signal
 import subprocess
@@ -90,6 +90,22 @@ def rescale(  # noqa: PLR0917  typer passes by name
     """Change the number of workers of a running job."""
     with place_of(directory, context, namespace).running(job) as client:
         report(client.rescale(workers), as_json)
+
+
+def partition(  # noqa: PLR0917  typer passes by name
+    job: JobArgument,
+    choices: Annotated[list[str], typer.Argument(metavar="STEP=SCHEME...", help="the scheme of a step from now on")],
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Change the schemes by which a running job deals out rows."""
+    from penstock.contract.schemes import read_choice  # noqa: PLC0415  keep --help fast
+
+    asked = tuple(map(read_choice, choices))
+    with place_of(directory, context, namespace).running(job) as client:
+        report(client.partition(asked), as_json)
 
 
 def checkpoint(job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:

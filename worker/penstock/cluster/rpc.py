@@ -8,7 +8,7 @@ The methods of keepers and of the supervisor are a table each:
 
     keeper      deliver     a report to its leader, a command to its member
     supervisor  announce    which lives are up on a worker
-                status, rescale, ask, end     what the command line asks for
+                status, rescale, partition, ask, end     what the command line asks for
 """
 
 import hmac
@@ -31,6 +31,7 @@ from penstock.base.limits import (
 )
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.control_messages import Envelope
+from penstock.contract.schemes import Choices
 from penstock.contract.status import JobStatus, RequestAnswer, WorkerReport
 from penstock.contract.trust import TOKEN_HEADER, Trust, TrustSource
 from penstock.ports import SwapConflict, SwapUnknown
@@ -283,6 +284,12 @@ class Rescale(Message, tag="Rescale"):
     workers: int
 
 
+class Partition(Message, tag="Partition"):
+    """Ask for other schemes of some steps."""
+
+    choices: Choices
+
+
 class Ask(Message, tag="Ask"):
     """A request of ``Desired``: ``checkpoint``, ``savepoint`` (its name) or ``stop``."""
 
@@ -304,6 +311,7 @@ DELIVER = Method("deliver", Envelope, Nothing)
 ANNOUNCE = Method("announce", WorkerReport, Nothing)
 STATUS = Method("status", Nothing, JobStatus)
 RESCALE = Method("rescale", Rescale, RequestAnswer)
+PARTITION = Method("partition", Partition, RequestAnswer)
 ASK = Method("ask", Ask, RequestAnswer)
 ANSWER = Method("answer", AnswerOf, RequestAnswer)
 END = Method("end", End, Nothing)

@@ -5,7 +5,7 @@ columns it sees.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
@@ -263,9 +263,16 @@ class DeclaredStep(Fields):
             path=".partition",
         ),
         Rule(
-            "has(self.partitionFunction) == (has(self.partition) && self.partition == 'custom')",
-            "partition: custom and partitionFunction belong together",
-            path=".partitionFunction",
+            "[has(self.partitionFunction), has(self.partitionSchemes) && size(self.partitionSchemes) > 0,"
+            " !(has(self.partition) && self.partition == 'custom')].filter(given, given).size() == 1",
+            "partition: custom needs partitionFunction or partitionSchemes, and they need it",
+            path=".partition",
+        ),
+        Rule(
+            "has(self.partitionSchemes) && size(self.partitionSchemes) > 0"
+            " ? has(self.use) && self.use in self.partitionSchemes : !has(self.use)",
+            "use names the scheme of partitionSchemes that holds at first",
+            path=".use",
         ),
         Rule(
             "has(self.keyBy) && size(self.keyBy) > 0"
@@ -296,6 +303,17 @@ class DeclaredStep(Fields):
             "function that returns the task number of each row; for partition: custom",
         ),
     ] = None
+    partition_schemes: Annotated[
+        dict[str, Reference],
+        Field(
+            "partitionSchemes",
+            "several such functions by name; spec.partition chooses another one while the job runs",
+            length_max=limits.SCHEMES_MAX,
+        ),
+    ] = field(default_factory=dict)
+    use: Annotated[StepName | None, Field("use", "the scheme that holds while spec.partition names no other one")] = (
+        None
+    )
     side_inputs: Annotated[
         tuple[str, ...],
         Field("sideInputs", "steps with side, whose tables a process step reads, each as side.NAME"),
@@ -345,9 +363,11 @@ class DeclaredStep(Fields):
 
     def __post_init__(self) -> None:
         """Refuse two ways to distribute rows, and state without keys."""
-        both, function, _ = self.RULES
+        both, function, use, _ = self.RULES
         both.refuse(bool(self.key_by) and self.partition is not None)
-        function.refuse((self.partition is Strategy.CUSTOM) != (self.partition_function is not None))
+        given = [self.partition_function is not None, bool(self.partition_schemes)]
+        function.refuse(sum(given) != (self.partition is Strategy.CUSTOM))
+        use.refuse(self.use not in self.partition_schemes if self.partition_schemes else self.use is not None)
         if self.window_all is not None and (self.key_by or self.partition is not None):
             raise ConfigError(f"step {self.name!r}: windowAll takes all rows: it has no keyBy and no partition")
         if isinstance(self.parameters, STATEFUL) and not self.key_by and self.window_all is None:

@@ -24,6 +24,7 @@ from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
 from penstock.contract.plan import Partitioning
 from penstock.contract.schema import DurationUs, Field, Rule, SignedDurationUs
+from penstock.contract.schemes import Schemes
 from penstock.contract.side_inputs import SideTable
 
 GRAPH_FORMAT = 1
@@ -485,7 +486,7 @@ KINDS: dict[type, str] = {
 class Input(Message, tag="Input"):
     """Rows of another step's named output, and how they are dealt out to parallel tasks.
 
-    ``keys`` belong to KEY, ``function`` to CUSTOM. None: forward where that can be, else
+    ``keys`` belong to KEY, ``function`` or ``schemes`` to CUSTOM. None: forward where that can be, else
     round-robin. ``side`` names the input of a step that has several. The inputs of one side have
     equal columns; those of two sides may differ.
     """
@@ -496,6 +497,7 @@ class Input(Message, tag="Input"):
     keys: tuple[str, ...] = ()
     function: str | None = None
     side: str = ONLY
+    schemes: Schemes | Absent = ABSENT
 
 
 class Step(Message, tag="Step"):

@@ -23,6 +23,7 @@ from penstock.contract.ids import (
     Version,
 )
 from penstock.contract.manifest import BlobRef
+from penstock.contract.schemes import Choices, RefusedScheme
 
 CLIPPED = " [...]"
 # Raised whenever an older version could misread a record. 1 had no field for it.
@@ -177,6 +178,7 @@ class Latest(Message, tag="Latest"):
       output was dropped on request, ``lost_rows`` how much of which sink; ``replayed``: output
       may be repeated since a restore. ``unpublished``: what happens with output of ``epoch``.
     - ``deaths``: the count of the limit of restarts; a new leader goes on from it.
+    - ``schemes``: those of the committed assignment; ``refused``: what of ``Desired.partition`` cannot be, and why.
     - ``format``: that of the record as it was read, or is written; see :func:`decode_latest`.
     """
 
@@ -211,6 +213,8 @@ class Latest(Message, tag="Latest"):
     format: int = LATEST_FORMAT
     unpublished: OutputRestore | Absent = ABSENT
     lost_rows: tuple[LostRows, ...] | Absent = ABSENT
+    schemes: Choices | Absent = ABSENT
+    refused: tuple[RefusedScheme, ...] | Absent = ABSENT
 
     def closed(self) -> bool:
         """Return whether no engine may run: the job has finished, stopped or failed."""
@@ -342,6 +346,7 @@ class Desired(TolerantMessage, tag="Desired"):
     """What the operator (or, locally, the supervisor) wants; the leader answers in ``Latest``.
 
     - ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.
+    - ``partition``: the schemes of steps that have several; of a step that is not named, the one that its job says.
     - ``format``: that of the record as it is written; see :func:`decode_desired`.
     """
 
@@ -350,6 +355,7 @@ class Desired(TolerantMessage, tag="Desired"):
     restore: Restore | None = None
     run: str = ""
     format: int = DESIRED_FORMAT
+    partition: Choices | Absent = ABSENT
 
 
 def encode_desired(desired: Desired) -> bytes:

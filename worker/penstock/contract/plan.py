@@ -8,17 +8,20 @@ and splits as a balance of +-1 allows.
 
 The routes of an edge say which channel receives what, under the assignment that holds and the next.
 The engine turns them into arrays; the simulation looks them up. The table of a key edge has one entry
-per key group. The table of a custom edge lists the receivers of each version. The table of any other
-edge lists the receivers of both versions: each entry says which of them is there before and after.
+per key group. The table of a custom edge lists the receivers of each version, with the name of the scheme
+that deals rows out to them. The table of any other edge lists the receivers of both versions: each entry
+says which of them is there before and after.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.base.values import replace
 from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import Columns
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
 from penstock.contract.keygroups import Share, first_shares, groups_of, rebalance, to_share
+from penstock.contract.schemes import Choices, SchemeNames, chosen, given
 
 SOURCE, SINK = "source", "sink"  # kinds of steps that checkpoints know besides the keyed ones
 
@@ -43,7 +46,8 @@ class StagePlan(Message, tag="StagePlan"):
     the steps have reached: so far the event times of results can lie behind it. ``varying`` names steps whose results
     depend on the clock, or on when rows came: after a rollback they may be others. Inputs over the edges ``aside`` do
     not hold the time of the stage back: its steps are told apart how far these have come. ``copies`` are states of
-    which each task has a copy; the first task stores it.
+    which each task has a copy; the first task stores it. ``schemes`` has the names of the functions by which rows may
+    go to the tasks, if there are several.
     """
 
     index: StageIndex
@@ -58,6 +62,7 @@ class StagePlan(Message, tag="StagePlan"):
     varying: tuple[str, ...] | Absent = ABSENT
     aside: tuple[int, ...] | Absent = ABSENT
     copies: tuple[str, ...] | Absent = ABSENT
+    schemes: SchemeNames | Absent = ABSENT
 
 
 class EdgePlan(Message, tag="EdgePlan"):
@@ -121,6 +126,11 @@ class PhysicalPlan(Message, tag="PhysicalPlan"):
         """Return the names of the steps of each stage."""
         return tuple(stage.steps for stage in self.stages)
 
+    @property
+    def schemes(self) -> dict[str, SchemeNames]:
+        """Return the schemes of each step that has several."""
+        return {stage.name: stage.schemes for stage in self.stages if stage.schemes is not ABSENT}
+
     def outputs_of(self, stage: StageIndex) -> tuple[EdgePlan, ...]:
         """List the edges out of a stage, in plan order."""
         return tuple(e for e in self.edges if e.sender == stage)
@@ -136,11 +146,15 @@ class StageAssignment(Message, tag="StageAssignment"):
 
 
 class Assignment(Message, tag="Assignment"):
-    """The whole table of one version; workers are the ordinals ``0 .. workers-1``."""
+    """The whole table of one version; workers are the ordinals ``0 .. workers-1``.
+
+    ``schemes`` has the scheme of each step that has several. It is left out when there is none.
+    """
 
     version: Version
     workers: int
     stages: tuple[StageAssignment, ...]
+    schemes: Choices | Absent = ABSENT
 
     def tasks(self) -> tuple[TaskId, ...]:
         """List every task, stage by stage."""
@@ -149,6 +163,10 @@ class Assignment(Message, tag="Assignment"):
     def tasks_on(self, worker: Ordinal) -> tuple[TaskId, ...]:
         """List the tasks of one worker, stage by stage."""
         return tuple(t for t in self.tasks() if t.worker == worker)
+
+    def scheme_of(self, step: str) -> str:
+        """Return the name of the scheme of a step; empty when it has only one."""
+        return next((choice.use for choice in given(self.schemes) if choice.step == step), "")
 
     def share_of(self, task: TaskId) -> Share:
         """Return the key groups of a task; empty when its stage is not keyed or has none for it."""
@@ -174,7 +192,8 @@ def stage_tasks(stage: StagePlan, workers: int) -> tuple[TaskId, ...]:
 
 def first_assignment(plan: PhysicalPlan, workers: int, splits: dict[StageIndex, tuple[SplitId, ...]]) -> Assignment:
     """Build version 1 from nothing: contiguous shares, splits dealt round-robin in order."""
-    return Assignment(Version(1), workers, tuple(_first_stage(plan, s, workers, splits) for s in plan.stages))
+    stages = tuple(_first_stage(plan, s, workers, splits) for s in plan.stages)
+    return Assignment(Version(1), workers, stages, chosen(plan.schemes, (), ()))
 
 
 def _first_stage(
@@ -193,9 +212,9 @@ def _first_stage(
 
 
 def next_assignment(plan: PhysicalPlan, old: Assignment, workers: int) -> Assignment:
-    """Build the following version for another number of workers, with minimal movement."""
+    """Build the following version for a number of workers, with minimal movement."""
     stages = tuple(_next_stage(s, o, workers) for s, o in zip(plan.stages, old.stages, strict=True))
-    return Assignment(Version(old.version + 1), workers, stages)
+    return replace(old, version=Version(old.version + 1), workers=workers, stages=stages)
 
 
 def _next_stage(stage: StagePlan, old: StageAssignment, workers: int) -> StageAssignment:
@@ -233,24 +252,27 @@ def _edge_channels(edge: EdgePlan, assignment: Assignment) -> list[ChannelId]:
 class Routes:
     """One edge of one sender: ``old[i]`` and ``new[i]`` receive the rows of entry i.
 
-    Outside a rescale both are the same object. None: that version has no such receiver.
+    Outside a rescale both are the same object. None: that version has no such receiver. ``schemes`` are the names
+    of the schemes before and after that deal out the rows of a custom edge, empty where there is only one.
     """
 
     edge: EdgePlan
     old: Receivers
     new: Receivers
+    schemes: tuple[str, str] = ("", "")
 
 
 def routes(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, new: Assignment | None) -> Routes:
     """Build the routes of ``sender`` over ``edge``; ``new`` is None outside a rescale."""
-    before = _receivers(plan, edge, sender, old)
+    before, step = _receivers(plan, edge, sender, old), plan.stages[edge.receiver].name
+    scheme = old.scheme_of(step)
     if new is None:
-        return Routes(edge, before, before)
+        return Routes(edge, before, before, (scheme, scheme))
     after = _receivers(plan, edge, sender, new)
     if sender not in new.tasks():
         after = ()  # a task that leaves holds all rows, because the rescale may be aborted
     if edge.partitioning in {Partitioning.KEY, Partitioning.CUSTOM}:
-        return Routes(edge, before, after or (None,) * len(before))
+        return Routes(edge, before, after or (None,) * len(before), (scheme, new.scheme_of(step)))
     everyone = list(dict.fromkeys(before + after))
     return Routes(
         edge,

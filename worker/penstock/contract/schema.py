@@ -49,7 +49,7 @@ class Change(StrEnum):
     """What a change of a field of ``spec`` does to a running job."""
 
     IGNORE = "ignore"  # no worker restarts: only the operator reads the field
-    SCALE = "scale"  # the number of workers changes, no worker restarts
+    SCALE = "scale"  # the running job gets another table of its tasks, no worker restarts
     RESTART = "restart"  # all workers end, and start again from the last checkpoint
     REFUSE = "refuse"  # the change is not taken, and the last good spec stays
 

@@ -12,6 +12,7 @@ from penstock.base.values import replace
 from penstock.contract.codec import Message, TolerantMessage
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import LostRows
+from penstock.contract.schemes import Choices, said
 
 # --- The files of an input --------------------------------------------------------------------
 # The set of files is fixed when a job first starts. A later look at the folder gives an InputSeen.
@@ -250,6 +251,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     engine has died of late. ``unread``: why the leader cannot read what is wanted, empty when it can.
     ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader. ``splits`` are those with
     most left to read. ``lost_rows`` is what was given up of the output of sinks, on request.
+    ``schemes`` has the scheme that holds of each step with several.
     """
 
     job: str
@@ -279,6 +281,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     checkpoint_interval_s: float = 0.0
     splits: tuple[SplitStatus, ...] = ()
     lost_rows: tuple[LostRows, ...] = ()
+    schemes: Choices = ()
 
 
 def late_text(status: JobStatus) -> str:
@@ -308,6 +311,11 @@ def guarantee_text(status: JobStatus) -> str:
     """Name the guarantee of each sink, and why it is below exactly-once; empty without sinks."""
     said = [f"{sink.name} {sink.guarantee}" + (f" ({sink.why})" if sink.why else "") for sink in status.sinks]
     return f"guarantees: {', '.join(said)}" if said else ""
+
+
+def schemes_text(status: JobStatus) -> str:
+    """Name the scheme of each step that has several; empty when there is none."""
+    return f"schemes: {said(status.schemes)}" if status.schemes else ""
 
 
 def varying_text(status: JobStatus) -> str:

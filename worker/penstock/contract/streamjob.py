@@ -29,6 +29,7 @@ from penstock.contract.schema import (
     object_row,
     row_of,
 )
+from penstock.contract.schemes import Choices, SchemeChoice
 from penstock.contract.settings import (
     Autoscaling,
     CheckpointSettings,
@@ -262,6 +263,14 @@ class State(StateSettings):
     ] = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChoice(Fields):
+    """Which scheme deals out the rows of a step that has several."""
+
+    step: Annotated[StepName, Field("step", "a step whose rows have several schemes")]
+    use: Annotated[StepName, Field("use", "the scheme that holds from now on")]
+
+
 REPLICAS_HAVE_GROUPS = Rule(
     "self.replicas <= self.maxKeyGroups",
     "replicas must not exceed maxKeyGroups: a worker without key groups would do nothing",
@@ -348,6 +357,16 @@ class Spec(Fields):
             change=Change.REFUSE,
         ),
     ] = limits.KEY_GROUPS_DEFAULT
+    partition: Annotated[
+        tuple[PartitionChoice, ...],
+        Field(
+            "partition",
+            "the schemes of steps that have several; the running job goes over to another one in a moment",
+            key="step",
+            length_max=limits.SCHEMES_MAX,
+            change=Change.SCALE,
+        ),
+    ] = ()
     suspend: Annotated[
         bool,
         Field("suspend", "take a savepoint, then run no workers", cluster=True, change=Change.SCALE),
@@ -491,6 +510,11 @@ class Spec(Fields):
             most = self.autoscaling.max_replicas
             shown = {"autoscaling.maxReplicas": most, "maxKeyGroups": groups}
             AUTOSCALING_HAS_GROUPS.refuse(most > groups, shown)
+
+    @property
+    def choices(self) -> Choices:
+        """Return the schemes that are asked for."""
+        return tuple(SchemeChoice(each.step, each.use) for each in self.partition)
 
 
 @dataclass(frozen=True, slots=True)

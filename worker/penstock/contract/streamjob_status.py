@@ -52,7 +52,8 @@ class ConditionType(StrEnum):
     Stalled is True when a person must act, and Progressing is neither good nor bad. InputComplete
     is False while an input has files that the job will not read. Complete is True once all input
     was read and all output is published, as in a Job of Kubernetes. Secured is False where workers
-    do not check each other's certificates.
+    do not check each other's certificates. Partitioned is False while spec.partition asks for a scheme
+    that the job does not have, and Unknown until the schemes that it asks for hold.
     """
 
     READY = "Ready"
@@ -64,6 +65,7 @@ class ConditionType(StrEnum):
     SNAPSHOTS_TAKEN = "SnapshotsTaken"
     COMPLETE = "Complete"
     SECURED = "Secured"
+    PARTITIONED = "Partitioned"
 
 
 class Truth(StrEnum):
@@ -149,6 +151,9 @@ class Reason(StrEnum):
     MUTUAL_TLS = "MutualTLS", ConditionType.SECURED
     MUTUAL_TLS_OFF = "MutualTLSOff", ConditionType.SECURED
     NOT_ACCEPTED = "NotAccepted", ConditionType.SECURED
+    SCHEMES_HOLD = "SchemesHold", ConditionType.PARTITIONED
+    SCHEMES_WANTED = "SchemesWanted", ConditionType.PARTITIONED
+    SCHEME_REFUSED = "SchemeRefused", ConditionType.PARTITIONED
 
 
 REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {

@@ -8,6 +8,7 @@ from penstock.contract.codec import ABSENT
 from penstock.contract.guarantees import lowest
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Deaths, Desired, Latest
+from penstock.contract.schemes import given
 from penstock.contract.status import (
     CheckpointStatus,
     DeathStatus,
@@ -81,6 +82,7 @@ def job_status(seen: Seen) -> JobStatus:
         checkpoint_interval_s=0.0 if led is None else led.checkpoint_interval_s,
         splits=most_pending(split for r in reports if r.progress is not None for split in r.progress.splits),
         lost_rows=() if latest.lost_rows is ABSENT else latest.lost_rows,
+        schemes=given(latest.schemes),
     )
 
 

@@ -203,7 +203,7 @@ class JobParts:
         core = self._core(task, order)
         stage = self._job.stages[task.stage]
         edges = tuple(
-            OutEdge(e.plan, e.keys, self._partitioner(e), [])
+            OutEdge(e.plan, e.keys, self._partitioners(e), [])
             for e in self._job.edges
             if e.plan.sender == stage.plan.index
         )
@@ -240,9 +240,9 @@ class JobParts:
         own = [n.name for n in stage.nodes if n.function is not None or n.connector is not None]
         return None if self._page is None or not own else self._page.slot(", ".join(own))
 
-    def _partitioner(self, edge: CompiledEdge) -> Partitioner | None:
-        step = self.plan.stages[edge.plan.receiver].steps[0]
-        return None if edge.function is None else Partitioner(step, edge.function)
+    def _partitioners(self, edge: CompiledEdge) -> dict[str, Partitioner]:
+        step = self.plan.stages[edge.plan.receiver].name
+        return {scheme: Partitioner(step, function, scheme) for scheme, function in edge.functions.items()}
 
     def _slot(self, name: str, task: TaskId, attempt: Attempt, on_first: Callable[[], None] | None) -> SinkSlot:
         sink = self._sinks[name]

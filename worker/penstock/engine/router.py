@@ -4,8 +4,9 @@ A table of the plan (:class:`Routes`) gives, for each key group or receiver numb
 receiver now and the receiver after a rescale. Distinct pairs of the two are numbered once per table,
 and a batch is split by that number."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,20 @@ from penstock.transport.batches import check, measure, measure_fresh
 
 Pair = tuple[ChannelId | None, ChannelId | None]
 Custom = Callable[[pa.RecordBatch, int], "np.ndarray[Any, Any]"]
+NO_PARTITIONERS: Mapping[str, Custom] = MappingProxyType({})
 
 
 class EdgeRouter:
-    """Splits the batches of one edge. ``keys`` are its key columns, ``custom`` its partitioner."""
+    """Splits the batches of one edge.
 
-    def __init__(self, routes: Routes, keys: Sequence[str], custom: Custom | None) -> None:
-        """Number the distinct pairs of receivers."""
+    ``keys`` are its key columns. ``custom`` has its partitioners by the names of the schemes.
+    """
+
+    def __init__(self, routes: Routes, keys: Sequence[str], custom: Mapping[str, Custom] = NO_PARTITIONERS) -> None:
+        """Number the distinct pairs of receivers, and find the partitioners before and after a rescale."""
         self._routes = routes
         self._keys = keys
-        self._custom = custom
+        self._custom = tuple(custom[scheme] for scheme in routes.schemes) if custom else ()
         self._sent = 0
         pairs = list(zip(routes.old, routes.new, strict=True)) if self._paired else []
         self._pairs: list[Pair] = list(dict.fromkeys(pairs))
@@ -87,10 +92,9 @@ class EdgeRouter:
         return [RoutedRows(old, new, _data(batch))]
 
     def _by_function(self, batch: pa.RecordBatch) -> list[RoutedRows]:
-        assert self._custom is not None, "a custom edge has a function"
-        old, new = self._routes.old, self._routes.new
-        before = self._custom(batch, len(old))
-        after = before if old is new else self._custom(batch, len(new))
+        (one, other), old, new = self._custom, self._routes.old, self._routes.new
+        before = one(batch, len(old))
+        after = before if one is other and len(old) == len(new) else other(batch, len(new))
         pairs: list[Pair] = [(o, n) for o in old for n in new]
         return self._split(batch, before * np.int32(len(new)) + after, pairs)
 
@@ -121,12 +125,13 @@ def _data(batch: pa.RecordBatch) -> Data[pa.RecordBatch]:
 
 
 class Partitioner:
-    """Gives the receiver of each row. ``step`` is the one that the rows go to."""
+    """Gives the receiver of each row. ``step`` is the one that the rows go to, ``scheme`` the name of the function."""
 
-    def __init__(self, step: str, function: Callable[..., Any]) -> None:
+    def __init__(self, step: str, function: Callable[..., Any], scheme: str = "") -> None:
         """Ask ``function(batch, tasks)``."""
         self._step = step
         self._function = function
+        self._name = f"scheme {scheme!r}" if scheme else "a partitioner"
 
     def __call__(self, batch: pa.RecordBatch, tasks: int) -> Int32s:
         """Return one place in 0 .. tasks - 1 for each row. Raises UserCodeError."""
@@ -136,12 +141,12 @@ class Partitioner:
         except BaseException as error:  # a user's: it is passed on with its place
             raise UserCodeError(Where(self._step), error) from error
         if answer.shape != (batch.num_rows,) or answer.dtype.kind not in "iu":
-            problem = f"a partitioner gives {batch.num_rows} whole numbers, not {_spelled(answer)}"
+            problem = f"{self._name} gives {batch.num_rows} whole numbers, not {_spelled(answer)}"
             raise UserCodeError(Where(self._step), TypeError(problem))
         wrong = np.flatnonzero((answer < 0) | (answer >= tasks))
         if len(wrong):
             row = int(wrong[0])
-            problem = f"a partitioner gives places in 0..{tasks - 1}, not {answer[row]}"
+            problem = f"{self._name} gives places in 0..{tasks - 1}, not {answer[row]}"
             raise UserCodeError(Where(self._step, record=record_text(rows.slice(row))), ValueError(problem))
         return answer.astype(np.int32)
 

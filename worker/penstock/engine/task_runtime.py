@@ -5,7 +5,7 @@ Any thread puts events into the inbox; the task's thread takes them and is woken
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -106,11 +106,11 @@ class TaskRuntime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutEdge:
-    """An outgoing edge of the task's stage, and how its rows are routed."""
+    """An outgoing edge of the task's stage, and how its rows are routed: see :class:`EdgeRouter`."""
 
     plan: EdgePlan
     keys: tuple[str, ...]
-    custom: Custom | None
+    custom: Mapping[str, Custom]
     rows: "list[pa.RecordBatch]"
 
 

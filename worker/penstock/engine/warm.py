@@ -80,7 +80,7 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
     for index, row in _entries(stage):
         chain.entry(index)(row)
     chain.on_watermark(0)
-    for edge in (e for e in edges if e.function is None):
+    for edge in (e for e in edges if not e.functions):
         for batch in rows[edge.plan.index]:
             _router(job, edge).pieces(batch)
     if state is not None:
@@ -97,7 +97,7 @@ def _stage(job: CompiledJob, stage: CompiledStage, folder: Path) -> None:
 def _router(job: CompiledJob, edge: CompiledEdge) -> EdgeRouter:
     table = first_assignment(job.plan, _WORKERS, {})
     sender = TaskId(edge.plan.sender, Ordinal(0), 0)
-    return EdgeRouter(routes(job.plan, edge.plan, sender, table, None), edge.keys, None)
+    return EdgeRouter(routes(job.plan, edge.plan, sender, table, None), edge.keys)
 
 
 def _entries(stage: CompiledStage) -> list[tuple[int, pa.RecordBatch]]:

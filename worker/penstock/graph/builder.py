@@ -12,8 +12,8 @@ Every step has a name, and checkpoints find the state of a step by this name. Th
 records the steps and the place of each call. ``validate`` and ``flow`` check them later.
 """
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, overload
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
@@ -69,6 +69,7 @@ from penstock.graph.arguments import (
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
 from penstock.graph.enriched import OnFailureLike, ResultOrderLike, check_enrich, enrich_of
+from penstock.graph.scheme_functions import NO_FUNCTIONS, Functions, partition_functions, schemes_of
 from penstock.graph.side_input import SideInput
 from penstock.graph.typed_calls import typed_parameters
 from penstock.graph.window_shapes import Duration, WindowForm, microseconds, signed_microseconds
@@ -160,12 +161,12 @@ class Stream:
         self,
         job: Job,
         inputs: tuple[Input, ...],
-        partitioner: UserFunction | None = None,
+        partitioners: Functions = NO_FUNCTIONS,
         parallelism: int | None = None,
     ) -> None:
         self.job = job
         self.inputs = inputs
-        self.partitioner = partitioner
+        self.partitioners = partitioners
         self.parallelism = parallelism
 
     # --- How the next step gets the rows ------------------------------------------------------
@@ -177,7 +178,7 @@ class Stream:
         from penstock.graph.keyed_stream import KeyedStream  # noqa: PLC0415  it is a Stream itself
 
         keyed = self._partitioned(Partitioning.KEY, keys=tuple(columns))
-        return KeyedStream(keyed.job, keyed.inputs, None, self.parallelism)
+        return KeyedStream(keyed.job, keyed.inputs, parallelism=self.parallelism)
 
     def forward(self) -> "Stream":
         """Send rows to the task with the same number. Both steps must have as many tasks."""
@@ -191,22 +192,43 @@ class Stream:
         """Send batches to the tasks of the next step in turn. The order per key is lost."""
         return self._partitioned(Partitioning.ROUND_ROBIN)
 
-    def partition(self, function: UserFunction) -> "Stream":
+    @overload
+    def partition(self, function: UserFunction) -> "Stream": ...
+
+    @overload
+    def partition(self, *, schemes: Mapping[str, UserFunction], use: str) -> "Stream": ...
+
+    def partition(
+        self,
+        function: UserFunction | None = None,
+        *,
+        schemes: Mapping[str, UserFunction] | None = None,
+        use: str | None = None,
+    ) -> "Stream":
         """Send row i to task ``function(batch, tasks)[i]``.
 
-        ``function`` returns an array of int, one for each row, with 0 <= value < tasks.
+        ``function`` returns an array of int, one for each row, with 0 <= value < tasks. With ``schemes`` there are
+        several functions by name. The one that ``use`` names holds at first, and another one may be chosen while the
+        job runs: ``penstock partition JOB STEP=SCHEME``, or ``spec.partition``. Raises ConfigError.
         """
-        stream = self._partitioned(Partitioning.CUSTOM, function=label(function))
-        stream.partitioner = function
-        return stream
+        about = f"{caller_place()}: partition"
+        functions = partition_functions(about, function, schemes, use)
+        named = [(name, label(each)) for name, each in functions.items()]
+        found = ABSENT if use is None else schemes_of(about, named, use)
+        only = None if function is None else label(function)
+        custom = Partitioning.CUSTOM
+        inputs = (replace(i, partitioning=custom, keys=(), function=only, schemes=found) for i in self.inputs)
+        return Stream(self.job, tuple(inputs), functions, self.parallelism)
 
     def parallel(self, tasks: int) -> "Stream":
         """Run the next step with ``tasks`` tasks in total instead of one per worker."""
-        return type(self)(self.job, self.inputs, self.partitioner, tasks)
+        return type(self)(self.job, self.inputs, self.partitioners, tasks)
 
     def union(self, *others: "Stream") -> "Stream":
         """Join streams with equal columns. Rows of different streams come in any order."""
-        return Stream(self.job, sum((o.inputs for o in others), self.inputs), None, self.parallelism)
+        if any(stream.partitioners for stream in (self, *others)):
+            raise ConfigError(f"{caller_place()}: union: call partition behind it, for the rows of all streams")
+        return Stream(self.job, sum((o.inputs for o in others), self.inputs), parallelism=self.parallelism)
 
     def output(self, name: str) -> "Stream":
         """Return another output of the same step by its name: ``late``, ``dead-letter`` or ``shed``."""
@@ -464,7 +486,7 @@ class Stream:
         """
         keys = tuple(on_of(caller_place(), name, [on] if isinstance(on, str) else list(on)))
         step = Step(name, SideTable(keys), self.inputs, 1)
-        self._keep_partitioner(name)
+        self._keep_partitioners(name)
         self.job._add(step, caller_place())
         return SideInput(self.job, name)
 
@@ -475,7 +497,7 @@ class Stream:
         """
         place = self.job._connect(name, connector, Role.SINK)
         step = Step(name, Sink(connector_of(connector)), self.inputs, self.parallelism)
-        self._keep_partitioner(name)
+        self._keep_partitioners(name)
         self.job._add(step, place)
 
     def window_all(
@@ -484,12 +506,12 @@ class Stream:
         """Emit one row for each window of all rows, which is tumbling or sliding: see :meth:`KeyedStream.window`."""
         windows = window_all_parameters(name, shape, allowed_lateness, computed_of(name, compute))
         inputs = tuple(replace(i, partitioning=None, keys=()) if i.keys else i for i in self.inputs)
-        Stream(self.job, inputs, self.partitioner, self.parallelism)._step(parts_name(name), windows.parts)
+        Stream(self.job, inputs, self.partitioners, self.parallelism)._step(parts_name(name), windows.parts)
         return self.job._add(all_step(name, windows, self.parallelism), caller_place())
 
-    def _partitioned(self, how: Partitioning, keys: tuple[str, ...] = (), function: str | None = None) -> "Stream":
-        inputs = tuple(replace(i, partitioning=how, keys=keys, function=function) for i in self.inputs)
-        return Stream(self.job, inputs, None, self.parallelism)
+    def _partitioned(self, how: Partitioning, keys: tuple[str, ...] = ()) -> "Stream":
+        inputs = tuple(replace(i, partitioning=how, keys=keys, function=None, schemes=ABSENT) for i in self.inputs)
+        return Stream(self.job, inputs, parallelism=self.parallelism)
 
     def _step(
         self,
@@ -511,13 +533,13 @@ class Stream:
             self.job.draft.functions[name, CALL] = function
         if types is not None:
             self.job.draft.types[name] = types
-        self._keep_partitioner(name)
+        self._keep_partitioners(name)
         return stream
 
-    def _keep_partitioner(self, name: str) -> None:
-        if self.partitioner is not None:
-            for index in range(len(self.inputs)):
-                self.job.draft.functions[name, partition_role(index)] = self.partitioner
+    def _keep_partitioners(self, name: str) -> None:
+        for index in range(len(self.inputs)):
+            for scheme, function in self.partitioners.items():
+                self.job.draft.functions[name, partition_role(index, scheme)] = function
 
 
 __all__ = ["MAIN", "Job", "Stream"]

@@ -126,7 +126,9 @@ class CompiledStage:
 class CompiledEdge:
     """An edge between two stages, with its columns.
 
-    ``keys`` are the key columns of a KEY edge. ``function(batch, tasks)`` partitions a CUSTOM edge.
+    ``keys`` are the key columns of a KEY edge. A CUSTOM edge is partitioned by ``function(batch, tasks)`` of the scheme
+    that holds. ``functions`` has them by the names of the schemes, and without a name where there is only one.
+    ``scheme`` names the one with which the job begins.
     ``timed`` is true if the rows come from a source with event time; they then carry the hidden
     bound column. ``side`` names the input of the receiver if that has several.
     """
@@ -136,8 +138,9 @@ class CompiledEdge:
     columns: Columns
     keys: tuple[str, ...] = ()
     timed: bool = False
-    function: "Callable[..., object] | None" = None
+    functions: "Mapping[str, Callable[..., object]]" = field(default_factory=dict)
     side: str = ""
+    scheme: str = ""
 
     def schema(self) -> "pa.Schema":
         """Return the Arrow schema of the rows, without hidden columns."""
@@ -178,4 +181,4 @@ class CompiledJob:
         """Return whether the job has a function or connector of the user, not only built-in steps."""
         nodes = (node for stage in self.stages for node in stage.nodes)
         own = any(node.function is not None or node.connector is not None for node in nodes)
-        return own or any(edge.function is not None for edge in self.edges)
+        return own or any(edge.functions for edge in self.edges)

@@ -4,7 +4,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.contract.call_types import WholeCall
-from penstock.contract.codec import ABSENT
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.declared_graph import DeclaredGraph, DeclaredStep, RightSide, Strategy
 from penstock.contract.graph import (
     LEFT,
@@ -27,10 +27,12 @@ from penstock.contract.graph import (
 )
 from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin
+from penstock.contract.schemes import Schemes
 from penstock.graph.draft import CALL, GraphDraft, partition_role
 from penstock.graph.enriched import check_enrich, check_named_errors
 from penstock.graph.entrypoint import resolve
 from penstock.graph.migrations import add_migration
+from penstock.graph.scheme_functions import ONLY_FUNCTION, schemes_of
 from penstock.graph.side_input import side_edge
 from penstock.graph.timer_handlers import check_handlers, timer_role
 from penstock.graph.typed_calls import connected_types, typed_parameters
@@ -116,10 +118,17 @@ def _inputs(entry: DeclaredStep, previous: DeclaredStep | None, names: list[str]
             partitioning=partitioning,
             keys=entry.key_by,
             function=entry.partition_function,
+            schemes=_schemes(entry, place),
         )
         for r in references
     )
     return (*own, *(side_edge(table.replace("-", "_"), table) for table in tables))
+
+
+def _schemes(entry: DeclaredStep, place: str) -> Schemes | Absent:
+    if entry.use is None:
+        return ABSENT
+    return schemes_of(f"{place}: step {entry.name!r}", entry.partition_schemes.items(), entry.use)
 
 
 def _of_two_sides(
@@ -169,10 +178,10 @@ def _import_functions(draft: GraphDraft, entry: DeclaredStep, place: str) -> Non
             check_whole(function, f"{place}: step {entry.name!r}")
         case Join(call=Call() as call):
             draft.functions[entry.name, CALL] = resolve(call.function, place)
-    if entry.partition_function is not None:
-        partitioner = resolve(entry.partition_function, place)
-        for index in range(max(1, len(entry.inputs))):
-            draft.functions[entry.name, partition_role(index)] = partitioner
+    references = {ONLY_FUNCTION: entry.partition_function, **entry.partition_schemes}
+    partitioners = {name: resolve(each, place) for name, each in references.items() if each is not None}
+    for index in range(max(1, len(entry.inputs))):
+        draft.functions |= {(entry.name, partition_role(index, name)): f for name, f in partitioners.items()}
 
 
 def _import_both(draft: GraphDraft, step: str, connect: Connect, place: str) -> None:

@@ -137,9 +137,11 @@ def _compute_text(compute: tuple[Compute, ...], whole: WholeCall | Absent = ABSE
 
 
 def edge_text(edge: CompiledEdge) -> str:
-    """Describe how an edge partitions its rows: ``key(word)``, ``forward``."""
+    """Describe how an edge partitions its rows: ``key(word)``, ``forward``, ``custom(hot of even, hot)``."""
     how = str(edge.plan.partitioning)
     keys = f"({', '.join(edge.keys)})" if edge.keys else ""
+    if edge.scheme:
+        keys = f"({edge.scheme} of {', '.join(edge.functions)})"
     output = "" if edge.output == MAIN else f" {edge.output}"
     side = f" as {edge.side}" if edge.side else ""
     return f"{how}{keys}{output}{side}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.graph import LEFT, RIGHT, Input, LogicalGraph, Step
 from penstock.contract.plan import Partitioning
 from penstock.model.declared.function_types import FunctionTypes
@@ -55,12 +56,14 @@ class GraphDraft:
 
 def side_inputs(inputs: tuple[Input, ...], side: str, keys: tuple[str, ...]) -> tuple[Input, ...]:
     """Return inputs as those of one side of a step, dealt out by ``keys``."""
-    return tuple(replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None) for i in inputs)
+    return tuple(
+        replace(i, partitioning=Partitioning.KEY, keys=keys, side=side, function=None, schemes=ABSENT) for i in inputs
+    )
 
 
-def partition_role(index: int) -> str:
-    """Name the role of the custom partition function of a step's input."""
-    return f"partition {index}"
+def partition_role(index: int, scheme: str) -> str:
+    """Name the role of a function that deals out a step's input. ``scheme`` is empty when there is only one."""
+    return f"partition {index} {scheme}"
 
 
 def label(function: Callable[..., object]) -> str:

@@ -1,6 +1,6 @@
 """Compiles a job file: builds the draft, checks it, makes the plan, and connects the steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +23,7 @@ from penstock.contract.graph import (
     Step,
     TimeKind,
 )
+from penstock.contract.schemes import chosen, given
 from penstock.contract.side_inputs import SideTable
 from penstock.graph import entrypoint
 from penstock.graph.arguments import columns_of
@@ -45,6 +46,7 @@ from penstock.graph.parameters import Parameters
 from penstock.graph.planner import Edge, Layout, lay_out, to_plan
 from penstock.graph.problems import Problems
 from penstock.graph.python_file import is_python, job_of
+from penstock.graph.scheme_functions import ONLY_FUNCTION
 from penstock.graph.shape_checks import PARTITIONED, check_shape
 from penstock.graph.side_input import is_side
 from penstock.graph.timer_handlers import event_timers, timer_role
@@ -127,7 +129,8 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
     layout = lay_out(graph, problems)
     problems.raise_if_any()
     plan = to_plan(graph, layout, flows, bounded, file.job.spec.max_key_groups)
-    wiring = _Wiring(graph, layout, flows, draft)
+    holding = {c.step: c.use for c in given(chosen(plan.schemes, file.job.spec.choices, ()))}
+    wiring = _Wiring(graph, layout, flows, draft, holding)
     return CompiledJob(
         name=file.job.name,
         namespace=file.job.namespace,
@@ -218,12 +221,16 @@ class _DraftColumnFinder:
 
 @dataclass(frozen=True, slots=True)
 class _Wiring:
-    """Turns the steps and edges of a layout into compiled steps and compiled edges."""
+    """Turns the steps and edges of a layout into compiled steps and compiled edges.
+
+    ``schemes`` has the scheme with which the job begins, of each step that has several.
+    """
 
     graph: LogicalGraph
     layout: Layout
     flows: Flows
     draft: GraphDraft
+    schemes: Mapping[str, str]
 
     def nodes(self, steps: list[Step]) -> tuple[CompiledStep, ...]:
         number = {s.name: i for i, s in enumerate(steps)}
@@ -280,15 +287,18 @@ class _Wiring:
 
     def edge(self, edge: Edge) -> CompiledEdge:
         flow = self.flows[edge.input.step, edge.input.output]
-        function = self.draft.functions.get((edge.receiver.name, partition_role(edge.port)))
+        schemes = (ONLY_FUNCTION,) if edge.input.schemes is ABSENT else edge.input.schemes.names
+        roles = {scheme: (edge.receiver.name, partition_role(edge.port, scheme)) for scheme in schemes}
+        found = {scheme: self.draft.functions.get(role) for scheme, role in roles.items()}
         return CompiledEdge(
             edge.plan,
             edge.input.output,
             flow.columns or (),
             edge.input.keys,
             is_timed(self.graph, self.graph.step(edge.input.step)),
-            function if callable(function) else None,
+            {scheme: function for scheme, function in found.items() if callable(function)},
             edge.input.side,
+            self.schemes.get(edge.receiver.name, ""),
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.call_types import CallTypes, StateFields
-from penstock.contract.codec import ABSENT
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.graph import (
     MAIN,
     RIGHT,
@@ -46,6 +46,7 @@ from penstock.contract.graph import (
 )
 from penstock.contract.ids import StageIndex
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
+from penstock.contract.schemes import SchemeNames
 from penstock.contract.side_inputs import copy_state
 from penstock.graph.flow import Flows
 from penstock.graph.problems import Problems
@@ -225,7 +226,14 @@ def _stage_plan(stage: PlannedStage, bounded: dict[str, bool], edges: tuple[Edge
         tuple(s.name for s in stage.steps if _varies(s)) or ABSENT,
         tuple(e.plan.index for e in edges if e.receiver is stage.steps[0] and _is_aside(e)) or ABSENT,
         tuple(copy_state(i.step, s.name) for s in stage.steps for i in s.inputs if is_side(i)) or ABSENT,
+        _scheme_names(stage.steps[0]),
     )
+
+
+def _scheme_names(step: Step) -> SchemeNames | Absent:
+    """Return the schemes of the step that the rows go to. All its inputs have the same ones."""
+    found = next((i.schemes for i in step.inputs if i.schemes is not ABSENT), None)
+    return ABSENT if found is None else SchemeNames(found.names, found.use)
 
 
 def _is_aside(edge: Edge) -> bool:

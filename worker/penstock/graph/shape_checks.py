@@ -3,6 +3,7 @@
 from penstock.base import limits
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import ConnectorKind, Role, connector_kinds, option_row
 from penstock.contract.graph import (
     DEAD_LETTER,
@@ -46,6 +47,7 @@ def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
         _check_inputs(step, steps, problems)
         _check_keys(step, problems)
         _check_connector(step, problems)
+    _check_choices(given, problems)
     problems.raise_if_any()
     graph = LogicalGraph(job, _sorted(given, problems))
     for step in graph.steps:
@@ -80,8 +82,14 @@ def _check_inputs(step: Step, steps: dict[str, Step], problems: Problems) -> Non
             problems.at(step, _no_output(entry.step, entry.output, outputs))
         if is_side(entry) and not isinstance(steps[entry.step].parameters, SideTable):
             problems.at(step, f"side input {entry.step!r} is no side table: it must be a step with side")
-        if entry.partitioning is Partitioning.CUSTOM and entry.function is None:
+        if entry.partitioning is Partitioning.CUSTOM and entry.function is None and entry.schemes is ABSENT:
             problems.at(step, "a custom partitioning needs a function")
+
+
+def _check_choices(steps: list[Step], problems: Problems) -> None:
+    with_schemes = [step for step in steps if any(i.schemes is not ABSENT for i in step.inputs)]
+    if len(with_schemes) > limits.SCHEMES_MAX:
+        problems.in_graph(f"{len(with_schemes)} steps have schemes; at most {limits.SCHEMES_MAX} may")
 
 
 def _no_output(step: str, output: str, outputs: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.pod import RECORD, status_name
 from penstock.contract.schema import API_VERSION
+from penstock.contract.schemes import Choices, SchemeChoice, changed, said
 from penstock.contract.status import JobState, JobStatus, RequestAnswer
 from penstock.contract.streamjob_status import (
     ConditionType,
@@ -33,6 +34,7 @@ from penstock.kubernetes.client import ApiClient
 
 LOOK_FIRST_S = 0.05
 LOOK_INTERVAL_S = 0.5
+CONFLICTS_MAX = 8
 _STATES = {
     StreamJobState.UPGRADING: JobState.RESTARTING,
     StreamJobState.SUSPENDING: JobState.STOPPING,
@@ -71,6 +73,24 @@ class ClusterJobClient:
         self._do(lambda: self._client.merge(path, {"spec": {"replicas": workers}}))
         pauses = _pauses()
         while (answer := self._rescaled(workers)).ok is None:
+            self._pause.wait(next(pauses))
+        return answer
+
+    def partition(self, choices: Choices) -> RequestAnswer:
+        """Choose other schemes: ``spec.partition``. Returns when they hold, or when they are refused."""
+        path = f"{self._folder}/streamjobs/{self._job}"
+
+        def ask() -> Object:
+            found = self._client.get(path)
+            before = (found.get("spec") or {}).get("partition") or ()
+            wanted = changed(tuple(SchemeChoice(each["step"], each["use"]) for each in before), choices)
+            spec = {"partition": [{"step": each.step, "use": each.use} for each in wanted]}
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            return self._client.merge(path, {"metadata": version, "spec": spec})
+
+        self._do(lambda: _again(ask))
+        pauses = _pauses()
+        while (answer := self._partitioned(choices)).ok is None:
             self._pause.wait(next(pauses))
         return answer
 
@@ -126,6 +146,29 @@ class ClusterJobClient:
             return RequestAnswer("", "rescale", True, text)
         return RequestAnswer("", "rescale", None, "")
 
+    def _partitioned(self, choices: Choices) -> RequestAnswer:
+        found = self._read()
+
+        def answered(ok: bool | None, text: str) -> RequestAnswer:
+            return RequestAnswer("", "partition", ok, text)
+
+        asked = [(each["step"], each["use"]) for each in (found.get("spec") or {}).get("partition") or ()]
+        if any((choice.step, choice.use) not in asked for choice in choices):
+            return answered(False, "overtaken by another change of spec.partition")
+        seen = read_status(found.get("status") or {})
+        if seen.observed_generation < int(found["metadata"].get("generation", 0)):
+            return answered(None, "")
+        if seen.state in _MOVING:
+            return answered(False, _trouble(seen) or f"the job is {seen.state}")
+        if seen.state is StreamJobState.SUSPENDED:
+            return answered(True, "suspended; the schemes hold when it resumes")
+        judged = seen.condition(ConditionType.PARTITIONED)
+        if judged is None or judged.status is Truth.UNKNOWN:
+            return answered(None, "")
+        if judged.status is Truth.FALSE:
+            return answered(False, judged.message)
+        return answered(True, f"rows go to {said(choices)}")
+
     def _read(self) -> Object:
         return self._do(lambda: self._client.get(f"{self._folder}/streamjobs/{self._job}"))
 
@@ -159,6 +202,17 @@ class ClusterJobClient:
 
 class _Exists(StorageError):
     """The object is there already."""
+
+
+def _again(call: Callable[[], Object]) -> Object:
+    """Call once more while others have written between the read and the write, but not for ever."""
+    for _ in range(CONFLICTS_MAX):
+        try:
+            return call()
+        except ApiRefused as error:
+            if error.code != 409:
+                raise
+    return call()
 
 
 def _pauses() -> Iterator[float]:

@@ -8,6 +8,7 @@ from penstock.cluster.rpc import (
     ANSWER,
     ASK,
     END,
+    PARTITION,
     RESCALE,
     STATUS,
     AnswerOf,
@@ -16,6 +17,7 @@ from penstock.cluster.rpc import (
     End,
     Method,
     Nothing,
+    Partition,
     Reply,
     Request,
     Rescale,
@@ -23,6 +25,7 @@ from penstock.cluster.rpc import (
 )
 from penstock.contract.latest import decode_latest
 from penstock.contract.pod import latest_name
+from penstock.contract.schemes import Choices
 from penstock.contract.status import JobStatus, RequestAnswer
 from penstock.storage.sqlite import peek
 from penstock.supervisor.folders import JobFolder, find_endpoint
@@ -78,6 +81,10 @@ class JobClient:
     def rescale(self, workers: int) -> RequestAnswer:
         """Change the number of workers. Returns when the change is committed and settled, or was given up."""
         return self._wait_for(self._call(RESCALE, Rescale(workers)))
+
+    def partition(self, choices: Choices) -> RequestAnswer:
+        """Choose other schemes. Returns when they hold and all is settled, or when they are refused."""
+        return self._wait_for(self._call(PARTITION, Partition(choices)))
 
     def request(self, kind: str, argument: str | None = None) -> RequestAnswer:
         """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; returns when it is answered."""

@@ -12,6 +12,7 @@ from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import ANSWERS_KEPT_MAX, LAST_CHECKPOINT_WAIT_S
 from penstock.base.values import replace
 from penstock.cluster.system import RandomIds
+from penstock.contract.codec import ABSENT
 from penstock.contract.ids import JobUid, SwapId
 from penstock.contract.latest import (
     Desired,
@@ -25,11 +26,12 @@ from penstock.contract.latest import (
     is_done,
 )
 from penstock.contract.pod import desired_name, latest_name
+from penstock.contract.schemes import Choices, SchemeChoice, changed, given, read_choice, said
 from penstock.contract.status import RequestAnswer
 from penstock.contract.worker_rules import is_over
 from penstock.ports import MetaStore, SwapUnknown
 
-RESCALE = "rescale-"
+RESCALE, PARTITION = "rescale-", "partition-"  # begin the ids of requests that are no ``Request``
 # A name becomes a folder, so nothing in it may lead elsewhere.
 SAVEPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 REQUEST_KINDS = ("checkpoint", "savepoint", "stop")
@@ -46,13 +48,14 @@ class JobObjects:
         self._uid = uid
         self._lock = threading.Lock()
         self._answered: dict[str, RequestAnswer] = {}
+        self._refused: dict[SchemeChoice, str] = {}  # why, of those that were asked for
         self._asked: set[str] = set()
         self._stops: dict[Request, str] = {}  # those that wait for a checkpoint, by its id
         self._waits_since: float | None = None
         self._heard = threading.Condition()
         self._last: tuple[Latest, Desired] | None = None
 
-    def begin(self, workers: int, restore: Restore | None) -> None:
+    def begin(self, workers: int, restore: Restore | None, partition: Choices = ()) -> None:
         """Begin a run: a new ``run`` id, no requests; the first one makes ``-latest`` too.
 
         Raises StateError when a newer version has written it; nothing is written then.
@@ -68,7 +71,7 @@ class JobObjects:
             restore = replace(restore, nonce=restored)  # or what was done in its place
         run = RandomIds().fresh()
         with self._lock:
-            self._write(lambda _: Desired(workers, restore=restore, run=run))
+            self._write(lambda _: Desired(workers, restore=restore, run=run, partition=partition or ABSENT))
 
     def close(self) -> None:
         """Remember both objects as they are: the store is about to be closed."""
@@ -96,6 +99,14 @@ class JobObjects:
         with self._lock:
             self._write(lambda desired: replace(desired, workers=workers))
         return self._rescale_answer(f"{RESCALE}{workers}")
+
+    def partition(self, choices: Choices) -> RequestAnswer:
+        """Want other schemes of some steps; the answer comes by :meth:`answer`."""
+        with self._lock:
+            for choice in choices:
+                self._refused.pop(choice, None)
+            self._write(lambda desired: replace(desired, partition=changed(given(desired.partition), choices)))
+        return self._partition_answer(PARTITION + ",".join(map(str, choices)))
 
     def ask(self, kind: str, argument: str | None) -> RequestAnswer:
         """Add a request; the answer comes by :meth:`answer`.
@@ -145,6 +156,8 @@ class JobObjects:
         if request_id.startswith(RESCALE):
             return self._rescale_answer(request_id)
         self.collect()
+        if request_id.startswith(PARTITION):
+            return self._partition_answer(request_id)
         with self._lock:
             if request_id in self._answered:
                 return self._answered[request_id]
@@ -167,6 +180,25 @@ class JobObjects:
             return RequestAnswer(request_id, kind, True, f"runs on {_workers(workers)}")
         return RequestAnswer(request_id, kind, None, latest.rescale or "")
 
+    def _partition_answer(self, request_id: str) -> RequestAnswer:
+        choices = tuple(map(read_choice, request_id.removeprefix(PARTITION).split(",")))
+        latest, desired = self.latest(), self.desired()
+
+        def answered(ok: bool | None, text: str) -> RequestAnswer:
+            return RequestAnswer(request_id, "partition", ok, text)
+
+        if is_over(latest, desired):
+            return answered(False, "the job has ended")
+        refused = [self._refused[choice] for choice in choices if choice in self._refused]
+        if refused:
+            return answered(False, "\n".join(refused))
+        wanted = given(desired.partition)
+        if any(choice not in wanted for choice in choices):
+            return answered(False, f"overtaken by a request for {said(wanted)}")
+        if set(choices) <= set(given(latest.schemes)) and latest.settled == latest.version:
+            return answered(True, f"rows go to {said(choices)}")
+        return answered(None, latest.rescale or "")
+
     def answers(self) -> tuple[RequestAnswer, ...]:
         """List what was answered lately and what is under way."""
         with self._lock:
@@ -175,22 +207,41 @@ class JobObjects:
         return done + waiting
 
     def collect(self) -> None:
-        """Take answered requests away from ``-desired`` and remember their answers."""
-        given = {answer.request: answer for answer in self.latest().answers}
-        if not given or self._last is not None:
+        """Take answered requests and refused schemes away from ``-desired``, and remember their answers."""
+        if self._last is not None:
+            return
+        latest = self.latest()
+        self._collect_refused(latest)
+        answers = {answer.request: answer for answer in latest.answers}
+        if not answers:
             return
         with self._lock:
             desired = self.desired()
-            done = [request for request in desired.requests if request.id in given]
+            done = [request for request in desired.requests if request.id in answers]
             if not done:
                 return
             for request in done:
-                answer = given[request.id]
+                answer = answers[request.id]
                 self._answered[request.id] = RequestAnswer(request.id, request.kind, answer.ok, answer.text)
             while len(self._answered) > ANSWERS_KEPT_MAX:
                 del self._answered[next(iter(self._answered))]
-            left = tuple(request for request in desired.requests if request.id not in given)
+            left = tuple(request for request in desired.requests if request.id not in answers)
             self._write(lambda now: replace(now, requests=left))
+
+    def _collect_refused(self, latest: Latest) -> None:
+        """Want what holds again where the leader has refused a scheme."""
+        if latest.refused is ABSENT:
+            return
+        with self._lock:
+            wanted = given(self.desired().partition)
+            refused = {SchemeChoice(each.step, each.use): each.text for each in latest.refused}
+            if not any(choice in refused for choice in wanted):
+                return
+            self._refused |= {choice: refused[choice] for choice in wanted if choice in refused}
+            left = tuple(choice for choice in wanted if choice not in refused)
+            named = {choice.step for choice in left}
+            held = tuple(choice for choice in given(latest.schemes) if choice.step not in named)
+            self._write(lambda now: replace(now, partition=(*left, *held)))
 
     def stop_when_due(self, now: float) -> None:
         """Ask for the stops whose checkpoint was answered, or has taken too long."""

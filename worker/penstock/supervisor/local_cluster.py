@@ -23,6 +23,7 @@ from penstock.cluster.metadata import Changes, NotedMetaStore, metadata_handlers
 from penstock.cluster.rpc import Handler, Method, Nothing, Server
 from penstock.contract.ids import Ordinal
 from penstock.contract.latest import Latest, Restore, is_done
+from penstock.contract.schemes import Choices
 from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer, WorkerReport
 from penstock.contract.summary import Seen, job_status
 from penstock.contract.worker_rules import is_over, workers_needed
@@ -100,7 +101,7 @@ class LocalCluster:
         _release(lease)
         # What the loop writes does not wake it: a store that fails would never let it rest.
         self._wanted = JobObjects(NotedMetaStore(store, self._changes.note), settings.job, self._uid)
-        self._wanted.begin(settings.workers, settings.restore)
+        self._wanted.begin(settings.workers, settings.restore, settings.partition)
         latest = self._wanted.latest()
         self._before = read_manifest(self._folder.storage(self._uid), latest.root)
         self._restores = pending_restore(latest, settings.restore)
@@ -159,6 +160,12 @@ class LocalCluster:
         self._wake.set()
         return answer
 
+    def partition(self, choices: Choices) -> RequestAnswer:
+        """Want other schemes of some steps; watch :meth:`status` or :meth:`answer` for the rest."""
+        answer = self._wanted.partition(choices)
+        self._wake.set()
+        return answer
+
     def request(self, kind: str, argument: str | None = None) -> RequestAnswer:
         """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; does not wait for it."""
         answer = self._wanted.ask(kind, argument)
@@ -198,6 +205,7 @@ class LocalCluster:
             rpc.ANNOUNCE: announce,
             rpc.STATUS: lambda _: self.status(),
             rpc.RESCALE: lambda request: self.rescale(request.workers),
+            rpc.PARTITION: lambda request: self.partition(request.choices),
             rpc.ASK: ask,
             rpc.ANSWER: lambda request: self.answer(request.id),
             rpc.END: end,

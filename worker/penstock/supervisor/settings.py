@@ -7,6 +7,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.limits import KEY_GROUPS_DEFAULT
 from penstock.base.values import replace
 from penstock.contract.latest import Restore
+from penstock.contract.schemes import Choices
 from penstock.contract.settings import CheckpointSettings
 from penstock.protocol.core_context import ControlSettings
 
@@ -18,7 +19,8 @@ class ClusterSettings:
     ``directory`` is that of all jobs (``--dir``); the job's own is a folder in it. ``job_file`` is
     the resolved job that every engine reads. ``restore``: what to begin from; None goes on from
     where the job stands. ``control``: times of the control plane;
-    what ``checkpoint`` says goes before it. ``workers_max``: no rescale goes beyond it.
+    what ``checkpoint`` says goes before it. ``workers_max``: no rescale goes beyond it. ``partition``: the schemes of
+    steps that have several.
     """
 
     job: str
@@ -31,6 +33,7 @@ class ClusterSettings:
     max_key_groups: int = KEY_GROUPS_DEFAULT
     control: ControlSettings = ControlSettings()
     workers_max: int | None = None
+    partition: Choices = ()
 
     def check_workers(self, workers: int) -> None:
         """Raise ConfigError on a number that leaves a worker without key groups."""

@@ -31,6 +31,7 @@ FULL: Plain = {
     "replicas": 2,
     "maxReplicas": 8,
     "maxKeyGroups": 128,
+    "partition": [{"step": "work", "use": "hot"}],
     "suspend": False,
     "restartNonce": -7,
     "upgrade": {"mode": "Savepoint", "rollback": True, "stableDeadline": "1h30m"},
@@ -129,6 +130,20 @@ GOOD: dict[str, Plain] = {
                     "onTimer": [{"timer": "idle", "function": "m:g"}],
                     "ttl": {"after": "7d", "time": "clock"},
                 },
+            },
+            {"name": "out", "sink": {"discard": {}}},
+        ],
+        PARAMETERS,
+    ),
+    "schemes": graph_job(
+        [
+            STEPS[0],
+            {
+                "name": "work",
+                "partition": "custom",
+                "partitionSchemes": {"even": "m:f", "hot": "m:g"},
+                "use": "even",
+                "map": {"function": "m:h"},
             },
             {"name": "out", "sink": {"discard": {}}},
         ],
@@ -281,7 +296,29 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "custom without its function": (
         _step(partition="custom", split={"column": "c"}),
-        "partition: custom and partitionFunction belong together",
+        "partition: custom needs partitionFunction or partitionSchemes, and they need it",
+    ),
+    "schemes that are not custom": (
+        _step(partition="broadcast", partitionSchemes={"even": "m:f"}, use="even", split={"column": "c"}),
+        "partition: custom needs partitionFunction or partitionSchemes, and they need it",
+    ),
+    "a function and schemes": (
+        _step(
+            partition="custom",
+            partitionFunction="m:f",
+            partitionSchemes={"even": "m:f"},
+            use="even",
+            split={"column": "c"},
+        ),
+        "partition: custom needs partitionFunction or partitionSchemes, and they need it",
+    ),
+    "no scheme at first": (
+        _step(partition="custom", partitionSchemes={"even": "m:f"}, split={"column": "c"}),
+        "use names the scheme of partitionSchemes that holds at first",
+    ),
+    "a scheme that is not there": (
+        _step(partition="custom", partitionSchemes={"even": "m:f"}, use="hot", split={"column": "c"}),
+        "use names the scheme of partitionSchemes that holds at first",
     ),
     "state without keys": (
         _step(keyBy=[], aggregate={"compute": [_N]}),

@@ -35,12 +35,13 @@ from enum import StrEnum
 
 from penstock.base.limits import ANSWERS_MAX, LOST_OUTPUT_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
-from penstock.contract.codec import ABSENT
+from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.control_messages import Announce, Command, MembersFile, PublishWhole, StageSplits
 from penstock.contract.ids import Epoch, StageIndex, Term, Version
 from penstock.contract.latest import Answer, Deaths, Desired, Latest, Leader, Member, Request, clip
 from penstock.contract.manifest import RootManifest, SinkHandle
 from penstock.contract.plan import Assignment, PhysicalPlan
+from penstock.contract.schemes import Choices, chosen, given
 from penstock.protocol.core_context import ControlSettings, StepContext, checked
 from penstock.protocol.leader.attempt_assignment import stages_to_list
 from penstock.protocol.leader.leader_storage import MetadataCas
@@ -319,6 +320,15 @@ class LeaderState:
     def target(self) -> int:
         """Return the wanted number of workers; the committed one while nothing is known."""
         return self.desired.workers if self.desired is not None else self.latest.workers
+
+    def asked_schemes(self) -> Choices:
+        """Return the schemes that are asked for; the committed ones while nothing is known."""
+        return given(self.latest.schemes if self.desired is None else self.desired.partition)
+
+    def schemes(self, table: Assignment) -> Choices | Absent:
+        """Return the schemes that are wanted after those of ``table``."""
+        assert self.plan is not None
+        return chosen(self.plan.schemes, self.asked_schemes(), given(table.schemes))
 
     def requests(self) -> tuple[Request, ...]:
         """List the requests that have no answer yet, oldest first, at most ``ANSWERS_MAX``."""

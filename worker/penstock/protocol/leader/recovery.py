@@ -24,7 +24,7 @@ from penstock.contract.control_messages import (
 from penstock.contract.ids import MEMBERS_SUFFIX, Attempt, BlobName, Ordinal
 from penstock.contract.latest import Deaths, Lost, Member, clip
 from penstock.contract.manifest import SinkHandle
-from penstock.contract.plan import Assignment, next_assignment
+from penstock.contract.plan import Assignment
 from penstock.protocol.leader.attempt_assignment import (
     deal_anew,
     deals_all,
@@ -36,6 +36,7 @@ from penstock.protocol.leader.job_restore import log_evolution, unfit
 from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
 from penstock.protocol.leader.rollback import Rollback, RollbackCause, overdue
+from penstock.protocol.leader.wanted_table import difference, next_table
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 from penstock.protocol.unpublished_output import publishable
 
@@ -103,16 +104,14 @@ class Recovery:
         return None
 
     def _table(self, state: LeaderState, lives: list[WorkerIncarnation]) -> Table | None:
-        """Return the next attempt's table; another number of workers is another version."""
+        """Return the next attempt's table; another number of workers, or another scheme, is another version."""
         base = self._base(state)
         if base is None:
             return self._anew(state, lives)
         table, first = base
-        if table.workers == len(lives) and table.version == state.latest.version:
+        if difference(state, table, len(lives)) is None and table.version == state.latest.version:
             return base
-        assert state.plan is not None
-        following = next_assignment(state.plan, table, len(lives))
-        return replace(following, version=state.next_version()), first
+        return next_table(state, table, len(lives)), first
 
     def _base(self, state: LeaderState) -> Table | None:
         """Return the table to go on from: the attempt's if it has this plan, or the checkpoint's."""
@@ -135,7 +134,7 @@ class Recovery:
         wanted = stages_to_list(state.root, state.plan)
         first = tuple(s for s in self._listed(state) if s.stage in wanted)
         table = deal_anew(state.root, state.plan, len(lives), first)
-        return replace(table, version=state.next_version()), first
+        return replace(table, version=state.next_version(), schemes=state.schemes(table)), first
 
     def _lists_all(self, state: LeaderState) -> bool:
         """Return whether the splits of every source are listed that the next attempt needs."""
@@ -187,6 +186,7 @@ class Recovery:
                     version=file.assignment.version,
                     proposed=max(at.proposed, file.assignment.version),
                     workers=file.assignment.workers,
+                    schemes=file.assignment.schemes,
                     members=manifests.written[name],
                     pinned=(),
                     lost=tuple(x for x in at.lost if x.ordinal >= len(file.members)),

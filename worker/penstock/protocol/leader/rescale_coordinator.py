@@ -11,7 +11,8 @@
     CANCELLING  ──> WITHDRAWING, IDLE
     WITHDRAWING ──> CANCELLING, IDLE
 
-- IDLE: another number of workers may be wanted. The rescale begins when the workers that join live.
+- IDLE: another number of workers may be wanted, or other schemes. The rescale begins when the workers that join live.
+  Without another number of workers nobody joins or leaves, and all else is the same.
 - ADMITTING: the members file with the joiners is written. One swap then names it, pins the epoch
   that the members pre-load, and uses up the number of the proposed version.
 - PREPARING: Prepare is repeated until every member has loaded the proposed table.
@@ -36,7 +37,8 @@ from penstock.contract.control_messages import Adopt, CancelRescale, MembersFile
 from penstock.contract.ids import MEMBERS_SUFFIX, BlobName, Ordinal, Version
 from penstock.contract.latest import Lost, Member, Retained, clip
 from penstock.contract.manifest import BlobRef
-from penstock.contract.plan import Assignment, next_assignment
+from penstock.contract.plan import Assignment
+from penstock.contract.schemes import given, said
 from penstock.model.elements import BarrierKind
 from penstock.protocol.core_context import checked
 from penstock.protocol.leader.checkpoint_coordinator import (
@@ -45,6 +47,7 @@ from penstock.protocol.leader.checkpoint_coordinator import (
 )
 from penstock.protocol.leader.leader_state import LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
+from penstock.protocol.leader.wanted_table import difference, next_table
 from penstock.protocol.leader.worker_registry import WorkerIncarnation, member_of
 
 
@@ -65,7 +68,7 @@ class CancelCause(StrEnum):
     """The cases in which a rescale is undone before the swap of its version."""
 
     LEADER_GONE = "leader-gone"  # the leader that proposed the version does not lead any more
-    OTHER_SIZE_WANTED = "other-size-wanted"
+    OTHER_TABLE_WANTED = "other-table-wanted"  # another number of workers, or other schemes
     NOT_PREPARED = "not-prepared"  # PREPARING lasts too long
     JOINER_LOST = "joiner-lost"
     CHECKPOINT_ABORTED = "checkpoint-aborted"  # the epoch that would commit the version
@@ -160,7 +163,7 @@ class RescaleCoordinator:
     # --- IDLE ------------------------------------------------------------------------------------
 
     def _look(self, state: LeaderState, manifests: ManifestCache, checkpoints: CheckpointCoordinator) -> None:
-        """Finish a rescale of an earlier term, else begin one when another number is wanted."""
+        """Finish a rescale of an earlier term, else begin one when another table is wanted."""
         if state.proposing():
             cancel = RescaleCancel(CancelCause.LEADER_GONE, "its leader is gone")
             self._call_off(state, checkpoints, cancel)
@@ -192,8 +195,10 @@ class RescaleCoordinator:
         return self.idle and self._may_begin(state) and len(_joiners(state)) >= wanted
 
     def _may_begin(self, state: LeaderState) -> bool:
-        at = state.latest
-        if state.target() == at.workers or at.epoch == 0 or state.is_final():
+        table = state.assignment()
+        if table is None or not state.is_of_plan() or state.latest.epoch == 0 or state.is_final():
+            return False
+        if difference(state, table, state.target()) is None:
             return False
         return state.context.due_or_wake(self.not_before)
 
@@ -217,7 +222,7 @@ class RescaleCoordinator:
         assert state.plan is not None
         table = state.assignment()
         assert table is not None
-        proposed = replace(next_assignment(state.plan, table, target), version=state.next_version())
+        proposed = next_table(state, table, target)
         members = (*state.core(), *(member_of(life) for life in joiners))
         assert state.file is not None, "it has the table"
         at, first = state.latest.attempt, state.first_splits()
@@ -256,7 +261,7 @@ class RescaleCoordinator:
                     proposed=self.file.proposed.version,
                     pinned=(self.base,),
                     lost=_without(at.lost, self.file.members),
-                    rescale=f"preparing {self.file.proposed.workers} workers",
+                    rescale=clip(_preparing(at.workers, self.file.proposed), TEXT_BYTES_MAX),
                 )
             )
 
@@ -264,7 +269,7 @@ class RescaleCoordinator:
         """Let every member load the proposed table, then start the barrier."""
         proposed = self._table(state)
         waiting = self._unprepared(state)
-        cancel = self._unpreparable(state, proposed.workers, waiting)
+        cancel = self._unpreparable(state, proposed, waiting)
         if cancel is not None:
             self._call_off(state, checkpoints, cancel)
             return
@@ -305,15 +310,15 @@ class RescaleCoordinator:
             if lost is not None:
                 self._call_off(state, checkpoints, lost)
 
-    def _unpreparable(self, state: LeaderState, workers: int, waiting: list[Member]) -> RescaleCancel | None:
+    def _unpreparable(self, state: LeaderState, proposed: Assignment, waiting: list[Member]) -> RescaleCancel | None:
         """Return why the preparation cannot or need not go on, None when it goes on.
 
         The deadline counts only while a member is not prepared. After that the rescale waits for
         the checkpoint in flight and its output.
         """
-        if state.target() != workers:
-            text = f"{state.target()} workers are wanted now"
-            return RescaleCancel(CancelCause.OTHER_SIZE_WANTED, text)
+        text = difference(state, proposed, state.target())
+        if text is not None:
+            return RescaleCancel(CancelCause.OTHER_TABLE_WANTED, text)
         if waiting and state.context.due_or_wake(self.since + state.settings.prepare_timeout_s):
             text = f"not prepared in {state.settings.prepare_timeout_s:g} s"
             return RescaleCancel(CancelCause.NOT_PREPARED, text)
@@ -424,6 +429,12 @@ class RescaleCoordinator:
         at, through = state.latest, state.published_through()
         settled = replace(at, members=members, settled=at.version, published_through=through)
         state.propose(replace(settled, pinned=(), rescale=None))
+
+
+def _preparing(workers: int, proposed: Assignment) -> str:
+    if proposed.workers != workers:
+        return f"preparing {proposed.workers} workers"
+    return f"preparing {said(given(proposed.schemes))}"
 
 
 def _joiners(state: LeaderState) -> list[WorkerIncarnation]:

@@ -4,8 +4,6 @@ There is no keeper and no coordinator here: they have their own tests. Every wai
 wakes on each report.
 """
 
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -35,8 +33,10 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Member
 from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, TaskManifest
 from penstock.contract.plan import Assignment, PhysicalPlan, first_assignment, next_assignment
+from penstock.keeper.engine_launcher import spawn_by
 from penstock.model.elements import BarrierKind
 from penstock.storage.blobs import DirectoryBlobStore
+from tests.support.forks import shared_fork_server
 
 Ends = tuple[socket, socket]
 DEADLINE_S = 120.0  # kernels may have to be compiled first
@@ -47,20 +47,15 @@ UID = JobUid("7b0c7a52-6a2e-4d39-9f0e-000000000001")
 class Engine:
     """One engine process and what it has said."""
 
-    def __init__(self, ordinal: int, launch: EngineLaunch, file: Path, ends: Ends) -> None:
+    def __init__(self, ordinal: int, launch: EngineLaunch, ends: Ends) -> None:
         ours, theirs = ends
         self.ordinal = Ordinal(ordinal)
         self.incarnation = launch.incarnation
-        file.write_bytes(encode(launch))
-        self.log = file.with_suffix(".log")
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.engine", str(file)],
-                pass_fds=[theirs.fileno()],
-                stdout=log,
-                stderr=log,
-            )
-        theirs.close()
+        with theirs:
+            self.process = spawn_by(shared_fork_server().address)(launch, theirs)
+        self._words: list[str] = []
+        self._reader = threading.Thread(target=lambda: self._words.extend(self.process.lines()), daemon=True)
+        self._reader.start()
         self.link = KeeperLink(ours)
         self.hello: c.EngineHello | None = None
         self.status = c.EngineStatus()
@@ -72,6 +67,11 @@ class Engine:
         self.splits: c.Splits | None = None
         self.gone = False
         self.listener: threading.Thread
+
+    def words(self) -> str:
+        """Wait for its end, and return what it wrote to its standard error."""
+        self._reader.join()
+        return "".join(self._words)
 
     def hear(self, news: threading.Condition) -> None:
         while True:
@@ -142,13 +142,13 @@ class Rig:
             "default",
             Ordinal(ordinal),
             life,
-            f"fd:{theirs.fileno()}",
+            "",
             str(self.job_file),
             str(self.folder / "storage"),
             str(self.folder / f"scratch-{life}"),
             0.25,
         )
-        engine = Engine(ordinal, launch, self.folder / f"{life}.json", (ours, theirs))
+        engine = Engine(ordinal, launch, (ours, theirs))
         self.engines[ordinal] = engine
         self.lives.append(engine)
         engine.listener = threading.Thread(target=engine.hear, args=(self.news,), daemon=True)
@@ -180,7 +180,7 @@ class Rig:
         deadline = time.monotonic() + DEADLINE_S
         with self.news:
             while not true():
-                lost = [e.log.read_text() for e in self.engines.values() if e.gone]
+                lost = [e.words() for e in self.engines.values() if e.gone]
                 broken = [b for e in self.engines.values() for b in e.broken]
                 current = [b for b in broken if b.attempt > self.over]
                 assert not lost, "\n".join(lost)

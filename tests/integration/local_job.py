@@ -21,6 +21,7 @@ from penstock.contract.status import JobState, JobStatus
 from penstock.graph import keep_job_file, read_job_file
 from penstock.protocol.core_context import ControlSettings
 from penstock.supervisor import ClusterSettings, LocalCluster
+from tests.support.forks import shared_fork_server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "examples" / "wordcount.yaml"
@@ -88,7 +89,7 @@ def cluster_settings(
 @contextmanager
 def started(settings: ClusterSettings) -> Iterator[LocalCluster]:
     """Run a cluster, and leave no process behind whatever happens."""
-    cluster = LocalCluster(settings)
+    cluster = LocalCluster(settings, shared_fork_server())
     cluster.start()
     try:
         yield cluster

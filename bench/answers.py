@@ -1,6 +1,6 @@
 """Linear Road at the pace of its own clock: how old an answer is when its file appears. The benchmark allows 5 s.
 
-    python -m bench.answers [EXPRESSWAYS ...] [--seconds N] [--out FOLDER]
+    python -m bench.answers [EXPRESSWAYS ...] [--seconds N] [--memory X] [--out FOLDER]
 
 Each expressway is a file, which is read at the rate of its reports, 2,300 a second. A row is due when a source that is
 never late reads it. An answer is the toll of a car that enters a segment. Its age counts from the moment at which the
@@ -71,13 +71,14 @@ def write_input(folder: Path, expressways: int, seconds: int) -> tuple[int, list
     return tolls, times
 
 
-def measure(expressways: int, seconds: int) -> Record:
+def measure(expressways: int, seconds: int, memory: str) -> Record:
     """Run once."""
     with tempfile.TemporaryDirectory() as name:
         folder, others = Path(name), processes.Others()
         expected, times = write_input(folder / "in", expressways, seconds)
         command = [sys.executable, "-m", "penstock.cli", "run", str(application_inputs.EXAMPLES / "linear_road.yaml")]
         command += ["--workers", "2", "--json", "--dir", str(folder / "state")]
+        command += ["--set", f"state.memory={memory}"]
         given = {"input": folder / "in", "output": folder / "out", "rate": REPORTS_PER_S}
         command += [word for item in given.items() for word in ("--set", "job.parameters.{}={}".format(*item))]
         appearances = Appearances(folder / "out" / "tolls")
@@ -94,7 +95,7 @@ def measure(expressways: int, seconds: int) -> Record:
     results |= {"answers": len(ages), "within_5s_share": round(float(np.mean(ages <= 5)), 4)}
     results |= {"reports_per_s": expressways * REPORTS_PER_S, "others_share": others.share()}
     print(f"   {expressways} expressways: {json.dumps(results)} {wrong or 'exact'}", flush=True)
-    cell = {"expressways": expressways, "seconds": seconds, "workers": 2}
+    cell = {"expressways": expressways, "seconds": seconds, "workers": 2, "memory": memory}
     label = f"answers expressways={expressways}"
     return {"name": label, "exact": not wrong, "wrong": wrong, "results": results, "scenario": cell, "hdr": None}
 
@@ -115,10 +116,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.answers")
     parser.add_argument("expressways", nargs="*", type=int, default=[4, 64], metavar="EXPRESSWAYS")
     parser.add_argument("--seconds", type=int, default=90, help="of traffic")
+    parser.add_argument("--memory", default=applications.STATE_MEMORY, help="for the state of a worker")
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
     options = parser.parse_args(arguments)
     made_on = machine.describe()
-    runs = [measure(expressways, options.seconds) for expressways in options.expressways]
+    runs = [measure(expressways, options.seconds, options.memory) for expressways in options.expressways]
     stem, record = records.of_scenario("answers", TITLE, "bench.answers", made_on, runs)
     print(f"   kept in {records.write(stem, record, options.out)}")
     return 0 if all(run["exact"] for run in runs) else 1

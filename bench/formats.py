@@ -126,12 +126,14 @@ def measure(name: str, address: str) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Print a line of JSON for each format and turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("formats", nargs="*", default=FORMATS, choices=FORMATS)
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=", ".join(FORMATS))
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args(arguments)
+    if unknown := set(given.formats) - set(FORMATS):
+        parser.error(f"there is no format {min(unknown)!r}")
     with registry() as address:
         for _ in range(given.turns):
-            for name in given.formats:
+            for name in given.formats or FORMATS:
                 print(json.dumps(measure(name, address)), flush=True)
     return 0
 

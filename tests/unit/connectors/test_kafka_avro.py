@@ -28,6 +28,7 @@ ORDER = {
     "fields": [{"name": "id", "type": "int"}, {"name": "word", "type": "string"}],
 }
 NEWER = {**ORDER, "fields": [*ORDER["fields"], {"name": "price", "type": ["null", "double"], "default": None}]}
+INSTANT = dt.datetime(2026, 11, 26, 12, 0, 1, 500_000, tzinfo=dt.UTC)
 COLUMNS = pa.schema([("id", pa.int64()), ("word", pa.string()), ("price", pa.float64())])
 
 
@@ -69,6 +70,18 @@ def test_values_of_several_versions_are_rows_in_their_order_and_each_schema_is_a
     due = [[(n, f"w{n}", None), (None, None, None), (n, f"w{n}", n / 2)] for n in range(6)]
     assert [tuple(row.values()) for row in found.to_pylist()] == [row for three in due for row in three]
     assert registry.asked == [f"GET /schemas/ids/{old}", f"GET /schemas/ids/{new}"]
+
+
+def test_times_of_two_versions_are_read_in_their_own_units(registry: Registry) -> None:
+    def at(unit: str) -> dict[str, Any]:
+        field = {"name": "at", "type": {"type": "long", "logicalType": f"timestamp-{unit}"}}
+        return {"type": "record", "name": "Seen", "fields": [field]}
+
+    values: list[bytes | None] = [
+        value(registry.add(f"{unit}-value", at(unit)), at(unit), {"at": INSTANT}) for unit in ("millis", "micros")
+    ]
+    found = decoded(source(registry), values, pa.schema([("at", pa.timestamp("us", "UTC"))]))
+    assert found.column("at").to_pylist() == [INSTANT, INSTANT]
 
 
 def test_a_readers_schema_fills_defaults_and_finds_renamed_fields(registry: Registry) -> None:
@@ -183,7 +196,6 @@ def test_schemas_that_a_schema_refers_to_are_read(registry: Registry) -> None:
     assert found.to_pylist() == [{"sum": {"cents": 7}}]
 
 
-INSTANT = dt.datetime(2026, 11, 26, 12, 0, 1, 500_000, tzinfo=dt.UTC)
 NOON = INSTANT.replace(tzinfo=None)
 EVERYTHING: list[tuple[pa.DataType, Any]] = [
     (pa.int8(), -3),

@@ -28,6 +28,13 @@ from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.s3_options import S3Place
 
 LOG = "_delta_log"
+CLIENT = {
+    "AWS_ALLOW_HTTP": "true",
+    "connect_timeout": CONNECT_MAX,
+    "timeout": SILENT_MAX,
+    "max_retries": "2",  # of a request; a commit is never tried again
+    "retry_timeout": SILENT_MAX,
+}
 SHARED = ("region", "endpoint", "access_key", "secret_key", "session_token")  # options
 
 
@@ -128,7 +135,7 @@ class DeltaPlace:
         found = {name: read_secret(place, f"delta: {option}") for name, option, place in places if place is not None}
         given = (("AWS_REGION", options.region), ("AWS_ENDPOINT_URL", options.endpoint))
         found |= {name: value for name, value in given if value is not None}
-        return {**found, "AWS_ALLOW_HTTP": "true", "connect_timeout": CONNECT_MAX, "timeout": SILENT_MAX}
+        return {**found, **CLIENT}
 
     @contextmanager
     def _asked(self) -> Iterator[None]:

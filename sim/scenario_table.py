@@ -186,7 +186,7 @@ DIRECTED = (
         + _at(3.2, SchemeWish("gone"))
         + _at(4.0, RescaleWish(2))
         + _at(4.4, KillEngine(FOLLOWER), SchemeWish("turned")),
-        schemes_changed=3,
+        schemes_changed=2,
     ),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)),

@@ -5,34 +5,25 @@ C  a sender of pushed rows ends only when the newest checkpoint has all of them
 C  a file that the job's object needs is not deleted
 C  copies of a side table are equal at a barrier, and one task stores its copy
 C  a savepoint has all its files when its index appears and at the end of the run, and none of them is deleted
-E  what an engine reports as published is visible
+E  what an engine reports as published is visible; nothing is visible at a server that is not committed
 G  terms, attempts, versions and epochs never go back
 """
 
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from penstock.base.errors import PenstockError
-from penstock.connectors.file_output import parse_cut
-from penstock.connectors.file_sink import visible_name
-from penstock.connectors.published import plain_step
 from penstock.contract import control_messages as msg
 from penstock.contract.codec import ABSENT, decode
 from penstock.contract.ids import Attempt, BlobName, Epoch, Ordinal, SplitId, Term, Version
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, TaskManifest
+from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
 from penstock.protocol.state_entries import groups_of_files
 from sim.cluster.savepoint_files import Index, at, index_name
-from sim.files.virtual_disk import VirtualDisk
 from sim.kernel.calls import SAVEPOINTS
 from sim.kernel.kernel import SimKernel, Violation
 from sim.real_engine.jobs.checked_job import CheckedJob
-from sim.real_engine.jobs.input_rows import Row
+from sim.real_engine.outputs import Outputs
 from sim.real_engine.stored_files import SharedFolders
 
 STOPS = ("first", "last")  # the savepoints with which scenarios stop a job
@@ -41,14 +32,11 @@ STOPS = ("first", "last")  # the savepoints with which scenarios stop a job
 class RealChecker:
     """Watches the stores (:class:`sim.cluster.services.Watcher`) and the reports of engines."""
 
-    def __init__(
-        self, kernel: SimKernel, job: CheckedJob, stores: SharedFolders, disk: VirtualDisk, output: Path
-    ) -> None:
+    def __init__(self, kernel: SimKernel, job: CheckedJob, stores: SharedFolders, outputs: Outputs) -> None:
         self._kernel = kernel
         self._job = job
         self.stores = stores
-        self._disk = disk
-        self._output = output
+        self._outputs = outputs
         self._latest: Latest | None = None
         self._root: RootManifest | None = None
         self._tables: dict[Version, Assignment] = {}
@@ -180,15 +168,13 @@ class RealChecker:
             return
         for task in root.tasks:
             for handle in task.handles if ordinal in {None, task.task.worker} else ():
-                self._check_handle(handle, root.epoch, who)
+                if missing := self._outputs.missing(handle, root.epoch):
+                    raise Violation("E", f"{who} reports epoch {root.epoch} as published, but {missing} is not visible")
 
-    def _check_handle(self, handle: SinkHandle, epoch: Epoch, who: str) -> None:
-        cut = parse_cut(handle.data, Path("/"))
-        for index, part in enumerate(cut.parts):
-            name = visible_name(plain_step(handle.sink), handle, epoch, (cut.number, index))
-            content = self._visible(handle.sink.removesuffix("-out")).get(name)
-            if content is None or len(content) != part.size:
-                raise Violation("E", f"{who} reports epoch {epoch} as published, but {name} is not visible")
+    def appears(self, epoch: Epoch, what: str) -> None:
+        """Check output when it becomes visible at a server."""
+        if epoch > (0 if self._latest is None else self._latest.epoch):
+            raise Violation("E", f"{what} of epoch {epoch} is visible before it is committed")
 
     # --- Senders
 
@@ -210,22 +196,7 @@ class RealChecker:
             raise Violation("C", "the job was stopped with a savepoint, and there is none")
         tasks = () if self._root is None else self._root.tasks
         self._job.ended_at({state.split: state.offset for task in tasks for state in task.splits})
-        self._job.check_output({name: self._rows(name) for name in self._job.outputs})
-
-    def _rows(self, name: str) -> list[Row]:
-        found: list[Row] = []
-        for file, content in sorted(self._visible(name).items()):
-            try:
-                found += pq.read_table(pa.BufferReader(content)).to_pylist()
-            except (OSError, pa.ArrowException) as error:
-                raise Violation("E", f"{file} cannot be read: {error}") from error
-        return found
-
-    def _visible(self, name: str) -> dict[str, bytes]:
-        """Return the files of an output by name."""
-        under = self._output / name
-        found = ((Path(path), content) for path, content in self._disk.contents(str(under)).items())
-        return {path.name: content for path, content in found if path.parent == under and path.suffix == ".parquet"}
+        self._job.check_output({name: self._outputs.rows(name) for name in self._job.outputs})
 
 
 def _copies(task: TaskManifest) -> dict[str, tuple[int, int]]:

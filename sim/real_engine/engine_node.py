@@ -107,7 +107,7 @@ class RealEngineNode:
         worker = self._worker = Worker(
             self._ordinal,
             self._incarnation,
-            JobParts(compiled, identity, host.scratch(self._name), files=files),
+            JobParts(compiled, identity, host.scratch(self._name), files=files, shared=host.storage),
             DirectoryBlobStore(host.storage, files),
             say=self._say,
             clock=self,

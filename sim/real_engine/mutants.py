@@ -5,25 +5,9 @@ property and integration tests together. A few seeds of its scenario notice each
 used by the job of one scenario only.
 """
 
-from dataclasses import dataclass
-
-from sim.mutants.patching import Patch
-
-
-@dataclass(frozen=True, slots=True)
-class EngineMutant:
-    """The engine with one fault. ``scenario`` has the job that notices it; ``seed`` is tried first."""
-
-    name: str
-    fault: str
-    patches: tuple[Patch, ...]
-    scenario: str = "chaos"
-    seed: int = 0
-
-
-def _line(module: str, line: str, mutated: str) -> tuple[Patch, ...]:
-    return (Patch(f"penstock.{module}", line, mutated),)
-
+from sim.real_engine.engine_mutant import EngineMutant
+from sim.real_engine.engine_mutant import line as _line
+from sim.real_engine.output_mutants import OUTPUT_MUTANTS
 
 _TABLE = (
     EngineMutant(
@@ -378,4 +362,4 @@ _TABLE = (
         "chaos-sided",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in _TABLE}
+MUTANTS = {mutant.name: mutant for mutant in (*_TABLE, *OUTPUT_MUTANTS)}

@@ -57,6 +57,27 @@ OTHER_JOBS = tuple(
     )
 )
 
+# The same job as that of ``chaos``, whose output goes to a server. It reads slowly and has fewer faults, so that there
+# are more commits.
+SERVED = tuple(
+    replace(
+        CHAOS,
+        name=f"chaos-{place}",
+        job=f"count-{place}",
+        moments=AT_COMMITS,
+        profile=Profile(faults=(0, 2), moments=(0, 2), safety_us=5 * SECOND, pause_us=(SECOND // 10, 3 * SECOND)),
+        safety_us=5 * SECOND,
+        random_rescales=2,
+        rates={
+            "swap": Rates(unknown=0.02),
+            "file": Rates(failed=0.001, crash=0.0005),
+            "server": Rates(failed=0.01, unknown=0.05, crash=0.004),
+            "claim": Rates(failed=0.002, unknown=0.002, crash=0.0005),
+        },
+    )
+    for place in ("bucket", "table", "topic")
+)
+
 # A job without an end is stopped with a savepoint: among the faults, and again when they are over.
 ENDLESS = replace(
     CHAOS,
@@ -100,6 +121,7 @@ SCENARIOS = {
         LONE_CALLS,
         CHAOS,
         *OTHER_JOBS,
+        *SERVED,
         ENDLESS,
         MOVED,
         MIGRATED,

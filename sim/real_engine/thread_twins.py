@@ -7,10 +7,10 @@ The contract tests in ``tests/unit/sim/test_thread_twins.py`` run over the origi
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from queue import Empty
 from random import Random
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sim.real_engine.thread_scheduler import SimThread, ThreadScheduler, VirtualClock
@@ -411,6 +411,17 @@ class ThreadPoolExecutor(Executor):
             self._threads.append(thread)
             thread.start()
         return future
+
+    def map(self, call: Callable[..., Any], /, *items: Iterable[Any]) -> Iterator[Any]:
+        """Let threads of the pool call a function for each item; return the results in order."""
+        futures = [self.submit(call, *arguments) for arguments in zip(*items, strict=False)]
+        return (future.result() for future in futures)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work; end the threads when what waits is done."""

@@ -6,13 +6,14 @@ phase nothing fails any more, and the job must end within a bound. Then its outp
 
 import gc
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from penstock.contract.control_messages import EngineReport
-from penstock.contract.ids import JobUid, Ordinal, SplitId
+from penstock.contract.ids import Epoch, JobUid, Ordinal, SplitId
 from penstock.storage.blobs import DirectoryBlobStore
 from sim.cluster.fault_injector import FaultInjector
 from sim.cluster.keeper import LATEST
@@ -27,8 +28,11 @@ from sim.real_engine.checker import RealChecker
 from sim.real_engine.engine_node import STORAGE, RealEngineNode
 from sim.real_engine.file_faults import FileFaults
 from sim.real_engine.flight_twins import FlightNetwork, SimFlightServer
+from sim.real_engine.jobs.checked_job import OutputPlace
+from sim.real_engine.outputs import FileOutputs, MarkedOutputs, Outputs, files_on_disk
 from sim.real_engine.prepared_job import OUTPUT, PreparedJob
 from sim.real_engine.senders import Senders
+from sim.real_engine.server_calls import ServerCalls
 from sim.real_engine.stored_files import RealFiles, SharedFolders
 from sim.real_engine.threaded_kernel import ThreadedKernel
 from sim.scenario import Scenario
@@ -75,7 +79,13 @@ class EngineWorld(ControlPlane):
         super().__init__(scenario, parts, self.job_uid, host_of)
         self.scheduler, network.faults = kernel.scheduler, self.faults
         self.service.applied_when_unknown = self.faults.single is not None
-        self.judge = RealChecker(kernel, job.checked, self._stores("judge"), self.disk, OUTPUT)
+        self._servers = ServerCalls.running = ServerCalls(self, Random(f"{seed}/servers"), self)
+        kernel.add("servers", self._servers)
+        for name, (columns, keys) in job.checked.tables.items():
+            self._servers.postgres.make_table(name, columns, keys)
+        for name, partitions in job.checked.topics.items():
+            self._servers.kafka.make_topic(name, partitions)
+        self.judge = RealChecker(kernel, job.checked, self._stores("judge"), self._outputs(job.checked.place))
         self.service.watcher = self.judge
         kernel.add("power", self)
         self._senders = Senders(self, job.checked.senders(job.folder / "input"))
@@ -89,6 +99,17 @@ class EngineWorld(ControlPlane):
         """Return the shared folders as a machine sees them that has no faults."""
         files = MountedFiles(self.disk, Mount(machine))
         return SharedFolders(DirectoryBlobStore(self.storage, files), DirectoryBlobStore(SAVEPOINTS, files))
+
+    def _outputs(self, place: OutputPlace) -> Outputs:
+        match place:
+            case OutputPlace.FOLDER:
+                return FileOutputs(files_on_disk(self.disk, OUTPUT))
+            case OutputPlace.BUCKET:
+                return FileOutputs(self._servers.bucket.files)
+            case OutputPlace.TABLE:
+                return MarkedOutputs(self._servers.postgres.rows, self._servers.postgres.marker_of)
+            case OutputPlace.TOPIC:
+                return MarkedOutputs(self._servers.kafka.values, self._servers.kafka.marker_of)
 
     def _plan_faults(self, scenario: Scenario, faults: Faults | None) -> None:
         streams = self.kernel.streams
@@ -192,6 +213,7 @@ class EngineWorld(ControlPlane):
     def died(self, name: str) -> None:
         """End a process. The system closes its files."""
         super().died(name)
+        self._servers.process_ended(name)
         self._engines.pop(name, None)
         if name in self._mounts:
             self._mounts.pop(name).end()
@@ -202,8 +224,28 @@ class EngineWorld(ControlPlane):
         made.mkdir()
         return made
 
+    def stores_answer(self) -> bool:
+        """Return whether servers outside of the cluster answer at all."""
+        return not self.service.down
+
+    def object_created(self, key: str) -> None:
+        """Check a new object."""
+        name = key.rpartition("/")[2]
+        if name.endswith(".parquet"):
+            self.judge.appears(Epoch(int(name.partition("-")[0])), name)
+
+    def marker_written(self, key: object, before: Sequence[Any] | None, marker: Sequence[Any]) -> None:
+        """Check a new marker."""
+        if before is not None and marker[0] < before[0]:
+            raise Violation("G", f"the marker of {key} goes back from {before} to {marker}")
+        self.judge.appears(Epoch(marker[0]), f"output of {key}")
+
     def _end_process(self, _status: int) -> None:
         self.kernel.happened("engine ended its process")
+        self.end_caller()
+
+    def end_caller(self) -> None:
+        """End the process of the calling thread, which does not return."""
         self.died(self.scheduler.current.process)
         self.scheduler.vanish()
 

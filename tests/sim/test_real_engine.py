@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sim.real_engine.engine_mutant import EngineMutant
 from sim.real_engine.engine_runs import EngineCase, every_crash, run_all
-from sim.real_engine.mutants import MUTANTS, EngineMutant
+from sim.real_engine.mutants import MUTANTS
 from sim.running import add_up
-from tests.support.long_tests import count
+from tests.support.long_tests import count, long_only
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 40  # seeds
@@ -65,6 +66,9 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         ("chaos-connected", "committed a rescale"),
         ("chaos-tabled", "committed a rescale"),
         ("chaos-sided", "committed a rescale"),
+        pytest.param("chaos-bucket", "committed a final", marks=long_only),
+        ("chaos-table", "committed a final"),
+        ("chaos-topic", "committed a final"),
     ],
 )
 def test_no_seed_of_another_scenario_breaks_a_promise(scenario: str, met: str) -> None:

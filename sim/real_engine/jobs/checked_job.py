@@ -2,10 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 
 from penstock_spark.push import Push
 from sim.real_engine.jobs.input_rows import InputFiles, Row
+
+
+class OutputPlace(Enum):
+    """Where the output of a job goes."""
+
+    FOLDER = "folder"
+    BUCKET = "bucket"
+    TABLE = "table"
+    TOPIC = "topic"
+
 
 JOB_FILE = """\
 apiVersion: penstock.dev/v1alpha1
@@ -19,17 +30,22 @@ spec:
 
 
 class CheckedJob(ABC):
-    """A job, its input, and its oracle. The sink of an output ``x`` is the step ``x-out``, and its folder ``x``.
+    """A job, its input, and its oracle. The sink of an output ``x`` is the step ``x-out``. In ``place`` it is ``x``.
 
     ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. ``inputs`` are the
     files that it or its senders read. With ``on_disk`` its state has next to no memory, so all but a few rows of each
     table are in RocksDB. ``changes`` are other revisions of the job: the parameters of each that differ, by its name.
+    ``tables`` are those of its outputs in a database: columns with their types, and the columns of the unique index.
+    ``topics`` are those of its outputs, with their partitions.
     """
 
     entrypoint: str
     outputs: Sequence[str]
     inputs: Sequence[InputFiles] = ()
-    parameters: Mapping[str, int] = {}
+    parameters: Mapping[str, int | str] = {}
+    place = OutputPlace.FOLDER
+    topics: Mapping[str, int] = {}
+    tables: Mapping[str, tuple[dict[str, str], tuple[str, ...]]] = {}
     on_disk = False
     changes: Mapping[str, Mapping[str, str]] = {}
 

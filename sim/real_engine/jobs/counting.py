@@ -7,7 +7,7 @@
     queue ─> queue-out                         a source that forgets what was committed
 
 Each output row has the running number of its key. So rows that are lost, repeated or out of order
-per key show at once.
+per key show at once. In a database, the counts are a table with one row of each word.
 """
 
 from collections import Counter
@@ -20,17 +20,24 @@ import pyarrow as pa
 import penstock as ps
 from penstock.base.errors import StateError
 from penstock.base.threads import monotonic
+from penstock.contract.graph import Connector
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 from sim.kernel.kernel import Violation
-from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.checked_job import CheckedJob, OutputPlace
 from sim.real_engine.jobs.input_rows import START, TIMED, InputFiles, Row, must_count, must_equal
 
 STEP, WINDOW = timedelta(seconds=4), timedelta(minutes=5)
 QUEUES = 2
 QUEUE_PAUSE_S = 0.01
 QUEUE_READ_ROWS = 4
+TABLES = {
+    "counts": ({"word": "text", "n": "bigint"}, ("word",)),
+    "totals": ({"window_start": "timestamp without time zone", "words": "bigint", "rows": "bigint"}, ()),
+    "queue": ({"id": "bigint"}, ()),
+}
+TOPICS = {"counts": 3, "totals": 1, "queue": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +118,29 @@ class QueueReader:
 
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
-    made, output = ps.Job(), parameters["output"]
+    made = ps.Job()
     size = Size(**{field.name: parameters.integer(field.name) for field in fields(Size)})
     rows = size.input().source(made, parameters)
     counted = rows.key_by("word").aggregate("counts", n=ps.count())
-    counted.sink("counts-out", ps.parquet(f"{output}/counts"))
+    counted.sink("counts-out", _sink(parameters, "counts"))
     windows = rows.key_by("word").window("minutes", "5m", n=ps.count())
     totals = windows.key_by("window_start").aggregate("totals", words=ps.count(), rows=ps.sum("n"))
-    totals.sink("totals-out", ps.parquet(f"{output}/totals"))
-    made.source("queue", Queue(size.queued)).sink("queue-out", ps.parquet(f"{output}/queue"))
+    totals.sink("totals-out", _sink(parameters, "totals"))
+    made.source("queue", Queue(size.queued)).sink("queue-out", _sink(parameters, "queue"))
     return made
+
+
+def _sink(parameters: ps.Parameters, name: str) -> Connector:
+    match OutputPlace(parameters["place"]):
+        case OutputPlace.FOLDER:
+            return ps.parquet(f"{parameters['output']}/{name}")
+        case OutputPlace.BUCKET:
+            return ps.s3(f"s3://simulated/{name}")
+        case OutputPlace.TABLE:
+            _, keys = TABLES[name]
+            return ps.postgres(name, uri="postgresql://simulated@database/penstock", key_columns=list(keys) or None)
+        case OutputPlace.TOPIC:
+            return ps.kafka(name, bootstrap_servers="simulated:9092", key_column="word" if name == "counts" else None)
 
 
 class CountingJob(CheckedJob):
@@ -128,9 +148,12 @@ class CountingJob(CheckedJob):
 
     entrypoint = f"{__name__}:job"
     outputs = ("counts", "totals", "queue")
+    tables = TABLES
+    topics = TOPICS
 
-    def __init__(self, size: Size) -> None:
-        self.parameters = asdict(size)
+    def __init__(self, size: Size, place: OutputPlace = OutputPlace.FOLDER) -> None:
+        self.place = place
+        self.parameters = {**asdict(size), "place": place.value}
         self.inputs = (size.input(),)
         self._queued, self._rows = size.queued, size.input().all_rows()
 
@@ -140,7 +163,11 @@ class CountingJob(CheckedJob):
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the three outputs."""
-        must_count("counts", found["counts"], self._rows)
+        if self.place is OutputPlace.TABLE:
+            newest = Counter({row["word"]: row["n"] for row in found["counts"]})
+            must_equal("counts", newest, Counter(row["word"] for row in self._rows))
+        else:
+            must_count("counts", found["counts"], self._rows)
         self._check_totals(found["totals"])
         queued = Counter(dict.fromkeys(range(self._queued), QUEUES))
         must_equal("queue", Counter(row["id"] for row in found["queue"]), queued)
@@ -152,10 +179,15 @@ class CountingJob(CheckedJob):
             sums[at] += count
         seen, total = Counter[datetime](), Counter[datetime]()
         for found in rows:
-            at = found["window_start"]
+            at = _time(found["window_start"])
             seen[at] += 1
             total[at] = found["rows"]
             if found["words"] != seen[at]:
                 raise Violation("E", f"totals: {at} has {found['words']} words, not {seen[at]}")
         must_equal("totals: windows", seen, words)
         must_equal("totals: rows in windows", total, sums)
+
+
+def _time(value: datetime | str) -> datetime:
+    """Return a time of a row; JSON has it as a text."""
+    return datetime.fromisoformat(value).replace(tzinfo=None) if isinstance(value, str) else value

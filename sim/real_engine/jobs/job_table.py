@@ -2,7 +2,7 @@
 
 from sim.real_engine.jobs.accounts import ConnectedJob
 from sim.real_engine.jobs.asked import AskedJob
-from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.checked_job import CheckedJob, OutputPlace
 from sim.real_engine.jobs.clocked import ClockedJob
 from sim.real_engine.jobs.counting import CountingJob, Size
 from sim.real_engine.jobs.endless import EndlessJob
@@ -15,6 +15,8 @@ from sim.real_engine.jobs.tabled import TabledJob
 from sim.real_engine.jobs.timer_job import TimerJob
 from sim.real_engine.jobs.windowed import WindowedJob
 
+SLOW = Size(files=3, rows=160, rate=50, queued=150)  # so that there are many checkpoints
+
 
 def _on_disk(job: CheckedJob) -> CheckedJob:
     job.on_disk = True
@@ -26,6 +28,9 @@ JOBS: dict[str, CheckedJob] = {
     "clocked": ClockedJob(),
     "connected": ConnectedJob(),
     "count": CountingJob(Size(files=3, rows=160, rate=150, queued=150)),
+    "count-bucket": CountingJob(SLOW, OutputPlace.BUCKET),
+    "count-table": CountingJob(SLOW, OutputPlace.TABLE),
+    "count-topic": CountingJob(SLOW, OutputPlace.TOPIC),
     "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
     "endless": EndlessJob(),
     "joined": JoinedJob(),

@@ -257,6 +257,8 @@ def test_a_pool_gives_results_and_errors(place: Place) -> None:
             failed.result(LONG_S)
         assert isinstance(failed.exception(LONG_S), ValueError)
         pool.shutdown()
+        with t.ThreadPoolExecutor(2) as other:
+            assert list(other.map(pow, (2, 3, 4), (3, 2, 1))) == [8, 9, 4]
         assert called == [0]
         assert all(future.done() for future in found)
         with pytest.raises(RuntimeError):

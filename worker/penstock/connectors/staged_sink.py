@@ -25,7 +25,7 @@ import pyarrow.ipc
 from penstock.base.errors import PeerError, StateError, StorageError
 from penstock.base.threads import Lock
 from penstock.base.values import replace
-from penstock.connectors.file_output import FileForm, HashingFile, Staged, hash_file, parse_cut
+from penstock.connectors.file_output import FileForm, HashingFile, Staged, parse_cut
 from penstock.connectors.file_sink import FilePending, FilePublisher, FileSink, FileSinkWriter
 from penstock.contract.codec import ABSENT, parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
@@ -52,12 +52,9 @@ class StagedFile:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Give the rows of a file of Arrow IPC."""
-        with self._read():
-            self._check(hash_file(self._files, self.part.path))
-            with pa.memory_map(str(self.part.path)) as source:
-                reader = pa.ipc.open_file(source)
-                for index in range(reader.num_record_batches):
-                    yield reader.get_batch(index)
+        reader = pa.ipc.open_file(pa.py_buffer(self.data()))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
 
     def data(self) -> bytes:
         """Return the whole file."""
@@ -81,7 +78,7 @@ class StagedFile:
             yield
         except FileNotFoundError as error:
             raise StateError(f"{self._about} is gone: restore it, or give {DROP}") from error
-        except (OSError, pa.ArrowException) as error:
+        except OSError as error:
             raise StorageError(f"{self._about}: {error}") from error
 
 

@@ -1,0 +1,185 @@
+"""The virtual servers of the simulation pass the checks of the real ones: the kit runs the sinks that ship on them."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.connectors.kafka import marked_topic, topics
+from penstock.connectors.kafka.kafka_sink import KafkaSink
+from penstock.connectors.postgres import client as postgres_client
+from penstock.connectors.postgres.postgres_sink import PostgresSink
+from penstock.connectors.s3 import object_folder
+from penstock.connectors.s3.s3_sink import S3Sink
+from penstock.contract.kafka_options import KafkaOutput
+from penstock.contract.postgres_options import PostgresOutput
+from penstock.contract.s3_options import S3Output, S3Place
+from penstock.testing import connectors as kit
+from sim.servers.kafka import VirtualKafka
+from sim.servers.kafka_clients import NoAnswer, client_maker
+from sim.servers.object_store import BucketClient, VirtualBucket
+from sim.servers.postgres import SqlError, VirtualPostgres
+from sim.servers.postgres_client import PostgresApi
+from tests.support.long_tests import count, long_only
+from tests.support.virtual_servers import Caller, served
+
+pytestmark = pytest.mark.timeout(1800)
+ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
+
+
+def replace_name(name: str, twin: object, *modules: ModuleType) -> None:
+    """Replace a client in this process for good, as ``sim/real_engine/install.py`` does."""
+    for module in modules:
+        assert hasattr(module, name)
+        setattr(module, name, twin)
+
+
+class Bucket:
+    """A folder of the virtual store, and a folder for what is staged."""
+
+    made = 0
+
+    def __init__(self, ask: Caller, folder: Path) -> None:
+        Bucket.made += 1
+        self._ask, self._name = ask, f"out-{Bucket.made}"
+        self._folder = folder / self._name
+
+    def sink(self) -> S3Sink:
+        return S3Sink("out", S3Output(f"s3://simulated/{self._name}"), ROWS.schema, self._folder)
+
+    def visible(self) -> list[dict[str, object]]:
+        found = self._ask("files", (self._name,)).values()
+        return [row for content in found for row in pq.read_table(pa.BufferReader(content)).to_pylist()]
+
+
+def check_bucket(folder: Path, every: int) -> kit.SinkReport:
+    """Check the S3 sink. It runs in a process of its own, whose client it replaces."""
+    with served(VirtualBucket) as ask:
+
+        def connect(options: S3Place) -> BucketClient:
+            return BucketClient(options.url.rpartition("/")[2], ask)
+
+        replace_name("_connect", connect, object_folder)
+        return kit.check_sink(lambda: Bucket(ask, folder), ROWS, every=every)
+
+
+class Table:
+    """A table of the virtual database, and a folder for what is staged."""
+
+    made = 0
+
+    def __init__(self, ask: Caller, folder: Path, keys: str | None) -> None:
+        Table.made += 1
+        self._ask, self._name, self._keys = ask, f"output_{Table.made}", keys
+        self._folder = folder / self._name
+        ask("make_table", (self._name, {"word": "text", "number": "bigint"}, (keys,) if keys else ()))
+
+    def sink(self) -> PostgresSink:
+        options = PostgresOutput("postgresql://simulated@database/penstock", self._name, self._keys)
+        return PostgresSink("out", options, ROWS.schema, self._folder)
+
+    def visible(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = self._ask("rows", (self._name,))
+        return found
+
+
+class PostgresWire:
+    """The way of the kit's processes to the virtual database."""
+
+    def __init__(self, ask: Caller) -> None:
+        self._ask = ask
+
+    def ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return self._ask(name, (str(os.getpid()), *arguments) if name == "open" else arguments)
+        except (OSError, EOFError) as error:
+            raise SqlError(None, str(error)) from error
+
+    def hang_up(self, session: int, *, broken: bool) -> None:
+        with suppress(OSError, EOFError):
+            self._ask("close", (session,))
+
+
+class Database(VirtualPostgres):
+    """The virtual database with the clock of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+
+
+def check_table(folder: Path, every: int, keys: str | None = None) -> kit.SinkReport:
+    """Check the PostgreSQL sink."""
+    with served(Database) as ask:
+        replace_name("library", lambda: PostgresApi(PostgresWire(ask)), postgres_client)
+        return kit.check_sink(lambda: Table(ask, folder, keys), ROWS, every=every)
+
+
+def check_upserts(folder: Path, every: int) -> kit.SinkReport:
+    """Check the PostgreSQL sink with keys."""
+    return check_table(folder, every, "number")
+
+
+class Topic:
+    """A topic of the virtual brokers, and a folder for what is staged."""
+
+    made = 0
+
+    def __init__(self, ask: Caller, folder: Path) -> None:
+        Topic.made += 1
+        self._ask, self._name = ask, f"output-{Topic.made}"
+        self._folder = folder / self._name
+        ask("make_topic", (self._name, 3))
+
+    def sink(self) -> KafkaSink:
+        return KafkaSink("out", KafkaOutput("simulated:9092", self._name), ROWS.schema, self._folder)
+
+    def visible(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = self._ask("values", (self._name,))
+        return found
+
+
+class Brokers(VirtualKafka):
+    """The virtual brokers with the clock of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+
+
+def check_topic(folder: Path, every: int) -> kit.SinkReport:
+    """Check the Kafka sink."""
+    with served(Brokers) as ask:
+
+        def carry(name: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
+            try:
+                return ask(name, arguments)
+            except (OSError, EOFError) as error:
+                raise NoAnswer from error
+
+        replace_name("make_client", client_maker(carry), marked_topic, topics)
+        return kit.check_sink(lambda: Topic(ask, folder), ROWS, every=every)
+
+
+@pytest.mark.parametrize(
+    ("check", "every"),
+    [
+        (check_bucket, count(61, 5)),
+        (check_table, count(331, 11)),
+        pytest.param(check_upserts, 11, marks=long_only),
+        (check_topic, count(131, 11)),
+    ],
+)
+def test_a_sink_keeps_its_rules_on_a_virtual_server(
+    check: Callable[[Path, int], kit.SinkReport], every: int, tmp_path: Path
+) -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        report = process.submit(check, tmp_path, every).result()
+    assert min(report.killed, report.stopped, report.failed) >= report.calls // every

@@ -45,6 +45,7 @@ _TABLE = (
             "sync_folder(self._files, self._output.path)",
             "pass",
         ),
+        seed=3,
     ),
     EngineMutant(
         "staged-file-not-synced",
@@ -105,6 +106,7 @@ _TABLE = (
         "a timer that was loaded fires only if its key gets another row",
         _line("keyed_state.hot", "self.arm(rows, _NOT_REACHED, time)", "pass"),
         "chaos-timers",
+        seed=1,
     ),
     EngineMutant(
         "time-said-before-sessions",
@@ -209,6 +211,7 @@ _TABLE = (
         "a checkpoint lacks what was changed and then moved to disk",
         _line("keyed_state.tiered", "dirty = self._cold.dirty_keys()", "dirty: list[bytes] = []"),
         "chaos-windowed-on-disk",
+        seed=2,
     ),
     EngineMutant(
         "deleted-row-stays-on-disk",
@@ -282,6 +285,7 @@ _TABLE = (
         "rows that wait in a checkpoint are not asked for again",
         _line("steps.chain", "step.on_loaded()", "pass"),
         "chaos-asked",
+        seed=1,
     ),
     EngineMutant(
         "lost-rows-answered",
@@ -308,6 +312,7 @@ _TABLE = (
             "migrated = ()",
         ),
         "chaos-migrated",
+        seed=3,
     ),
     EngineMutant(
         "joiner-has-no-copy",

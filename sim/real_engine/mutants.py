@@ -343,6 +343,7 @@ _TABLE = (
             "return [RoutedRows(old, new, data) for old, new in self._pairs if old is not None]",
         ),
         "chaos-sided",
+        seed=23,
     ),
     EngineMutant(
         "copies-lose-rows-with-key-groups",

@@ -62,4 +62,15 @@ OUTPUT_MUTANTS = (
         "chaos-topic",
         seed=1,
     ),
+    EngineMutant(
+        "marker-beside-the-rows",
+        "rows are committed in one transaction, and the marker in the next",
+        line(
+            _TABLE,
+            "left_out = self._insert(session, wanted.how)",
+            'left_out = self._insert(session, wanted.how); session.run("COMMIT"); session.run("BEGIN")',
+        ),
+        "chaos-table",
+        seed=1,
+    ),
 )

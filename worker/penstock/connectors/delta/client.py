@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.base.threads import uuid4
+from penstock.connectors import extras
 from penstock.connectors.s3.object_folder import (
     CONNECT_MAX,
     REFUSED,
@@ -40,13 +41,7 @@ SHARED = ("region", "endpoint", "access_key", "secret_key", "session_token")  # 
 
 def library() -> Any:
     """Return the client. Raises ConfigError that names the extra when it is not installed."""
-    try:
-        import deltalake  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "delta: the client library is not installed: pip install 'penstock[delta]', on every worker"
-        ) from error
-    return deltalake
+    return extras.library("deltalake", of="delta", extra="delta")
 
 
 class DeltaPlace:

@@ -10,13 +10,13 @@ import io
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.suggest import unknown
+from penstock.connectors import extras
 from penstock.connectors.kafka.registry import SchemaRegistry, UnknownSchema
 from penstock.contract.codec import parsed
 from penstock.contract.kafka_options import KafkaInput
@@ -48,15 +48,9 @@ BROKEN = (
 )
 
 
-def avro_library() -> ModuleType:
+def avro_library() -> Any:
     """Return the library. Raises ConfigError that names the extra when it is not installed."""
-    try:
-        import fastavro  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "kafka: format avro: the library is not installed: pip install 'penstock[avro]', on every worker"
-        ) from error
-    return fastavro
+    return extras.library("fastavro", of="kafka: format avro", extra="avro")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ connector and those of a file: only names that are known to be harmless are take
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.suggest import unknown
+from penstock.connectors import extras
 
 ANSWER_MAX_S = 10.0
 SETTINGS = frozenset(
@@ -68,15 +68,9 @@ GONE = {
 }
 
 
-def library() -> ModuleType:
+def library() -> Any:
     """Return the client library. Raises ConfigError that names the extra when it is not installed."""
-    try:
-        import confluent_kafka  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "kafka: the client library is not installed: pip install 'penstock[kafka]', on every worker"
-        ) from error
-    return confluent_kafka
+    return extras.library("confluent_kafka", of="kafka", extra="kafka")
 
 
 def client_settings(servers: str, file: str | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.base.suggest import unknown
+from penstock.connectors import extras
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.postgres_options import PostgresOutput
 
@@ -39,13 +40,7 @@ CHANGED = ("42",)  # what is wrong with the table
 
 def library() -> Any:
     """Return the client. Raises ConfigError that names the extra when it is not installed."""
-    try:
-        import adbc_driver_postgresql.dbapi  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "postgres: the client library is not installed: pip install 'penstock[postgres]', on every worker"
-        ) from error
-    return adbc_driver_postgresql.dbapi
+    return extras.library("adbc_driver_postgresql.dbapi", of="postgres", extra="postgres")
 
 
 class PostgresDatabase:

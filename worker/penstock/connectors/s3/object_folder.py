@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.threads import Lock
+from penstock.connectors import extras
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.s3_options import S3Place
 
@@ -56,13 +57,7 @@ class Unusable(StorageError):
 
 def library() -> Any:
     """Return the client. Raises ConfigError that names the extra when it is not installed."""
-    try:
-        import obstore  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "s3: the client library is not installed: pip install 'penstock[s3]', on every worker"
-        ) from error
-    return obstore
+    return extras.library("obstore", of="s3", extra="s3")
 
 
 def open_folder(options: S3Place) -> "ObjectFolder":

@@ -16,12 +16,12 @@ from penstock.steps.joins.now_join import NowJoinStep
 from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.sides import untimed_side
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.load_first import LoadFirstStep
+from penstock.steps.load_first import HeldInput, LoadFirstStep
 from tests.support.join_tasks import LEFT_ROWS, RIGHT_ROWS, left, plain, right
 from tests.support.window_tasks import GROUPS, Tasks
 
 JOINED = pa.schema([*LEFT_ROWS, ("note", pa.string()), ("paid", pa.timestamp("us"))])
-UNTIL = 50
+TABLE, UNTIL = 7, 50  # an edge, and the time up to which it is loaded
 KEY = st.none() | st.integers(0, 3)
 ROWS = st.lists(st.tuples(KEY, st.integers(0, 99), st.integers(0, 9)), max_size=8)
 VERSIONS = st.lists(st.tuples(KEY, st.integers(0, 99), st.none() | st.sampled_from(["", "a", "bc"])), max_size=8)
@@ -34,7 +34,7 @@ def stepped(*, alone: bool) -> Any:
         table = KeyColumns(RIGHT_ROWS, ["order"], GROUPS)
         sides = untimed_side(0, keys, LEFT_ROWS, alone), untimed_side(1, table, RIGHT_ROWS, False)
         inner = NowJoinStep("windows", sides, PairBatches(sides, JOINED), RIGHT_ROWS, timed=True)
-        return LoadFirstStep(inner, keys, LEFT_ROWS, UNTIL, timed=True)
+        return LoadFirstStep(inner, HeldInput(LEFT, "windows.waiting", keys, LEFT_ROWS, True), {TABLE: UNTIL})
 
     return made
 
@@ -57,7 +57,7 @@ class NowTasks(Tasks):
         """Tell the steps how far the table has come, and let the rows leave that may."""
         self.aside = aside
         for task in self.tasks:
-            step(task).on_aside(aside)
+            step(task).on_aside(TABLE, aside)
             while step(task).ready:
                 step(task).release()
 
@@ -119,10 +119,10 @@ def test_rows_leave_in_the_order_in_which_they_came_and_hold_the_time_meanwhile(
     assert join.on_watermark(4) < 0, "the row came before any time was heard"
     join.side(LEFT)(left([(1, 6, 1), (2, 7, 2)], [4, 4]))
     assert join.on_watermark(9) < 0
-    join.on_aside(UNTIL - 1)
+    join.on_aside(TABLE, UNTIL - 1)
     join.release()
     assert tasks.main == []
-    join.on_aside(UNTIL)
+    join.on_aside(TABLE, UNTIL)
     join.release()
     assert [row[2] for batch in tasks.main for row in plain(batch)] == [0, 1, 2]
     assert [bound for batch in tasks.main for bound in batch.column(BOUND_COLUMN).to_pylist()] == [3, 4, 4]
@@ -132,7 +132,7 @@ def test_rows_leave_in_the_order_in_which_they_came_and_hold_the_time_meanwhile(
 def test_a_row_that_comes_while_others_wait_does_not_overtake_them(tmp_path: Path) -> None:
     tasks, join = one_task(tmp_path)
     join.side(LEFT)(left([(1, 5, 0)]))
-    join.on_aside(UNTIL)
+    join.on_aside(TABLE, UNTIL)
     join.side(LEFT)(left([(1, 6, 1)]))
     assert tasks.main == []
     while join.ready:
@@ -143,11 +143,22 @@ def test_a_row_that_comes_while_others_wait_does_not_overtake_them(tmp_path: Pat
 
 def test_a_loaded_table_stays_loaded(tmp_path: Path) -> None:
     tasks, join = one_task(tmp_path)
-    join.on_aside(UNTIL)
-    join.on_aside(UNTIL - 30)  # a split that was gained is behind
+    join.on_aside(TABLE, UNTIL)
+    join.on_aside(TABLE, UNTIL - 30)  # a split that was gained is behind
     join.side(LEFT)(left([(1, 7, 2)]))
     assert len(tasks.main) == 1
     assert join.waiting == 0
+
+
+def test_every_edge_has_to_reach_its_time_and_others_do_not_count(tmp_path: Path) -> None:
+    keys = KeyColumns(LEFT_ROWS, ["id"], GROUPS)
+    held = HeldInput(LEFT, "windows.waiting", keys, LEFT_ROWS, True)
+    _, join = one_task(tmp_path)
+    both = LoadFirstStep(join.inner, held, {1: 10, 2: 20})
+    both.waiting = 1
+    for edge, time, ready in ((3, 99, False), (1, 10, False), (2, 19, False), (1, 5, False), (2, 20, True)):
+        both.on_aside(edge, time)
+        assert both.ready is ready
 
 
 def test_a_table_keeps_the_last_row_of_each_key_and_can_be_looked_at(tmp_path: Path) -> None:
@@ -161,7 +172,7 @@ def test_a_table_keeps_the_last_row_of_each_key_and_can_be_looked_at(tmp_path: P
 @pytest.mark.parametrize("alone", [True, False])
 def test_null_keys_match_nothing(tmp_path: Path, alone: bool) -> None:
     tasks, join = one_task(tmp_path, alone=alone)
-    join.on_aside(UNTIL)
+    join.on_aside(TABLE, UNTIL)
     join.side(RIGHT)(right([(None, 5, "a")]))
     join.side(LEFT)(left([(None, 5, 7)], [NO_BOUND]))
     assert [row[2:4] for batch in tasks.main for row in plain(batch)] == ([(7, None)] if alone else [])

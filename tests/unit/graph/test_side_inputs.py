@@ -15,6 +15,7 @@ from penstock.contract.side_inputs import SideTable
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import JobFile, load_job
 from penstock.graph.compiled import CompiledJob
+from penstock.graph.describe import describe
 from penstock.graph.load import compile_draft
 from tests.unit.graph.test_bad_graphs import SINK, graph_file, message
 
@@ -45,11 +46,11 @@ def plain(rows: Any, state: Any, side: Any) -> Any:
     """Do nothing."""
 
 
-def built(function: Any = typed, on: Any = "id", side: Any = None, **options: Any) -> ps.Job:
+def built(function: Any = typed, on: Any = "id", side: Any = None, loading: Any = None, **options: Any) -> ps.Job:
     job = ps.Job()
     rows = job.source("rows", ps.parquet("x"), columns={"k": "int64"})
     changes = job.source("changes", ps.parquet("y"), columns={"id": "int64", "tags": "list<item: int64>"})
-    table = changes.side("rules", on=on)
+    table = changes.side("rules", on=on, **(loading or {}))
     given = {"rules": table} if side is None else side(table, changes)
     rows.key_by("k").process("match", function, side=given, **options).sink("out", ps.discard())
     return job
@@ -79,6 +80,23 @@ def match_edge(job: CompiledJob) -> int:
     return next(e.plan.index for e in job.edges if e.side == "rules")
 
 
+def test_rows_wait_for_a_table_that_is_loaded_first() -> None:
+    for options, first, text in (({}, False, ""), ({"load_first": True}, True, ", loaded first")):
+        found = compiled(built(loading=options))
+        assert [side.loads_first for side in found.stages[-1].nodes[0].sides] == [False, first]
+        assert decode_graph(encode_graph(found.graph)) == found.graph
+        assert describe(found.graph.step("rules").parameters) == f"side table by id{text}"
+
+
+def test_a_table_without_an_end_says_up_to_when_it_is_loaded() -> None:
+    job = ps.Job()
+    rows = job.source("rows", ps.generator(), columns={"k": "int64"})
+    table = rows.side("rules", on="k", load_first=True)
+    rows.key_by("k").process("match", typed, side={"rules": table}).sink("out", ps.discard())
+    with pytest.raises(ConfigError, match="loaded to its end first, and source 'rows' has no end: say up to which"):
+        compiled(job)
+
+
 def test_python_runs_a_function_with_types_that_reads_a_side_table() -> None:
     process = compiled(built()).graph.step("match").parameters
     assert isinstance(process, Process)
@@ -87,7 +105,7 @@ def test_python_runs_a_function_with_types_that_reads_a_side_table() -> None:
 
 def test_a_file_says_the_same(tmp_path: Path) -> None:
     (tmp_path / "reads_side.py").write_text(FUNCTIONS)
-    rules = "{name: the-rules, inputs: [src], side: {keys: [word]}}"
+    rules = "{name: the-rules, inputs: [src], side: {keys: [word], loadFirst: true}}"
     match = (
         "{name: match, inputs: [src], keyBy: ['n'], sideInputs: [the-rules], "
         "process: {function: 'reads_side:f', columns: [{name: a, type: int64}]}}"
@@ -96,6 +114,7 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
     assert job.graph.step("match").inputs[1] == Input("the-rules", "main", Partitioning.BROADCAST, side="the_rules")
     assert job.graph.step("the-rules").parallelism == 1
     assert job.stages[-1].plan.copies == ("the-rules.match",)
+    assert job.graph.step("the-rules").parameters == SideTable(("word",), True)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +130,8 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
             lambda: built(without_side),
             "it has the parameters (r, s, out); the function must be f(r: A, s: S, side",
         ),
+        (lambda: built(loading={"load_until": "soon"}), "load until: 'soon' is no time like 2026-01-01T12:00:00"),
+        (lambda: built(loading={"load_until": "2026-01-01"}), "load until: the rows of the table have no event time"),
         (lambda: built(compiled="require"), "compiled=require: Python runs functions that read side tables"),
     ],
 )
@@ -125,6 +146,7 @@ def test_what_does_not_fit_is_refused_with_file_and_line(wrong: Callable[[], ps.
     ("step", "problem"),
     [
         ("{name: a, side: {keys: [wrod]}}", "'wrod' does not exist: unknown column 'wrod': did you mean 'word'?"),
+        ("{name: a, side: {keys: [word], loadUntil: soon}}", "load until: 'soon' is no time like 2026-01-01T12:00:00"),
         ("{name: a, side: {}}", "field 'keys' is missing"),
         ("{name: a, parallelism: 2, side: {keys: [word]}}", "the rows of a side table pass through one task"),
         (

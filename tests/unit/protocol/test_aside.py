@@ -41,14 +41,26 @@ def test_a_table_holds_no_time_back_and_the_steps_are_told_when_all_of_it_has_co
     join.arrive(to_count(0, 0), Watermark(70))
     assert told(join.arrive(to_count(1, 0), Watermark(60))) == [60], "the table has said nothing"
     assert join.arrive(of_table(0), Watermark(END_OF_TIME)) == []
-    assert join.arrive(of_table(1), Watermark(5)) == [ev.AdvanceAside(5)]
-    assert join.arrive(of_table(1), Watermark(END_OF_TIME)) == [ev.AdvanceAside(END_OF_TIME)]
+    assert join.arrive(of_table(1), Watermark(5)) == [ev.AdvanceAside(TABLE.index, 5)]
+    assert join.arrive(of_table(1), Watermark(END_OF_TIME)) == [ev.AdvanceAside(TABLE.index, END_OF_TIME)]
+
+
+def test_each_table_is_told_for_itself() -> None:
+    other = EdgePlan(3, SOURCE, COUNT, Partitioning.KEY)
+    stage = replace(JOINED.stages[1], aside=(TABLE.index, other.index))
+    two = replace(JOINED, edges=(*JOINED.edges, other), stages=(JOINED.stages[0], stage, JOINED.stages[2]))
+    join = rig(COUNT, 0, TWO, plan=two)
+    join.arrive(of_table(0), Watermark(7))
+    assert join.arrive(of_table(1), Watermark(9)) == [ev.AdvanceAside(TABLE.index, 7)], "the other one is silent"
+    join.arrive(ChannelId(other.index, task(SOURCE, 0), task(COUNT, 0)), Watermark(3))
+    last = ChannelId(other.index, task(SOURCE, 1), task(COUNT, 0))
+    assert join.arrive(last, Watermark(END_OF_TIME)) == [ev.AdvanceAside(other.index, 3)]
 
 
 def test_a_table_that_is_idle_says_nothing_and_does_not_make_the_task_idle() -> None:
     join = joined()
     join.arrive(of_table(0), Watermark(9))
-    assert join.arrive(of_table(1), Idle()) == [ev.AdvanceAside(9)]
+    assert join.arrive(of_table(1), Idle()) == [ev.AdvanceAside(TABLE.index, 9)]
     assert join.arrive(of_table(0), Idle()) == []
     assert join.arrive(of_table(1), Active()) == []
     assert not join.core.state.time.any_idle

@@ -426,7 +426,7 @@ class TaskEffects:
             ev.ProcessRows: self._process,
             ev.Send: self._send,
             ev.AdvanceWatermark: self._advance,
-            ev.AdvanceAside: lambda a: self._parts.chain.on_aside(a.time_us),
+            ev.AdvanceAside: lambda a: self._parts.chain.on_aside(a.edge, a.time_us),
             ev.AdvanceClock: lambda _: self._advance_clock(),
             ev.TakeAnswers: lambda _: self._take_answers(),
             ev.SendMark: self._mark,

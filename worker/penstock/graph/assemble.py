@@ -13,6 +13,7 @@ from penstock.contract.graph import (
     DEAD_LETTER_RIGHT,
     LEFT,
     MAIN,
+    ONLY,
     RIGHT,
     STATEFUL,
     Aggregate,
@@ -41,6 +42,7 @@ from penstock.contract.graph import (
     WindowTop,
 )
 from penstock.contract.join_times import loaded_us
+from penstock.contract.manifest import child_state
 from penstock.contract.side_inputs import SideTable, copy_state
 from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledSide, CompiledStage, CompiledStep
@@ -59,7 +61,7 @@ from penstock.steps.joins.pairs import PairBatches
 from penstock.steps.joins.partners import IntervalPartners, VersionPartners
 from penstock.steps.joins.sides import JoinSide, join_side, timed_side, untimed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
-from penstock.steps.load_first import LoadFirstStep
+from penstock.steps.load_first import HeldInput, InnerStep, LoadFirstStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
@@ -277,17 +279,33 @@ def _copies(node: CompiledStep, states: States) -> dict[str, SideCopy]:
 
 def _process(
     node: CompiledStep, keys: keyed.KeyColumns, call: Call, schemas: tuple[pa.Schema, pa.Schema], states: States
-) -> ProcessStep:
+) -> Step:
     """Build a process step whose function has no types."""
     copies = _copies(node, states)
-    if not copies:
-        process = ProcessStep(node.name, keys, call, _function(node), schemas)
-    else:
+    if copies:
         function = reading(_function(node), SideView(copies), typed=False)
-        process = sided = SideProcessStep(node.name, keys, call, function, schemas)
+        sided = SideProcessStep(node.name, keys, call, function, schemas)
         sided.copies = copies
+        return _behind_tables(node, sided, states)
+    process = ProcessStep(node.name, keys, call, _function(node), schemas)
     process.open(states.open)
     return process
+
+
+def _behind_tables(node: CompiledStep, step: InnerStep, states: States) -> Step:
+    """Let the rows of a step that reads side tables wait until those are loaded that are to be loaded first."""
+    own = node.side(ONLY)
+    schema = own.schema()
+    keys = keyed.KeyColumns(schema, own.keys, states.max_key_groups)
+    held = HeldInput(ONLY, child_state(node.name, "waiting-rows"), keys, schema, own.timed)  # no field has this name
+    first = [(edge, s.load_until) for s in node.sides if s.loads_first for edge in s.edges]
+    waiting = LoadFirstStep(step, held, {edge: _until_us(until) for edge, until in first})
+    waiting.open(states.open)
+    return waiting
+
+
+def _until_us(load_until: str | None) -> int:
+    return NOTHING_DUE if load_until is None else loaded_us(load_until)
 
 
 def _typed_process(
@@ -296,13 +314,14 @@ def _typed_process(
     types: FunctionTypes,
     states: States,
     copies: Mapping[str, SideCopy] = MappingProxyType({}),
-) -> TypedProcessStep:
+) -> Step:
     handlers = in_order(types, node.handlers)
     schemas = _typed_schemas(node, types)
     kind = TypedSideProcessStep if copies else TypedProcessStep
     step = kind(node.name, inputs, types, schemas, handlers=handlers, migration=node.migration, timed=node.timed)
     if isinstance(step, TypedSideProcessStep):
         step.copies = copies
+        return _behind_tables(node, step, states)
     step.open(states.open)
     return step
 
@@ -408,8 +427,8 @@ def _now_join(node: CompiledStep, join: Join, states: States) -> Step:
     call = join.call
     function = None if call is None else PairFunction(node.name, call, _function_of_several(node), schemas)
     inner = NowJoinStep(node.name, sides, PairBatches(sides, schemas[2], function), schemas[1], timed=node.timed)
-    until_us = NOTHING_DUE if join.load_until is ABSENT else loaded_us(join.load_until)
-    step = LoadFirstStep(inner, keys, schemas[0], until_us, timed=left.timed)
+    held = HeldInput(LEFT, child_state(node.name, "waiting"), keys, schemas[0], left.timed)
+    step = LoadFirstStep(inner, held, dict.fromkeys(right.edges, _until_us(join.load_until or None)))
     step.open(states.open)
     return step
 

@@ -478,14 +478,23 @@ class Stream:
         check_enrich(declared, fetch, self.job.draft.types.get(name), about)
         return stream
 
-    def side(self, name: str, *, on: str | Iterable[str]) -> "SideInput":
+    def side(
+        self,
+        name: str,
+        *,
+        on: str | Iterable[str],
+        load_first: bool = False,
+        load_until: "str | datetime | None" = None,
+    ) -> "SideInput":
         """Make a table of the rows that each task of a step has a copy of: ``process(..., side={"rules": table})``.
 
         A row replaces the one with the same values in the columns ``on``. All rows pass through one task, so all tasks
-        have the same rows at a checkpoint. A table may have 100,000 rows. Raises ConfigError.
+        have the same rows at a checkpoint. A table may have 100,000 rows. With ``load_first`` rows of its readers wait
+        until the table has come to its end, with ``load_until`` up to an event time of it. Raises ConfigError.
         """
         keys = tuple(on_of(caller_place(), name, [on] if isinstance(on, str) else list(on)))
-        step = Step(name, SideTable(keys), self.inputs, 1)
+        until = None if load_until is None else str(load_until)
+        step = Step(name, SideTable(keys, load_first, until), self.inputs, 1)
         self._keep_partitioners(name)
         self.job._add(step, caller_place())
         return SideInput(self.job, name)

@@ -33,7 +33,8 @@ class CompiledSide:
 
     ``edges`` are the indexes of the edges that bring its rows. ``function`` is called for them, and ``types`` are its
     types, if the step has a function for each input. ``table`` names the step of a side table, of which each task has a
-    copy by ``keys``. ``timed`` is true if its rows come from a source with event time.
+    copy by ``keys``. With ``loads_first`` rows wait for the table: to the time ``load_until``; None is
+    its end. ``timed`` is true if its rows come from a source with event time.
     """
 
     name: str
@@ -45,6 +46,8 @@ class CompiledSide:
     types: FunctionTypes | None = None
     timed: bool = False
     table: str = ""
+    loads_first: bool = False
+    load_until: str | None = None
 
     def schema(self) -> "pa.Schema":
         """Return the Arrow schema of its rows, without hidden columns."""

@@ -80,8 +80,8 @@ def describe(parameters: Parameters) -> str:
             return f"every {rows:,} rows: {_compute_text(compute)}"
         case Distinct(within_us):
             return "first row" if within_us is None else f"first row within {duration_text(within_us)}"
-        case SideTable(on):
-            return f"side table by {', '.join(on)}"
+        case SideTable(on) as table:
+            return f"side table by {', '.join(on)}{_loading(table)}"
         case LatestRow(by):
             return f"latest by {by}"
         case Top(most, by):
@@ -101,6 +101,12 @@ def _times(join: Join) -> str:
     if join.as_of is AsOf.EVENT:
         return "as of event time"
     return "as of now" if join.load_until is ABSENT else f"as of now, loaded until {join.load_until}"
+
+
+def _loading(table: SideTable) -> str:
+    if table.load_until is not None:
+        return f", loaded first until {table.load_until}"
+    return ", loaded first" if table.loads_first else ""
 
 
 def _options(options: dict[str, str | int | float | bool | None]) -> str:

@@ -7,6 +7,7 @@ them are then skipped. An engine has an inspector, and makes these checks when i
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.contract.asynchronous import OnFailure
 from penstock.contract.codec import ABSENT
@@ -64,6 +65,7 @@ from penstock.contract.graph import (
     WindowParts,
     WindowTop,
 )
+from penstock.contract.join_times import loaded_us
 from penstock.contract.side_inputs import SideTable
 from penstock.contract.window_parts import parts_of
 from penstock.graph.problems import Problems
@@ -240,14 +242,25 @@ class _Tracer:
                 if flow.columns is not None:
                     self._column(flow.columns, by, "column to rank by", ORDERED_TYPES)
                 return {MAIN: flow, LATE: flow}
-            case SideTable(on):
+            case SideTable(on) as table:
                 for key in on if flow.columns is not None else ():
                     self._check_key(flow.columns or (), key)
+                if table.load_until is not None:
+                    self._check_loading(table.load_until, flow)
                 return {MAIN: flow}
             case Enrich():
                 return self._enriched(self.step.parameters, flow)
             case Join() | Connect():
                 raise AssertionError("it has two flows")
+
+    def _check_loading(self, load_until: str, table: Flow) -> None:
+        """Report a time up to which a table cannot be loaded."""
+        if table.time is None:
+            self._report(f"load until: the rows of the table have no event time: {_NAME_TIME}")
+        try:
+            loaded_us(load_until)
+        except ConfigError as error:
+            self._report(str(error))
 
     def _called(self, call: Call, before: Flow, after: Flow, side: str = ONLY) -> dict[str, Flow]:
         flows = {MAIN: after, SHED: after} if SHED in self.step.outputs else {MAIN: after}

@@ -283,6 +283,8 @@ class _Wiring:
             self.draft.side_types.get((step.name, side)),
             _side_is_timed(self.graph, step, side),
             entry.step if is_side(entry) else "",
+            isinstance(table, SideTable) and table.loads_first,
+            table.load_until if isinstance(table, SideTable) else None,
         )
 
     def edge(self, edge: Edge) -> CompiledEdge:
@@ -335,11 +337,15 @@ def _check_times(graph: LogicalGraph, flows: Flows, draft: GraphDraft, problems:
 def _check_tables(graph: LogicalGraph, bounded: dict[str, bool], problems: Problems) -> None:
     """Refuse a table that would never be loaded."""
     for step in graph.steps:
-        join = step.parameters
-        if not isinstance(join, Join) or join.as_of is not AsOf.NOW or join.load_until is not ABSENT:
-            continue
-        endless = [name for name in _sources_of(graph, step, RIGHT) if not bounded[name]]
-        if endless:
+        match step.parameters:
+            case Join(as_of=AsOf.NOW, load_until=loaded):
+                sources = _sources_of(graph, step, RIGHT)
+            case SideTable(load_until=loaded) as table if table.loads_first:
+                sources = _sources_of(graph, step)
+            case _:
+                continue
+        endless = [name for name in sources if not bounded[name]]
+        if endless and loaded in (ABSENT, None):
             problems.at(
                 step,
                 f"the table is loaded to its end first, and source {endless[0]!r} has no end: say up to which event "

@@ -15,13 +15,14 @@ from penstock.graph.compiled import CompiledJob, CompiledStage, CompiledStep
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import Emit, Step
 from penstock.steps.keyed import KeyColumns
+from penstock.steps.load_first import InnerStep, LoadFirstStep
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedState:
     """The keyed state of a step while it is open. ``backend`` has the tables of its whole stage."""
 
-    step: Step
+    step: Step | InnerStep
     node: CompiledStep
     keys: KeyColumns
     backend: KeyedStateBackend
@@ -47,7 +48,8 @@ def opened(job: CompiledJob, step: str, share: Share, scratch: Path) -> Iterator
     backend = KeyedStateBackend(job.spec.state, share, groups, scratch)
     try:
         chain = assemble(stage, backend, _Nowhere())
-        found = next(each for each in chain.steps if each.name == step)
+        found: Step | InnerStep = next(each for each in chain.steps if each.name == step)
+        found = found.inner if isinstance(found, LoadFirstStep) else found
         node = stage.node(step)
         yield OpenedState(found, node, KeyColumns(node.input_schema(), node.keys, groups), backend)
     finally:

@@ -65,10 +65,11 @@ class Chain:
         self.steps = tuple(w.step for w in wired)
         self._asking = tuple(step for step in self.steps if isinstance(step, AskingStep))
         self._loading = tuple(step for step in self.steps if isinstance(step, LoadFirstStep))
-        self._copies = tuple(c for s in self.steps if isinstance(s, CopyingStep) for c in s.copies.values())
         self._waiting: tuple[AskingStep | LoadFirstStep, ...] = (*self._asking, *self._loading)
+        parts = (*self.steps, *(step.inner for step in self._loading))
+        self._copies = tuple(copy for step in parts if isinstance(step, CopyingStep) for copy in step.copies.values())
         self._meters = tuple(Meter() for _ in wired)
-        self._clocked = tuple(step for step in self.steps if isinstance(step, ClockedStep))
+        self._clocked = tuple(step for step in parts if isinstance(step, ClockedStep))
         self._senders = [STAGE_INPUT] * len(wired)  # for each step: the sender of its current batch
         self._reading: Reading = lambda: None
         for place, w in enumerate(wired):
@@ -204,10 +205,10 @@ class Chain:
         for step in self._waiting:
             step.on_groups_lost(share)
 
-    def on_aside(self, time_us: int) -> None:
-        """Tell the steps how far the inputs have come that do not hold the task's time back."""
+    def on_aside(self, edge: int, time_us: int) -> None:
+        """Tell the steps how far an edge has come that does not hold the task's time back."""
         for step in self._loading:
-            step.on_aside(time_us)
+            step.on_aside(edge, time_us)
 
     def on_answers(self) -> None:
         """Let the steps take the answers that have come, and rows leave that need not wait any more: one slice."""

@@ -1,26 +1,25 @@
-"""Holds the rows of one input until a table is loaded from the other one.
+"""Holds the rows of one input until tables are loaded from the others.
 
-    rows ── until the table is loaded ──> keyed state ── loaded ──> the inner step, a slice at a time
-         ── then, when none waits ──────────────────────────────> the inner step
-    table ──────────────────────────────────────────────────────> the inner step
+    rows ── until the tables are loaded ──> keyed state ── loaded ──> the inner step, a slice at a time
+         ── then, when none waits ─────────────────────────────────> the inner step
+    tables ────────────────────────────────────────────────────────> the inner step
 
-The table is loaded when its input has reached a time, or its end. The task tells the step how far this input has come
-(``on_aside``). A loaded table stays loaded: what is told later does not count. Rows wait in keyed state, so the channel
-is read on, barriers pass, and a rescale or a restore needs nothing new. While rows wait, no time passes that was not
-heard before them. So they are never late for the steps behind.
+A table is loaded when each edge that brings it has reached a time, or its end. The task tells the step how far edges
+have come (``on_aside``). A loaded table stays loaded: what is told later does not count. Rows wait in keyed state, so
+the channel is read on, barriers pass, and a rescale or a restore needs nothing new. While rows wait, no time passes
+that was not heard before them. So they are never late for the steps behind.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.base.limits import FIRED_ROWS_MAX
-from penstock.contract.graph import LEFT
 from penstock.contract.keygroups import Share
-from penstock.contract.manifest import child_state
 from penstock.model.arrays import Int32s
-from penstock.steps.base import NOTHING_DUE, Emit, PlainStep
+from penstock.steps.base import NOTHING_DUE, Emit, Locate, PlainStep
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.waiting_rows import BEFORE_ALL, WaitingRows
 
@@ -28,9 +27,10 @@ _LAST = NOTHING_DUE - 1
 
 
 class InnerStep(Protocol):
-    """A step with two inputs, the left of which waits."""
+    """A step with several inputs, the rows of one of which wait."""
 
     name: str
+    where: Locate
 
     def open(self, state: OpenState) -> None:
         """Open the state."""
@@ -61,28 +61,43 @@ class InnerStep(Protocol):
         ...
 
 
-class LoadFirstStep(PlainStep):
-    """Emits what the inner step emits. Its left rows come when the table is loaded until ``until_us``."""
+@dataclass(frozen=True, slots=True)
+class HeldInput:
+    """The input ``side`` of a step. Its rows wait in the state ``state``.
 
-    def __init__(self, inner: InnerStep, keys: KeyColumns, schema: pa.Schema, until_us: int, *, timed: bool) -> None:
-        """Hold rows of ``schema``. ``timed``: they have the hidden bound column."""
+    ``timed``: they have the hidden bound column.
+    """
+
+    side: str
+    state: str
+    keys: KeyColumns
+    schema: pa.Schema
+    timed: bool
+
+
+class LoadFirstStep(PlainStep):
+    """Emits what the inner step emits. Rows of the held input come when the tables are loaded."""
+
+    def __init__(self, inner: InnerStep, held: HeldInput, until_us: Mapping[int, int]) -> None:
+        """Hold rows until each edge of ``until_us`` has reached its time. Without any, no row waits."""
         super().__init__(inner.name)
-        self._inner, self._until_us = inner, until_us
-        self._rows = WaitingRows(keys, schema, timed=timed)
-        self._loaded = False
+        self.inner, self._held = inner, held
+        self._rows = WaitingRows(held.keys, held.schema, timed=held.timed)
+        self._behind = dict(until_us)  # the edges that have not reached their time
         self._heard_us = self._held_us = BEFORE_ALL
         self.waiting = 0
 
     def open(self, state: OpenState) -> None:
         """Open the states: that of the inner step, and that of the rows that wait."""
-        self._inner.open(state)
-        self._rows.open(child_state(self.name, "waiting"), state)
+        self.inner.open(state)
+        self._rows.open(self._held.state, state)
 
     def bind(self, outputs: Mapping[str, Emit]) -> None:
         """Store the outputs, and let the inner step emit to them."""
         super().bind(outputs)
-        self._inner.bind(outputs)
-        self._left = self._inner.side(LEFT)
+        self.inner.where = self.where
+        self.inner.bind(outputs)
+        self._pass = self.inner.side(self._held.side)
 
     # --- Rows ---------------------------------------------------------------------------------
 
@@ -92,24 +107,25 @@ class LoadFirstStep(PlainStep):
 
     def side(self, name: str) -> Emit:
         """Return what takes the rows of an input."""
-        return self._take if name == LEFT else self._inner.side(name)
+        return self._take if name == self._held.side else self.inner.side(name)
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        if self._loaded and not self.waiting:
-            self._left(batch)
+        if not self._behind and not self.waiting:
+            self._pass(batch)
             return
         self._rows.add(batch, self._heard_us)
         self._held_us = min(self._held_us, self._heard_us) if self.waiting else self._heard_us
         self.waiting += batch.num_rows
 
-    def on_aside(self, time_us: int) -> None:
-        """Take note how far the input of the table has come."""
-        self._loaded = self._loaded or time_us >= self._until_us
+    def on_aside(self, edge: int, time_us: int) -> None:
+        """Take note how far an edge has come."""
+        if time_us >= self._behind.get(edge, NOTHING_DUE):
+            self._behind.pop(edge, None)
 
     @property
     def ready(self) -> bool:
         """Return whether rows wait that may leave now."""
-        return self._loaded and self.waiting > 0
+        return not self._behind and self.waiting > 0
 
     def release(self) -> None:
         """Give the inner step one slice of the rows that wait, in the order in which they came."""
@@ -119,7 +135,7 @@ class LoadFirstStep(PlainStep):
         self.waiting -= len(found)
         batch = self._rows.batch(found)
         self._rows.state.delete(found)
-        self._left(batch)
+        self._pass(batch)
 
     def on_loaded(self) -> None:
         """Count the rows that wait in state that was loaded."""
@@ -142,16 +158,16 @@ class LoadFirstStep(PlainStep):
     def on_watermark(self, time_us: int) -> int:
         """Tell the inner step a time that no row which waits has to come before. Returns the time reached."""
         self._heard_us = max(self._heard_us, time_us)
-        return self._inner.on_watermark(min(time_us, self._held_us) if self.waiting else time_us)
+        return self.inner.on_watermark(min(time_us, self._held_us) if self.waiting else time_us)
 
     def on_groups_gained(self, share: Share, fired_us: int) -> None:
         """Tell the inner step."""
-        self._inner.on_groups_gained(share, fired_us)
+        self.inner.on_groups_gained(share, fired_us)
 
     def contents(self, rows: Int32s) -> pa.RecordBatch:
         """Return what the inner step keeps."""
-        return self._inner.contents(rows)
+        return self.inner.contents(rows)
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the inner step."""
-        return self._inner.counters()
+        return self.inner.counters()

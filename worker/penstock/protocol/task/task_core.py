@@ -199,7 +199,7 @@ class TaskCore:
 
     def _aside(self, channel: ChannelId, element: Data[Any] | Control) -> list[ev.Action]:
         """Take in how far an input has come that does not hold the task's time back."""
-        aside = self.state.aside
+        aside = self.state.aside[channel.edge]
         match element:
             case Watermark(time_us):
                 aside.note(channel, time_us)
@@ -218,7 +218,8 @@ class TaskCore:
     def _ended(self, channel: ChannelId) -> list[ev.Action]:
         state = self.state
         state.time.end(channel)
-        state.aside.end(channel)
+        if state.is_aside(channel):
+            state.aside[channel.edge].end(channel)
         cut = state.aligner.end(channel)
         actions = state.advance() if cut is None else self._cut(cut)
         return actions + self._end_if_over()

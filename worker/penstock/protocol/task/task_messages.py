@@ -382,8 +382,9 @@ class AdvanceWatermark:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceAside:
-    """Tell the steps how far the inputs have come that do not hold the task's time back. They emit nothing by it."""
+    """Tell the steps how far an edge has come that does not hold the task's time back. They emit nothing by it."""
 
+    edge: int
     time_us: int
 
 

@@ -95,7 +95,8 @@ class TaskRescale:
         else:
             state.heard_us = None
             state.time.restart()
-            state.aside.restart()
+            for merge in state.aside.values():
+                merge.restart()
 
     def give_up(self, term: Term, epoch: Epoch) -> list[ev.Action]:
         """Give up all epochs up to (term, epoch) that are not committed: they never will be."""
@@ -232,7 +233,8 @@ class TaskRescale:
         else:
             timed, aside = state.apart(inputs)  # those that stay were restarted at the barrier
             state.time.replace(timed)
-            state.aside.replace(aside)
+            for edge, merge in state.aside.items():
+                merge.replace([channel for channel in aside if channel.edge == edge])
         state.enter(TaskLifecycle.RUNNING)
         if state.buffer.settled():
             state.previous = None

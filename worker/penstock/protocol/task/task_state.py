@@ -145,7 +145,8 @@ class TaskState:
         self.splits = self._make_splits(watermark)
         timed, aside = self.apart(inputs)
         self.time: WatermarkMerge[Any] = self.splits.time if self.splits else WatermarkMerge(timed, watermark)
-        self.aside = WatermarkMerge(aside, None)
+        edges = () if self.stage.aside is ABSENT else self.stage.aside
+        self.aside = {edge: WatermarkMerge([c for c in aside if c.edge == edge], None) for edge in edges}
 
     @property
     def routing(self) -> tuple[Assignment, Assignment | None]:
@@ -193,13 +194,14 @@ class TaskState:
         return [ev.AdvanceWatermark(heard)]
 
     def advance_aside(self) -> list[ev.Action]:
-        """Tell the steps how far the inputs aside have come. A rescale does not take back what they were told."""
-        low = self.aside.low_us
-        if low is None or self.life is not TaskLifecycle.RUNNING:
-            return []
-        known = self.aside.task_us
-        self.aside.reach(low)
-        return [] if known is not None and low <= known else [ev.AdvanceAside(low)]
+        """Tell the steps how far the edges aside have come. A rescale does not take back what they were told."""
+        told: list[ev.Action] = []
+        for edge, merge in self.aside.items() if self.life is TaskLifecycle.RUNNING else ():
+            low, known = merge.low_us, merge.task_us
+            if low is not None and (known is None or low > known):
+                merge.reach(low)
+                told.append(ev.AdvanceAside(edge, low))
+        return told
 
     def advance_and_send(self) -> list[ev.Action]:
         """Let the steps fire, and send the marks: now what was reached before, the rest when they have fired."""

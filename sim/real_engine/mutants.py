@@ -367,5 +367,47 @@ _TABLE = (
         _line("steps.chain", "copy.on_loaded()", "pass"),
         "chaos-sided",
     ),
+    EngineMutant(
+        "silent-input-holds-no-time",
+        "the time of a task is that of one input while the other one has said none, as behind each rescale",
+        _line(
+            "protocol.task.input_progress",
+            "for key, mark in self._marks.items():",
+            "for key, mark in ((k, m) for k, m in self._marks.items() if m is not None):",
+        ),
+        "chaos-connected",
+    ),
+    EngineMutant(
+        "table-loaded-at-its-first-word",
+        "a table counts as loaded when its input has said any time",
+        _line(
+            "steps.load_first",
+            "if time_us >= self._behind.get(edge, NOTHING_DUE):",
+            "if True:",
+        ),
+        "chaos-tabled",
+    ),
+    EngineMutant(
+        "rows-overtake-those-that-wait",
+        "a row is joined at once though rows of its key wait that came before it",
+        _line("steps.load_first", "if not self._behind and not self.waiting:", "if not self._behind:"),
+        "chaos-tabled",
+    ),
+    EngineMutant(
+        "time-passes-rows-that-wait-for-a-table",
+        "a join says a time while rows wait that came before it",
+        _line(
+            "steps.load_first",
+            "return self.inner.on_watermark(min(time_us, self._held_us) if self.waiting else time_us)",
+            "return self.inner.on_watermark(time_us)",
+        ),
+        "chaos-tabled",
+    ),
+    EngineMutant(
+        "loaded-rows-not-counted",
+        "rows that wait in a checkpoint never leave",
+        _line("steps.load_first", "self.waiting = len(found)", "self.waiting = 0"),
+        "chaos-tabled",
+    ),
 )
 MUTANTS = {mutant.name: mutant for mutant in (*_TABLE, *OUTPUT_MUTANTS)}

@@ -74,7 +74,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
 def test_no_seed_of_another_scenario_breaks_a_promise(scenario: str, met: str) -> None:
     results = list(run_all([EngineCase(scenario, seed) for seed in range(count(3, 30))], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
-    assert add_up(result.sometimes for result in results)[met] > 1
+    assert add_up(result.sometimes for result in results)[met] > 0
 
 
 @pytest.mark.parametrize(("scenario", "seed"), BROKEN_ONCE)

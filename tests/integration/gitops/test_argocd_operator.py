@@ -57,7 +57,8 @@ def test_reasons_are_those_that_the_interface_names() -> None:
         (condition["type"], condition["reason"]) for plain in written(4) for condition in plain["status"]["conditions"]
     }
     assert given <= {(str(k), str(r)) for k, reasons in REASONS.items() for r in reasons}
-    always = set(REASONS) - {ConditionType.SNAPSHOTS_TAKEN}  # which only spec.snapshots asks for
+    sometimes = {ConditionType.SNAPSHOTS_TAKEN, ConditionType.PARTITIONED}  # spec.snapshots or schemes ask for them
+    always = set(REASONS) - sometimes
     assert {kind for kind, _ in given} == set(map(str, always))
 
 

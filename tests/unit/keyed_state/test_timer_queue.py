@@ -47,7 +47,7 @@ def test_keys_with_equal_hashes_fire_in_the_order_of_their_bytes(alike: int) -> 
     for field in ("alarm", "idle"):
         table.column(field)[rows] = 5
     table.arm(rows, NOTHING)
-    assert [(name, field) for _, field, name in take(table, 5)] == [(n, f) for n in sorted(names) for f in (0, 1)]
+    assert [(name, field) for _, field, name in take(table, 5)] == [(n, f) for f in (0, 1) for n in sorted(names)]
 
 
 def test_a_time_that_is_reached_counts_as_the_microsecond_after_it() -> None:

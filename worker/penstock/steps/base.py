@@ -128,7 +128,7 @@ class StateSchema:
 
 @dataclass(frozen=True, slots=True)
 class DueTimers:
-    """Timers that were taken off the queue, in the order of time, hash, key and field."""
+    """Timers that were taken off the queue, in the order of time, hash, field and key."""
 
     rows: "Int32s"
     fields: "Int32s"

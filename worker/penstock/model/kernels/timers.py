@@ -12,8 +12,9 @@ An entry that is not the row's own is stale: the timer was set to another time, 
 another key uses its number. A stale entry is dropped when it is the first of the heap. Where more than half
 of the entries may be stale, the heap is made again from the others.
 
-Timers fire in the order of time, hash, key bytes and field, which depends only on the keys. Costs: a new entry O(1) on
-the average, taking O(log entries).
+Timers fire in the order of time, hash, field and key bytes, which depends only on the keys. The field comes before the
+key, because the key of a stale entry may be gone: entries of one key have one order, whichever rows it had. Costs: a
+new entry O(1) on the average, taking O(log entries).
 """
 
 from typing import Any
@@ -49,8 +50,10 @@ def _is_before(one: Any, other: Any, records: Any, arena: Any) -> bool:
         return bool(one.time < other.time)
     if one.hash != other.hash:
         return bool(one.hash < other.hash)
-    if one.row == other.row:
+    if one.field != other.field:
         return bool(one.field < other.field)
+    if one.row == other.row:
+        return False
     if records[one.row].hash != one.hash or records[other.row].hash != other.hash:  # one is stale
         return bool(one.row < other.row)
     return key_is_before(one.row, other.row, records, arena)

@@ -228,6 +228,13 @@ TURN = st.tuples(st.lists(ROW, max_size=8), st.integers(0, 15), st.integers(0, 1
 
 @settings(max_examples=12)
 @example(turns=[([Row("p", ADD, 0, -40), Row("p", ADD, 0, -40)], 5, 0, 0), ([Row("p", ADD, 0, -40)], 0, 0, 0)])
+@example(
+    turns=[
+        ([], 0, 3, 0),
+        *(([Row("p", what, 0, 0)], 0, 0, 0) for what in (TICK, FAIL)),
+        ([Row("p", ADD, 0, -5)], 15, 0, 0),
+    ]
+)
 @given(turns=st.lists(TURN, min_size=1, max_size=7))
 @pytest.mark.parametrize("ttl", list(STATES))
 @pytest.mark.usefixtures("slices")

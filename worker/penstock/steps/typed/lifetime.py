@@ -33,6 +33,10 @@ class Lifetime:
         """Take the column of a table."""
         self._expires = table.fixed(EXPIRES)
 
+    def has(self, row: int) -> bool:
+        """Return whether the key of a row lives up to a time: earlier records or timers have written to it."""
+        return bool(self._expires[row] != NO_TIMER)
+
     def begin(self, row: int, now_us: int) -> None:
         """Forget the key at which the rows stand, if it is over at a time."""
         if NO_TIMER != self._expires[row] <= now_us:
@@ -63,6 +67,10 @@ class RecordLives:
         self._lifetime = lifetime
         self._now: list[int] = np.maximum(times, reached).tolist()
         self._times: list[int] = times.tolist()
+
+    def has(self, row: int) -> bool:
+        """Return whether the key of a row was there before the record that is undone."""
+        return self._lifetime.has(row)
 
     def begin(self, record: int, row: int) -> None:
         """Forget the key of a record, whose row this is, if it is over."""

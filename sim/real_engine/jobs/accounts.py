@@ -122,7 +122,7 @@ class ConnectedJob(CheckedJob):
     inputs = (ORDERS, PAYMENTS)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
-        """Add up each account in the order of the output, then compare the accounts that were closed, and windows."""
+        """Add up each account in the order of the output. Compare the closed accounts, and then the windows."""
         if found["late"]:
             raise Violation("E", f"accounts: {len(found['late'])} rows are late, {found['late'][0]} is one")
         expected = _accounts()

@@ -342,7 +342,7 @@ class EngineProgress(Message, tag="EngineProgress"):
     """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
 
     ``inputs`` are told by one engine of a job, ``splits`` by the engine that reads them: those with most left to read.
-    Said about once a second, beside the reports of the protocol. A lost one does no harm.
+    Said about once a second, beside the reports of the protocol. If one is lost, the next one says all.
     """
 
     attempt: Attempt

@@ -34,7 +34,7 @@ class EdgeRouter:
     """
 
     def __init__(self, routes: Routes, keys: Sequence[str], custom: Mapping[str, Custom] = NO_PARTITIONERS) -> None:
-        """Number the distinct pairs of receivers, and find the partitioners before and after a rescale."""
+        """Give each distinct pair of receivers a number. Find the partition functions before and after a rescale."""
         self._routes = routes
         self._keys = keys
         self._custom = tuple(custom[scheme] for scheme in routes.schemes) if custom else ()

@@ -62,7 +62,10 @@ class DeltaPlace:
             self._objects = open_folder(S3Place(self.url, **shared))
 
     def open(self, *names: str) -> "DeltaSnapshot":
-        """Return the newest snapshot, with the numbers of ``names``. Raises ConfigError when there is no table."""
+        """Return the newest snapshot, with the transaction numbers of the applications ``names``.
+
+        Raises ConfigError when there is no table.
+        """
         delta = library()
         with self._asked():
             try:

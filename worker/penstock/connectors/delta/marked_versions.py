@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from penstock.base.errors import StateError, StorageError
-from penstock.base.threads import Lock
 from penstock.connectors.delta.client import DeltaPlace, DeltaSnapshot, library
 from penstock.connectors.delta.delta_columns import DeltaColumns
 from penstock.connectors.delta.file_statistics import statistics_of
 from penstock.connectors.partitions import values_of
+from penstock.connectors.seeded_output import SeededOutput
 from penstock.connectors.staged_sink import StagedFile
 from penstock.contract.ids import Epoch
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
@@ -32,44 +32,24 @@ DIGEST_CHARS = 15  # in hex; the number of a transaction has 63 bits
 NAME_CHARS = 16
 
 
-class MarkedVersions:
+class MarkedVersions(SeededOutput[StagedFile]):
     """One sink's view of the table. Any thread may use it."""
 
     def __init__(self, place: DeltaPlace, columns: DeltaColumns, owner: tuple[str, str]) -> None:
         """Ask nothing yet. ``owner`` is (job, step)."""
+        super().__init__()
         self._place = place
         self._columns = columns
         self._id = "penstock/" + "/".join(owner)
         self._owner = hashlib.sha256(self._id.encode()).hexdigest()[:NAME_CHARS]
-        self._known: Epoch | None = None
-        self._lock = Lock()
 
-    def known(self) -> Epoch:
-        """Return an epoch that the marker has reached; write one when there is none. Blocking.
-
-        The first call comes while nothing of the sink is unpublished. Raises StorageError.
-        """
-        with self._lock:
-            if self._known is None:
-                self._known = self._seeded()
-            return self._known
-
-    def publish(self, wanted: Wanted, blocks: Iterable[StagedFile]) -> int:
-        """Add all files with one commit. Blocking. Returns 0: a table refuses no single row.
-
-        Raises StateError when it is not known what is visible, or the table has changed. Raises StorageError when a
-        retry may help.
-        """
-        with self._lock:
-            visible, done = self._look(self._open(), wanted)
-            if not done:
-                adds = [] if visible == wanted.blocks else self._copy(wanted.epoch, blocks)
-                self._commit(wanted, adds)
-            self._known = wanted.epoch
-            return 0
-
-    def close(self) -> None:
-        """Do nothing: there is no connection to end."""
+    def _published(self, wanted: Wanted, blocks: Iterable[StagedFile]) -> int:
+        """Add all files with one commit. A table refuses no single row."""
+        visible, done = self._look(self._open(), wanted)
+        if not done:
+            adds = [] if visible == wanted.blocks else self._copy(wanted.epoch, blocks)
+            self._commit(wanted, adds)
+        return 0
 
     def _open(self) -> DeltaSnapshot:
         return self._place.open(self._id, self._digest_id)

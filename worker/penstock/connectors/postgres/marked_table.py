@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.base.threads import Lock
 from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, PostgresSession
+from penstock.connectors.seeded_output import SeededOutput
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Unpublished
@@ -84,7 +84,7 @@ class Statements:
         return Statements(f"CREATE TEMPORARY TABLE penstock_rows ({typed}) ON COMMIT DROP", insert, order)
 
 
-class MarkedTable:
+class MarkedTable(SeededOutput[Block]):
     """One sink task's view of the table. Any thread may use it."""
 
     def __init__(
@@ -96,6 +96,7 @@ class MarkedTable:
         owner: tuple[str, str, str],
     ) -> None:
         """Connect nothing yet. ``owner`` is (job, step, task): the marker's key is that and the table."""
+        super().__init__()
         self._database = database
         self._table = table
         self._statements = statements
@@ -104,41 +105,22 @@ class MarkedTable:
         digest = hashlib.sha256("/".join(owner).encode()).hexdigest()[:16]
         self._name = f"penstock-{owner[1][:30]}-{digest}"  # PostgreSQL keeps 63 characters
         self._where = f"postgres sink: table {table.text}"
-        self._known: Epoch | None = None
-        self._lock = Lock()
 
-    def known(self) -> Epoch:
-        """Return an epoch that the marker has reached; write one when there is none. Blocking.
+    def _seeded(self) -> Epoch:
+        with self.session() as session:
+            self._seed(session)
+            found = self._marker(session)
+        assert found is not None, "it was just written"
+        return found.epoch
 
-        The first call comes while nothing of the task is unpublished. Raises StorageError.
-        """
-        with self._lock:
-            if self._known is None:
-                with self.session() as session:
-                    self._seed(session)
-                    found = self._marker(session)
-                assert found is not None, "it was just written"
-                self._known = found.epoch
-            return self._known
-
-    def publish(self, wanted: Wanted, blocks: Iterable[Block]) -> int:
-        """Make all blocks visible, each once, in one transaction. Returns how many rows were left out. Blocking.
-
-        Raises StateError when it is not known what is visible, or the table refuses a row. Raises StorageError when a
-        retry may help.
-        """
-        with self._lock:
-            try:
-                with self.session() as session:
-                    left_out = self._apply(session, wanted, blocks)
-            except LockHeld:
-                self._end_who_stands_still()
-                raise
-            self._known = wanted.epoch
-            return left_out
-
-    def close(self) -> None:
-        """Do nothing: there is a connection only while something is published."""
+    def _published(self, wanted: Wanted, blocks: Iterable[Block]) -> int:
+        """Write all rows in one transaction."""
+        try:
+            with self.session() as session:
+                return self._apply(session, wanted, blocks)
+        except LockHeld:
+            self._end_who_stands_still()
+            raise
 
     def _apply(self, session: PostgresSession, wanted: Wanted, blocks: Iterable[Block]) -> int:
         found, left_out = self._marker(session), 0

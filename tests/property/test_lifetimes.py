@@ -235,6 +235,7 @@ TURN = st.tuples(st.lists(ROW, max_size=8), st.integers(0, 15), st.integers(0, 1
         ([Row("p", ADD, 0, -5)], 15, 0, 0),
     ]
 )
+@example(turns=[([], 0, 0, 1), ([Row("p", TICK, 0, -20)], 0, 0, 0), ([Row("p", TICK, 0, 20)], 0, 0, 0)])
 @given(turns=st.lists(TURN, min_size=1, max_size=7))
 @pytest.mark.parametrize("ttl", list(STATES))
 @pytest.mark.usefixtures("slices")

@@ -6,6 +6,7 @@ the key which it begins is over at once: then nothing of it is kept. Timers of t
 some are set keeps them, and nothing else.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,19 @@ class RecordLives:
     def renew(self, record: int, row: int) -> None:
         """Let the key live from the time of the record on, if its call has written."""
         self._lifetime.renew(row, self._times[record], self._now[record])
+
+
+class TimerLives:
+    """The lifetimes of the keys of the timers of one slice, by state row."""
+
+    def __init__(self, lifetime: Lifetime, times: Mapping[int, int] | None = None) -> None:
+        """Keys live from these times on; without them, each from the time of its timer."""
+        self._lifetime = lifetime
+        self._times = times
+
+    def renew(self, row: int, time_us: int) -> None:
+        """Let the key of a timer of this time live on, if the call that ends has written to its state."""
+        self._lifetime.renew(row, time_us if self._times is None else self._times[row])
 
 
 def record_times(column: pa.Array, reached: Int64s) -> Int64s:

@@ -93,8 +93,7 @@ class TypedProcessStep(PlainStep):
             self._first.call.on_error is OnError.DEAD_LETTER,
             tuple(dict.fromkeys(kinds.values())),
             states.reached,
-            states.renewed_us,
-            states.lifetime,
+            states.timer_lives,
         )
         return {
             kind: TimerCalls(kind, {n: h for n, h in called.items() if kinds[n] is kind}, context) for kind in TimeKind

@@ -14,7 +14,7 @@ from penstock.steps.keyed import KeyColumns
 from penstock.steps.processing_time import ProcessingTime
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.call_context import CallContext
-from penstock.steps.typed.lifetime import EXPIRES, Lifetime, RecordLives, record_times
+from penstock.steps.typed.lifetime import EXPIRES, Lifetime, RecordLives, TimerLives, record_times
 from penstock.steps.typed.state_rows import StateRows
 from penstock.steps.typed.undo_log import UndoLog
 
@@ -55,17 +55,22 @@ class SharedStates:
         reached_us = self.reached[keys.codec.hashed(keys.of(part))[1]]
         return RecordLives(self.lifetime, record_times(flat(part.column(time)), reached_us), reached_us)
 
-    def renewed_us(self, kind: TimeKind, time_us: int) -> int:
-        """Return from when on a key lives to which the function of a timer has written; NO_BOUND: that is not known.
+    def timer_lives(self, kind: TimeKind, table: BoundTable, rows: Int32s, groups: Int32s) -> TimerLives | None:
+        """Return the lifetimes of the keys of timers. None if keys live for ever.
 
-        ``kind`` and ``time_us`` are those of the timer. Event time of a timer of the clock is that which was reached.
+        ``rows`` and ``groups`` are the state rows and the key groups of n keys. Event time of a timer of the clock is
+        that which the key group has reached, also before a restore. At the end of the input no time passes any more.
         """
+        if self.lifetime is None:
+            return None
+        self.lifetime.bind(table)
+        if self._ttl_time is kind is TimeKind.EVENT:
+            return TimerLives(self.lifetime)
         if self._ttl_time is TimeKind.CLOCK:
-            return self.ctx.time
-        if kind is TimeKind.EVENT:
-            return time_us
-        watermark = self.ctx.watermark
-        return NO_BOUND if watermark is None or watermark == NOTHING_DUE else watermark
+            return TimerLives(self.lifetime, dict.fromkeys(rows.tolist(), self.ctx.time))
+        reached_us = self.reached[groups]
+        times = np.where(reached_us == NOTHING_DUE, NO_BOUND, reached_us)
+        return TimerLives(self.lifetime, dict(zip(rows.tolist(), times.tolist(), strict=True)))
 
     def arm(self, rows: Int32s) -> None:
         """Queue the timers that records have set."""

@@ -32,7 +32,7 @@ from penstock.steps.keyed import KeyColumns
 from penstock.steps.typed.bound_table import BoundTable
 from penstock.steps.typed.emitted_records import EmittedRecords, EmittedRows
 from penstock.steps.typed.entry_cells import TimersCell
-from penstock.steps.typed.lifetime import EXPIRES, Lifetime
+from penstock.steps.typed.lifetime import EXPIRES, TimerLives
 from penstock.steps.typed.record_calls import check_returns_nothing
 from penstock.steps.typed.record_reader import item_reader
 from penstock.steps.typed.state_rows import StateRows
@@ -56,12 +56,12 @@ class KeyObjects:
         fields = {f.name: Item(f.kind, nullable=True) for f in record.fields}
         self._readers = [_reader(fields.get(name), kind) for name, kind in keys.fields]
 
-    def of(self, state: KeyedState, rows: Int32s) -> dict[int, Key]:
-        """Return the key of each row."""
+    def of(self, state: KeyedState, rows: Int32s) -> tuple[dict[int, Key], Int32s]:
+        """Return the key of each row, and the key groups of all, in the order of the rows."""
         columns = self.codec.columns(state.keys_of(rows))
         values = [read(column) for read, column in zip(self._readers, columns, strict=True)]
         made = (Key(**dict(zip(self._names, each, strict=True))) for each in zip(*values, strict=True))
-        return dict(zip(rows.tolist(), made, strict=True))
+        return dict(zip(rows.tolist(), made, strict=True)), self.codec.hashed(columns)[1]
 
 
 def _reader(item: Item | None, kind: pa.DataType) -> Callable[[pa.Array], list[Any]]:
@@ -105,8 +105,7 @@ class TimerContext:
     keep: bool
     kinds: tuple[TimeKind, ...]
     reached: Int64s
-    renewed_us: Callable[[TimeKind, int], int]  # from a timer's kind and time to that from which its key lives on
-    lifetime: Lifetime | None = None
+    lives: Callable[[TimeKind, BoundTable, Int32s, Int32s], TimerLives | None]  # see SharedStates.timer_lives
 
 
 class TimerCalls:
@@ -137,11 +136,10 @@ class TimerCalls:
         table = BoundTable(state, rows)
         self._context.rows.bind(table)
         at_end = bound == NOTHING_DUE
-        if self._context.lifetime is not None:
-            self._context.lifetime.bind(table)
         columns = [table.fixed(name) for name in self._columns]
-        calls = _SliceCalls(self._handlers, self._context, columns, self._many, kind=self._time, at_end=at_end)
-        keys = self._context.keys.of(state, rows)
+        keys, groups = self._context.keys.of(state, rows)
+        lives = self._context.lives(self._time, table, rows, groups)
+        calls = _SliceCalls(self._handlers, self._context, columns, self._many, lives=lives, at_end=at_end)
         for time, row, field in order:
             if at_end and self.names[field] == EXPIRES:
                 continue  # no time passes behind the end: the key stays, and is queued again when it is loaded
@@ -179,7 +177,7 @@ class _SliceCalls:
         columns: list[Any],
         many: Sequence[TimersCell | None],
         *,
-        kind: TimeKind,
+        lives: TimerLives | None,
         at_end: bool,
     ) -> None:
         self._names = tuple(handlers)
@@ -188,7 +186,7 @@ class _SliceCalls:
         self._columns = columns
         self._many = many
         self._before: list[int] = []
-        self._kind, self._at_end = kind, at_end
+        self._lives, self._at_end = lives, at_end
         # Also those of the other kind of time: their functions may set these.
         self._cells = [cell for cell in context.rows.cells.values() if isinstance(cell, TimersCell) and cell.fires]
         for cell in self._cells:
@@ -224,8 +222,8 @@ class _SliceCalls:
         try:
             returned = self._handlers[field](time, key, context.rows.proxy, context.emitted.out)
             check_returns_nothing(returned, "out")
-            if context.lifetime is not None and name != EXPIRES:
-                context.lifetime.renew(row, context.renewed_us(self._kind, time))
+            if self._lives is not None and name != EXPIRES:
+                self._lives.renew(row, time)
         except BaseException as error:
             if isinstance(error, NOT_THE_USERS):
                 raise

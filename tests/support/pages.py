@@ -53,7 +53,7 @@ class Reader:
 
     def take(self, block: Block) -> None:
         """Do what one block says. Raises AssertionError when it does not do what the page says."""
-        if block.language in ("python", "yaml") and block.title:
+        if block.language in ("python", "yaml", "toml") and block.title:
             self._write(block)
         elif block.language == "text" and block.title:
             self._compare(block)

@@ -24,12 +24,25 @@ if TYPE_CHECKING:
     from penstock.graph.aggregations import min_ as min  # noqa: A004
     from penstock.graph.aggregations import sum_ as sum  # noqa: A004
     from penstock.graph.builder import Job, Stream
-    from penstock.graph.connect import csv, delta, discard, generator, ingest, json, kafka, parquet, postgres, s3
+    from penstock.graph.connect import (
+        csv,
+        delta,
+        discard,
+        generator,
+        ingest,
+        json,
+        kafka,
+        parquet,
+        plugin,
+        postgres,
+        s3,
+    )
     from penstock.graph.connected import connect
     from penstock.graph.enriched import cache, retries
     from penstock.graph.keyed_stream import KeyedStream
     from penstock.graph.migrating import migrate
     from penstock.graph.parameters import Parameters
+    from penstock.graph.plugins import ConnectorPlugin
     from penstock.graph.window_shapes import count_window, session, sliding, tumbling
     from penstock.graph.window_tops import top
     from penstock.graph.window_triggers import at_end, early, on_late
@@ -97,6 +110,7 @@ _HOMES = {
         "json",
         "kafka",
         "parquet",
+        "plugin",
         "postgres",
         "s3",
     ),
@@ -104,6 +118,7 @@ _HOMES = {
     "penstock.graph.enriched": ("cache", "retries"),
     "penstock.graph.keyed_stream": ("KeyedStream",),
     "penstock.graph.parameters": ("Parameters",),
+    "penstock.graph.plugins": ("ConnectorPlugin",),
     "penstock.inprocess.run": ("Result", "run"),
     "penstock.model.declared.hints": (
         "Aggregate",
@@ -157,6 +172,7 @@ __all__ = [
     "Aggregation",
     "ClockTimer",
     "ConfigError",
+    "ConnectorPlugin",
     "Decimal",
     "Enum",
     "Farm",
@@ -223,6 +239,7 @@ __all__ = [
     "on_late",
     "parquet",
     "pipeline",
+    "plugin",
     "postgres",
     "record",
     "renamed",

@@ -5,10 +5,11 @@ the documentation and the CRD are made from it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.base.errors import ConfigError
 from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
@@ -297,6 +298,38 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         guarantee="none",
     ),
 )
+
+
+PLUGIN = "plugin"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin(Fields):
+    """A connector of an installed package. Only the package knows which options it has."""
+
+    kind: Annotated[
+        str,
+        Field(
+            "kind",
+            "the name of its entry point in the group penstock.connectors",
+            pattern=r"[A-Za-z][-_.A-Za-z0-9]*",
+            rule="a letter, then letters, digits, - _ and .",
+            length_max=63,
+        ),
+    ]
+    options: Annotated[dict[str, LongText], Field("options", "the options of the connector, by name")] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a kind that is built in."""
+        check_plugin(self.kind)
+
+
+def check_plugin(kind: str) -> None:
+    """Raise ConfigError for a kind that is built in."""
+    if any(each.name == kind for each in CONNECTORS):
+        raise ConfigError(f"{kind!r} is built in: a job file names it without plugin, and Python has ps.{kind}(...)")
 
 
 def connector_kinds(role: Role) -> dict[str, ConnectorKind]:

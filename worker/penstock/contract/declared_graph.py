@@ -14,7 +14,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.contract.call_types import MIGRATES, CompileChoice, Reference, TimerHandlers
 from penstock.contract.codec import ABSENT
-from penstock.contract.connectors import Role, connector_kinds, option_row
+from penstock.contract.connectors import PLUGIN, Plugin, Role, connector_kinds, option_row
 from penstock.contract.graph import (
     COMPUTE_OR_WHOLE,
     LIVES,
@@ -67,14 +67,18 @@ class Strategy(StrEnum):
 def _connected(role: Role, meaning: str, kind: type[object], make: Callable[..., object]) -> FieldRow:
     """Return the field row of a step with exactly one connector."""
     connectors = connector_kinds(role).values()
-    fields = (*(option_row(each) for each in connectors), *rows_of(kind))
-    names = tuple(each.name for each in connectors)
+    installed = object_row(Plugin, PLUGIN, "a connector of an installed package")
+    fields = (*(option_row(each) for each in connectors), installed, *rows_of(kind))
+    names = (*(each.name for each in connectors), PLUGIN)
     return FieldRow(str(role), Kind.OBJECT, meaning, fields=fields, make=make, one_of=names)
 
 
 def _split(values: dict[str, object], role: Role) -> tuple[Connector, dict[str, object]]:
     """Split the values of a step into its connector and the other values."""
     kinds = connector_kinds(role)
+    plugin = values.pop(PLUGIN)
+    if isinstance(plugin, Plugin):
+        return Connector(plugin.kind, dict(plugin.options)), {n: v for n, v in values.items() if n not in kinds}
     given = {n: v for n, v in values.items() if n in kinds and isinstance(v, dict)}
     kind, options = next(iter(given.items()))
     kept: dict[str, Option] = {n: v for n, v in options.items() if isinstance(v, str | int | float | bool)}

@@ -6,7 +6,7 @@ They only describe the connector. The engine opens it.
 from os import PathLike, fspath
 
 from penstock.base.errors import ConfigError
-from penstock.contract.connectors import Role
+from penstock.contract.connectors import Role, check_plugin
 from penstock.contract.graph import Connector, Option
 
 
@@ -133,6 +133,15 @@ def ingest(partitions: int, announce: "str | PathLike[str]") -> Connector:
     user who runs the job can push rows.
     """
     return Connector("ingest", {"partitions": partitions, "announce": fspath(announce)})
+
+
+def plugin(kind: str, /, **options: Option) -> Connector:
+    """Read or write by a connector of an installed package: an entry point ``kind`` of ``penstock.connectors``.
+
+    ``options`` are those of the connector. Raises ConfigError for a kind that is built in.
+    """
+    check_plugin(kind)
+    return Connector(kind, {name: value for name, value in options.items() if value is not None})
 
 
 def discard() -> Connector:

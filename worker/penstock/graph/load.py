@@ -11,7 +11,6 @@ from penstock.contract.columns import Column, Columns
 from penstock.contract.connectors import Role, connector_kinds
 from penstock.contract.graph import (
     MAIN,
-    PYTHON_CONNECTOR,
     RIGHT,
     AsOf,
     Connect,
@@ -44,6 +43,7 @@ from penstock.graph.job_file import JobFile, read_job_file
 from penstock.graph.migrations import Migration
 from penstock.graph.parameters import Parameters
 from penstock.graph.planner import Edge, Layout, lay_out, to_plan
+from penstock.graph.plugins import open_plugins
 from penstock.graph.problems import Problems
 from penstock.graph.python_file import is_python, job_of
 from penstock.graph.scheme_functions import ONLY_FUNCTION
@@ -120,6 +120,7 @@ def run_function(function: Callable[..., object], parameters: Parameters, place:
 
 def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None) -> CompiledJob:
     """Check a draft, make the plan, and compile the stages and edges. Raises ConfigError."""
+    open_plugins(draft)
     graph = check_shape(draft, file.job.name)
     problems = Problems(draft)
     flows = trace(graph, _DraftColumnFinder(draft, inspector, problems), problems)
@@ -146,8 +147,9 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
 def _is_bounded(step: Step, draft: GraphDraft) -> bool:
     assert isinstance(step.parameters, Source)
     connector = step.parameters.connector
-    if connector.kind == PYTHON_CONNECTOR:
-        return bool(getattr(draft.functions[step.name, CONNECTOR], "bounded", False))
+    own = draft.functions.get((step.name, CONNECTOR))
+    if own is not None:
+        return bool(getattr(own, "bounded", False))
     return connector_kinds(Role.SOURCE)[connector.kind].bounded.ends(connector.options)
 
 

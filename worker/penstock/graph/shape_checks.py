@@ -12,7 +12,6 @@ from penstock.contract.graph import (
     LEFT,
     MAIN,
     ONLY,
-    PYTHON_CONNECTOR,
     RIGHT,
     SHED,
     STATEFUL,
@@ -26,7 +25,7 @@ from penstock.contract.plan import Partitioning
 from penstock.contract.reader import Origin, Reader
 from penstock.contract.schema import Plain
 from penstock.contract.side_inputs import SideTable
-from penstock.graph.draft import GraphDraft
+from penstock.graph.draft import CONNECTOR, GraphDraft
 from penstock.graph.problems import Problems
 from penstock.graph.side_input import is_side
 
@@ -46,7 +45,7 @@ def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
     for step in given:
         _check_inputs(step, steps, problems)
         _check_keys(step, problems)
-        _check_connector(step, problems)
+        _check_connector(step, draft, problems)
     _check_choices(given, problems)
     problems.raise_if_any()
     graph = LogicalGraph(job, _sorted(given, problems))
@@ -115,7 +114,7 @@ def _check_keys(step: Step, problems: Problems) -> None:
             problems.at(step, f"a key column is named twice: {', '.join(entry.keys)}")
 
 
-def _check_connector(step: Step, problems: Problems) -> None:
+def _check_connector(step: Step, draft: GraphDraft, problems: Problems) -> None:
     match step.parameters:
         case Source(connector):
             role = Role.SOURCE
@@ -123,7 +122,7 @@ def _check_connector(step: Step, problems: Problems) -> None:
             role = Role.SINK
         case _:
             return
-    if connector.kind == PYTHON_CONNECTOR:
+    if (step.name, CONNECTOR) in draft.functions:
         return
     kinds = connector_kinds(role)
     if connector.kind not in kinds:

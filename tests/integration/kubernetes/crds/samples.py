@@ -145,7 +145,7 @@ GOOD: dict[str, Plain] = {
                 "use": "even",
                 "map": {"function": "m:h"},
             },
-            {"name": "out", "sink": {"discard": {}}},
+            {"name": "out", "sink": {"plugin": {"kind": "lines", "options": {"folder": "out"}}}},
         ],
         PARAMETERS,
     ),
@@ -289,7 +289,10 @@ BAD: dict[str, tuple[Plain, str]] = {
         _step(sink={"s3": {"url": "s3://lake/words", "rollBytes": "65Mi"}}),
         "must be at most 64Mi",
     ),
-    "a sink of no kind": (_step(sink={}), "exactly one of parquet, json, csv, kafka, postgres, s3, delta, discard"),
+    "a sink of no kind": (
+        _step(sink={}),
+        "exactly one of parquet, json, csv, kafka, postgres, s3, delta, discard, plugin",
+    ),
     "keyed and dealt out": (
         _step(keyBy=["k"], partition="broadcast", split={"column": "c"}),
         "keyBy and partition are both there: keyed rows go to the owner of their key",

@@ -38,6 +38,7 @@ from penstock.steps.keyed import Aggregates, KeyColumns
 PROCESSES = 2
 GROUPS = 256
 OWNERS = (np.arange(GROUPS) * PROCESSES // GROUPS).astype(np.int32)
+SENT = np.zeros(GROUPS, np.int64)
 TURN_S = 0.001  # time between two reads at a fixed rate
 TURN_BYTES = 8 * 2**20  # of a read at full rate: 1, 2 and 4 MiB gave less with 1 KiB words
 TURN_ROWS = 65_536
@@ -165,7 +166,7 @@ def deal(part: Part, counter: Counter, port: str) -> None:
     writer.begin(SCHEMA)
     other, marked = 1 - part.number, part.number
     for batch, due in reads(part):
-        halves = dict(split_by(batch, destinations([batch.column(0)], OWNERS), PROCESSES))
+        halves = dict(split_by(batch, destinations([batch.column(0)], OWNERS, SENT), PROCESSES))
         told = {marked: due}
         if due:  # the marks go to both counters in turn
             marked = 1 - marked
@@ -185,7 +186,7 @@ def warm(part: Part) -> None:
     source = WordSource(part.words)
     read = source.open(source.splits()[0]).read(64)
     assert read is not None, "a source without rows"
-    split_by(read.batch, destinations([read.batch.column(0)], OWNERS), PROCESSES)
+    split_by(read.batch, destinations([read.batch.column(0)], OWNERS, SENT), PROCESSES)
     Counter(part).count(read.batch)
 
 

@@ -230,12 +230,12 @@ def altered(message: bytes, choose: random.Random) -> bytes:
 
 def use(rows: pa.RecordBatch) -> None:
     """Do to rows what a job would: kernels, Arrow's functions, and the way to the next worker."""
-    table = np.arange(GROUPS, dtype=np.int32) % 3
+    table, sent = np.arange(GROUPS, dtype=np.int32) % 3, np.zeros(GROUPS, np.int64)
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             split_words(column)
         if name in {"word", "count", "large", "bytes", "when", "small", "flag"}:
-            split_by(rows, destinations([column], table), 3)
+            split_by(rows, destinations([column], table, sent), 3)
     pa.concat_batches([rows, rows.slice(rows.num_rows // 2)]).nbytes.bit_length()
     rows.filter(pa.array([row % 2 == 0 for row in range(rows.num_rows)], pa.bool_()))
     rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64()))

@@ -64,11 +64,11 @@ def line(spec: WordsSpec, rows: int, receivers: int) -> Line:
     source = WordSource(spec)
     reader = source.open(source.splits()[0])
     batches = [_read(reader, rows) for _ in range(ROUNDS)]
-    owners = (np.arange(GROUPS) * receivers // GROUPS).astype(np.int32)
+    owners, sent = (np.arange(GROUPS) * receivers // GROUPS).astype(np.int32), np.zeros(GROUPS, np.int64)
     hashes = [hash_columns([b.column(0)]) for b in batches]
     numbers = [np.empty(b.num_rows, np.int32) for b in batches]
     for hashed, number in zip(hashes, numbers, strict=True):
-        routing.look_up(hashed, owners, number)
+        routing.look_up(hashed, owners, sent, number)
     halves = [(b.slice(0, rows // 2), b.slice(rows // 2)) for b in batches]
     parts = [[Data(h, h.num_rows, measure(h)) for h in pair] for pair in halves]
     return Line(
@@ -76,7 +76,7 @@ def line(spec: WordsSpec, rows: int, receivers: int) -> Line:
         {
             "read": lambda _: reader.read(rows),
             "hash": lambda n: hash_columns([batches[n].column(0)]),
-            "owner": lambda n: routing.look_up(hashes[n], owners, numbers[n]),
+            "owner": lambda n: routing.look_up(hashes[n], owners, sent, numbers[n]),
             "split": lambda n: split_by(batches[n], numbers[n], receivers),
             "join two": lambda n: join(parts[n]),
             **_counting(batches),

@@ -49,10 +49,10 @@ def main(rows: int, distinct: int) -> None:
     ]
     schema, column = batches[0].schema, batches[0].column(0)
     table, owners = np.arange(GROUPS, dtype=np.int32) % 3, np.empty(rows, np.int32)
-    hashes = hash_columns([column])
+    hashes, sent = hash_columns([column]), np.zeros(GROUPS, np.int64)
     lines = pa.array([" ".join(["word"] * 10)] * rows)
     best("hash", rows, lambda: hash_columns([column]))
-    best("look up 3 destinations", rows, lambda: routing.look_up(hashes, table, owners))
+    best("look up 3 destinations", rows, lambda: routing.look_up(hashes, table, sent, owners))
     best("split to them", rows, lambda: split_by(batches[0], owners, 3))
     best("lines into words (words)", rows * 10, lambda: split_words(lines), RUNS // 10)
 

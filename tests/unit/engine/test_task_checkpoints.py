@@ -13,6 +13,7 @@ from penstock.contract.ids import Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Range, Share
 from penstock.contract.manifest import GroupsTime, SinkHandle
 from penstock.engine.checkpoint_files import Captured, SinkRaised
+from penstock.engine.group_load import GroupLoad
 from penstock.engine.task_effects import TaskEffects, TaskStopped
 from penstock.engine.task_runtime import FetchedState, OutEdge, Stop, TaskParts, TaskRuntime
 from penstock.model.elements import Data
@@ -101,7 +102,8 @@ class Hands:
             output=self.outputs.__getitem__,
             clear=lambda handles, discard: self.cleared.append((handles, discard)),
         )
-        edges: tuple[OutEdge, ...] = () if keys is None else (OutEdge(PLAN.edges[0], keys, {}, []),)
+        edge = OutEdge(PLAN.edges[0], keys or (), {}, [], GroupLoad("count", 16))
+        edges: tuple[OutEdge, ...] = () if keys is None else (edge,)
         parts = TaskParts(self.core, cast(Any, self.state), edges, {}, cast(Any, self.state), source)
         self.effects = TaskEffects(parts, cast(TaskRuntime, host), Wakeup())
         self.edges = edges
@@ -219,6 +221,16 @@ def test_rows_leave_once_and_by_the_table_that_holds_then() -> None:
     hands.effects._flush()
     held = hands.core.state.buffer._held
     assert {piece.new for piece in held} == {to_count(0, 2)}, "rows of moving groups wait for their new owner"
+
+
+def test_a_snapshot_tells_the_rows_of_each_key_group() -> None:
+    hands = Hands(rig(SOURCE), source=State(), keys=("word",))
+    hands.edges[0].rows.append(BATCH)
+    hands.effects._flush()
+    hands.effects.step(ev.Injected(barrier(1)))
+    (told,) = hands.stored[0].load
+    assert (told.step, sum(told.rows)) == ("count", BATCH.num_rows)
+    assert len(told.groups) > 1
 
 
 def test_a_task_that_waits_for_credit_hears_of_the_end_of_its_attempt() -> None:

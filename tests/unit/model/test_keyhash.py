@@ -22,8 +22,11 @@ def test_a_group_is_the_positive_remainder_of_the_signed_hash() -> None:
 def test_owners_are_looked_up_by_group(groups: int) -> None:
     hashes = hash_columns([pa.array([f"w{i}" for i in range(300)])])
     table, owners = np.arange(groups, dtype=np.int32) * 3, np.empty(300, np.int32)
-    routing.look_up(hashes, table, owners)
-    assert owners.tolist() == [3 * g for g in key_groups(hashes, groups).tolist()]
+    rows = np.ones(groups, np.int64)
+    routing.look_up(hashes, table, rows, owners)
+    found = key_groups(hashes, groups)
+    assert owners.tolist() == [3 * g for g in found.tolist()]
+    assert (rows - 1).tolist() == np.bincount(found, minlength=groups).tolist()
 
 
 @pytest.mark.parametrize("groups", [16, 100])
@@ -42,7 +45,9 @@ def test_owners_are_looked_up_by_group(groups: int) -> None:
 def test_a_lone_text_key_goes_where_any_key_goes(columns: list[pa.Array], groups: int) -> None:
     wanted = key_groups(hash_columns(columns), groups)
     table = np.arange(groups, dtype=np.int32)[::-1].copy()
-    assert destinations(columns, table).tolist() == table[wanted].tolist()
+    rows = np.zeros(groups, np.int64)
+    assert destinations(columns, table, rows).tolist() == table[wanted].tolist()
+    assert rows.tolist() == np.bincount(wanted, minlength=groups).tolist()
     keys = KeyCodec(tuple(c.type for c in columns), groups).keys(columns)
     assert keys.hashes.tolist() == hash_columns(columns).tolist()
     assert keys.groups.tolist() == wanted.tolist()

@@ -6,6 +6,7 @@ another one.
 
 # --- Key groups -----------------------------------------------------------------------------
 KEY_GROUPS_DEFAULT = 256
+LOAD_GROUPS_MAX = 256  # groups of a step in the manifest of a task that says how many rows it sent to them
 KEY_GROUPS_MAX = 32_768  # a group fits the two bytes that begin every state key
 HASH_SEED = 42  # the seed of xxhash64 in Spark SQL
 

@@ -102,6 +102,17 @@ class CopyDigest(Message, tag="CopyDigest"):
     digest: int
 
 
+class GroupRows(Message, tag="GroupRows"):
+    """How many rows a task has sent to the key groups of a step since its last snapshot: ``rows[i]`` to ``groups[i]``.
+
+    Groups without rows are left out, and those with least when there are more than ``LOAD_GROUPS_MAX``.
+    """
+
+    step: str
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
 class TaskManifest(Message, tag="TaskManifest"):
     """One task's snapshot at a barrier. Its acknowledgement carries it.
 
@@ -119,6 +130,7 @@ class TaskManifest(Message, tag="TaskManifest"):
     exhausted: bool = False
     firing: tuple[GroupsTime, ...] | Absent = ABSENT
     copies: tuple[CopyDigest, ...] | Absent = ABSENT
+    load: tuple[GroupRows, ...] | Absent = ABSENT
 
 
 class StepRows(Message, tag="StepRows"):

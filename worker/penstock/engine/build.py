@@ -23,6 +23,7 @@ from penstock.contract.plan import Partitioning, PhysicalPlan
 from penstock.contract.settings import ShuffleSettings
 from penstock.contract.status import SinkStatus
 from penstock.contract.trust import IngestPlace
+from penstock.engine.group_load import GroupLoad
 from penstock.engine.input_watch import WatchedInput
 from penstock.engine.router import Partitioner
 from penstock.engine.source_reader import ReadBatcher, SourceReader, read_bytes_max
@@ -203,7 +204,7 @@ class JobParts:
         core = self._core(task, order)
         stage = self._job.stages[task.stage]
         edges = tuple(
-            OutEdge(e.plan, e.keys, self._partitioners(e), [])
+            OutEdge(e.plan, e.keys, self._partitioners(e), [], self._load(e))
             for e in self._job.edges
             if e.plan.sender == stage.plan.index
         )
@@ -243,6 +244,11 @@ class JobParts:
     def _partitioners(self, edge: CompiledEdge) -> dict[str, Partitioner]:
         step = self.plan.stages[edge.plan.receiver].name
         return {scheme: Partitioner(step, function, scheme) for scheme, function in edge.functions.items()}
+
+    def _load(self, edge: CompiledEdge) -> GroupLoad | None:
+        if edge.plan.partitioning is not Partitioning.KEY:
+            return None
+        return GroupLoad(self.plan.stages[edge.plan.receiver].name, self.plan.max_key_groups)
 
     def _slot(self, name: str, task: TaskId, attempt: Attempt, on_first: Callable[[], None] | None) -> SinkSlot:
         sink = self._sinks[name]

@@ -17,7 +17,7 @@ from penstock.base.limits import PREPARE_TIMEOUT_S
 from penstock.base.threads import Event, Executor, ThreadPoolExecutor
 from penstock.contract.codec import decode
 from penstock.contract.ids import BlobName, Epoch, Incarnation, Term, blob_name
-from penstock.contract.manifest import BlobRef, CopyDigest, RootManifest, SinkHandle, SplitState, StateFile
+from penstock.contract.manifest import BlobRef, CopyDigest, GroupRows, RootManifest, SinkHandle, SplitState, StateFile
 from penstock.contract.plan import PhysicalPlan
 from penstock.protocol.state_matching import altered
 from penstock.protocol.task.task_messages import SnapshotParts, SnapshotStored, StoreFailed
@@ -53,6 +53,7 @@ class Captured:
     sinks: "tuple[Pending, ...]"
     splits: tuple[SplitState, ...]
     copies: tuple[CopyDigest, ...] = ()
+    load: tuple[GroupRows, ...] = ()
 
 
 class SnapshotWriter:
@@ -89,7 +90,8 @@ class SnapshotWriter:
                     log.exception("event=store_failed epoch=%d", epoch)
                 failure = error
         if failure is None:
-            tell(SnapshotStored(term, epoch, SnapshotParts(files, captured.splits, handles, copies=captured.copies)))
+            parts = SnapshotParts(files, captured.splits, handles, copies=captured.copies, load=captured.load)
+            tell(SnapshotStored(term, epoch, parts))
             return
         failed = StoreFailed(term, epoch, f"{type(failure).__name__}: {failure}", handles)
         tell(SinkRaised(failed, failure) if raised else failed)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.base.errors import UserCodeError, Where
 from penstock.contract.ids import ChannelId
 from penstock.contract.plan import Partitioning, Routes
+from penstock.engine.group_load import GroupLoad
 from penstock.model.arrays import Int32s
 from penstock.model.elements import Data
 from penstock.protocol.task.task_messages import RoutedRows
@@ -30,10 +31,17 @@ NO_PARTITIONERS: Mapping[str, Custom] = MappingProxyType({})
 class EdgeRouter:
     """Splits the batches of one edge.
 
-    ``keys`` are its key columns. ``custom`` has its partitioners by the names of the schemes.
+    ``keys`` are its key columns. ``custom`` has its partitioners by the names of the schemes. ``load`` counts the rows
+    of each key group.
     """
 
-    def __init__(self, routes: Routes, keys: Sequence[str], custom: Mapping[str, Custom] = NO_PARTITIONERS) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        keys: Sequence[str],
+        custom: Mapping[str, Custom] = NO_PARTITIONERS,
+        load: GroupLoad | None = None,
+    ) -> None:
         """Give each distinct pair of receivers a number. Find the partition functions before and after a rescale."""
         self._routes = routes
         self._keys = keys
@@ -43,6 +51,7 @@ class EdgeRouter:
         self._pairs: list[Pair] = list(dict.fromkeys(pairs))
         numbers = {pair: i for i, pair in enumerate(self._pairs)}
         self._table = np.array([numbers[p] for p in pairs], dtype=np.int32)
+        self._load = load or GroupLoad("", len(pairs))
         self._places: list[int] | None = None
         self._kernels = _kernels()
         self._route = self._choose()
@@ -78,7 +87,7 @@ class EdgeRouter:
         if self._places is None:
             self._places = [batch.schema.get_field_index(name) for name in self._keys]
         keys = [batch.column(place) for place in self._places]
-        return self._split(batch, self._kernels.destinations(keys, self._table), self._pairs)
+        return self._split(batch, self._kernels.destinations(keys, self._table, self._load.rows), self._pairs)
 
     def _broadcast(self, batch: pa.RecordBatch) -> list[RoutedRows]:
         data = _data(batch)
@@ -109,7 +118,7 @@ class EdgeRouter:
 class _Kernels:
     """The compiled part of routing, imported when the first router is made."""
 
-    destinations: Callable[[Sequence[pa.Array], Any], Any]
+    destinations: Callable[[Sequence[pa.Array], Any, Any], Any]
     split_by: Callable[[pa.RecordBatch, Any, int], list[tuple[int, pa.RecordBatch]]]
 
 

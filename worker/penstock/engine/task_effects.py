@@ -206,7 +206,8 @@ class TaskEffects:
             self._routed_by = (old, new)
             plan = self.core.state.setup.plan
             self._routers = [
-                EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom) for e in self._parts.edges
+                EdgeRouter(routes(plan, e.plan, self.task, old, new), e.keys, e.custom, e.load)
+                for e in self._parts.edges
             ]
         return self._routers[index]
 
@@ -273,6 +274,7 @@ class TaskEffects:
             ),
             parts.source.states(epoch) if parts.source is not None else (),
             parts.chain.digests(),
+            tuple(found for edge in parts.edges if edge.load is not None for found in edge.load.take()),
         )
         self.copy_on()
         if moves:

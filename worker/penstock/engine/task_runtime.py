@@ -17,6 +17,7 @@ from penstock.contract.ids import ChannelId, Epoch, TaskId, Term, Version
 from penstock.contract.manifest import SinkHandle, StateFile, TaskManifest
 from penstock.contract.plan import EdgePlan
 from penstock.engine.checkpoint_files import SinkRaised, SnapshotWriter
+from penstock.engine.group_load import GroupLoad
 from penstock.engine.router import Custom
 from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier
@@ -106,12 +107,16 @@ class TaskRuntime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutEdge:
-    """An outgoing edge of the task's stage, and how its rows are routed: see :class:`EdgeRouter`."""
+    """An outgoing edge of the task's stage, and how its rows are routed: see :class:`EdgeRouter`.
+
+    ``load`` counts the rows of the key groups of a KEY edge.
+    """
 
     plan: EdgePlan
     keys: tuple[str, ...]
     custom: Mapping[str, Custom]
     rows: "list[pa.RecordBatch]"
+    load: GroupLoad | None = None
 
 
 class SinkSlot:

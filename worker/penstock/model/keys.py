@@ -168,16 +168,17 @@ def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], seed: int = HASH
     return hashes
 
 
-def destinations(columns: Sequence[pa.Array | pa.ChunkedArray], table: Int32s) -> Int32s:
-    """Return ``table[key group]`` of every row (int32, length n). ``table`` has one item per group.
+def destinations(columns: Sequence[pa.Array | pa.ChunkedArray], table: Int32s, rows: Int64s) -> Int32s:
+    """Return ``table[key group]`` of every row (int32, length n), and add each row to ``rows`` of its group.
 
+    ``table`` and ``rows`` have one item for each group.
     Raises ConfigError as :func:`hash_columns` does.
     """
     found = np.empty(len(columns[0]), np.int32)
     if len(columns) == 1 and key_kind(columns[0].type) is KeyKind.VARIABLE:
-        key_bytes.look_up_keys(text(flat(columns[0])), table, found)
+        key_bytes.look_up_keys(text(flat(columns[0])), table, rows, found)
     else:
-        routing.look_up(hash_columns(columns), table, found)
+        routing.look_up(hash_columns(columns), table, rows, found)
     return found
 
 

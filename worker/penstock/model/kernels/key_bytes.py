@@ -138,9 +138,9 @@ def hash_keys(column: Any, max_key_groups: int, hashes: Any, groups: Any) -> Non
         groups[i] = np.int64(h & mask) if power else np.int64(h) % max_key_groups
 
 
-@kernel(VOID, TEXT, I32, OUT_I32)
-def look_up_keys(column: Any, table: Any, destinations: Any) -> None:
-    """Write ``table[key group]`` of each row, for a key of one column. The hashes are not stored."""
+@kernel(VOID, TEXT, I32, OUT_I64, OUT_I32)
+def look_up_keys(column: Any, table: Any, rows: Any, destinations: Any) -> None:
+    """Do what ``routing.look_up`` does, for a key of one column. The hashes are not stored."""
     offsets, data, validity, bit = column
     stop, power = np.int64(offsets[0]), table.size & (table.size - 1) == 0
     mask = np.uint64(table.size - 1)
@@ -148,7 +148,9 @@ def look_up_keys(column: Any, table: Any, destinations: Any) -> None:
         start, stop, h = stop, np.int64(offsets[i + 1]), _SEED
         if is_valid(validity, bit + i):
             h = hash_bytes(data, start, stop, _SEED)
-        destinations[i] = table[np.int64(h & mask) if power else np.int64(h) % table.size]
+        group = np.int64(h & mask) if power else np.int64(h) % table.size
+        rows[group] += 1
+        destinations[i] = table[group]
 
 
 @helper

@@ -46,16 +46,14 @@ def key_groups(hashes: Any, max_key_groups: int, groups: Any) -> None:
         groups[i] = np.int32(np.int64(hashes[i]) % max_key_groups)
 
 
-@kernel(VOID, U64, I32, OUT_I32)
-def look_up(hashes: Any, table: Any, destinations: Any) -> None:
-    """Write ``table[key group]`` of every row; the table has one item for each group."""
-    if table.size & (table.size - 1) == 0:
-        mask = np.uint64(table.size - 1)
-        for i in range(destinations.size):
-            destinations[i] = table[np.int64(hashes[i] & mask)]
-        return
+@kernel(VOID, U64, I32, OUT_I64, OUT_I32)
+def look_up(hashes: Any, table: Any, rows: Any, destinations: Any) -> None:
+    """Write ``table[key group]`` of every row, and add it to ``rows[key group]``. Both have an item for each group."""
+    power, mask = table.size & (table.size - 1) == 0, np.uint64(table.size - 1)
     for i in range(destinations.size):
-        destinations[i] = table[np.int64(hashes[i]) % table.size]
+        group = np.int64(hashes[i] & mask) if power else np.int64(hashes[i]) % table.size
+        rows[group] += 1
+        destinations[i] = table[group]
 
 
 @kernel(VOID, I32, OUT_I64, OUT_I32)

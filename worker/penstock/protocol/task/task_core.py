@@ -358,6 +358,7 @@ class TaskCore:
             cut.exhausted,
             cut.firing or ABSENT,
             parts.copies or ABSENT,
+            parts.load or ABSENT,
         )
 
     def _store_failed(self, event: ev.StoreFailed, now: float) -> list[ev.Action]:

@@ -14,6 +14,7 @@ from penstock.contract.ids import ChannelId, Epoch, SplitId, Term, Version
 from penstock.contract.keygroups import Share
 from penstock.contract.manifest import (
     CopyDigest,
+    GroupRows,
     GroupsTime,
     RootManifest,
     SinkHandle,
@@ -179,6 +180,7 @@ class SnapshotParts:
     handles: tuple[SinkHandle, ...] = ()
     lists: tuple[str, ...] = ()
     copies: tuple[CopyDigest, ...] = ()
+    load: tuple[GroupRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

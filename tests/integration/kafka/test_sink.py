@@ -25,6 +25,7 @@ from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
 from penstock.testing import connectors as kit
+from tests.integration.local_job import wait_until
 from tests.support.kafka import Kafka
 from tests.support.long_tests import count
 from tests.support.staged_output import ROWS, TASK, numbers, staged
@@ -97,8 +98,16 @@ def test_a_sink_whose_broker_was_killed_between_two_epochs_goes_on(kafka: Kafka,
     later = staged(sink, 2, ROWS.slice(0, 3))
     kafka.broker.kill()
     kafka.broker.start()
-    kafka.wait_for_coordinator()
-    sink.publisher.publish(later, Epoch(2))
+
+    def published() -> bool:
+        """Publish as a task does: again, when the target does not answer."""
+        try:
+            sink.publisher.publish(later, Epoch(2))
+        except StorageError:
+            return False
+        return True
+
+    wait_until(published)
     assert numbers(target) == Counter(range(18)) + Counter(range(3))
     sink.close()
 

@@ -49,7 +49,7 @@ class SparkOperator:
         names = [f"{name}.sparkoperator.k8s.io" for name in DEFINITIONS]
         kubectl.attempt("delete", "crd", "--ignore-not-found", "--timeout=60s", *names)
         self._cluster.run_helm("uninstall", RELEASE, f"--namespace={SYSTEM}", "--ignore-not-found")
-        kubectl.attempt("delete", "namespace", SYSTEM, "--wait=false")
+        kubectl.attempt("delete", "namespace", SYSTEM, "--timeout=120s")  # the next one would be put into what goes
 
 
 @contextmanager

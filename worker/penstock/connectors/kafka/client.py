@@ -41,7 +41,8 @@ REMEDIES = {
     "_ALL_BROKERS_DOWN": _DOWN,
     "_TRANSPORT": _DOWN,
     "_RESOLVE": "the name of a broker is not known: check bootstrapServers",
-    "_TIMED_OUT": "no broker has answered in time: check bootstrapServers, and that the brokers run",
+    "_TIMED_OUT": "no broker has answered in time: check bootstrapServers, that the brokers run, and that no"
+    " transaction hangs (kafka-transactions.sh find-hanging)",
     "_AUTHENTICATION": "the brokers refuse the user or the password: check sasl.* in clientFile",
     "_SSL": "TLS fails: check ssl.* in clientFile",
     "TOPIC_AUTHORIZATION_FAILED": "the user may not use the topic: grant READ and DESCRIBE to a source, WRITE,"

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from penstock.contract.control_messages import (
     DOES_NOT_LOAD,
     EngineHello,
@@ -22,6 +24,7 @@ from penstock.keeper.final_report import how_it_ended
 from penstock.protocol.keeper_core_messages import EngineGone
 from tests.integration.local_job import cluster_settings, make_lines
 
+pytestmark = pytest.mark.usefixtures("fresh_processes")
 WITHIN_S = 60
 
 

@@ -207,6 +207,7 @@ def test_a_disk_that_is_full_before_the_start(job: Path) -> None:
     assert "No space left on device" in text or "disk is full" in text
 
 
+@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.parametrize("after_s", [0.2, 0.5, 1.0])
 def test_ctrl_c_while_everything_loads(job: Path, after_s: float) -> None:
     process = subprocess.Popen(

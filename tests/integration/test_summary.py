@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.integration.local_job import WITHIN_S, wait_until
 
@@ -82,6 +83,7 @@ def rows_of(folder: Path) -> int:
     return sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
 
 
+@pytest.mark.usefixtures("fresh_processes")
 def test_rows_without_event_time_are_told_apart_from_late_ones(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     noon = datetime(2026, 1, 1, 12)  # noqa: DTZ001  as Arrow gives times without a zone

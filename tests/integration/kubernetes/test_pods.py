@@ -28,6 +28,7 @@ from tests.integration.local_job import (
 from tests.support.certificates import also_believing, authority, trust
 from tests.support.tcp_proxy import Link, TcpProxy
 
+pytestmark = pytest.mark.usefixtures("fresh_processes")
 WITHIN_S = 120.0
 Start = Callable[..., Job]
 

@@ -323,7 +323,7 @@ def _input_changes(before: Before, inputs: Iterable[Place]) -> Iterator[str]:
         if not path.exists():
             yield f"input of {place.step}: {path} is gone"
             continue
-        seen = look_at(path, {s.split for s in splits}, place.kind).of(place.step)
+        seen = look_at(path, {s.split for s in splits}, place.kind, place.by).of(place.step)
         if text := unread_text(seen):
             yield text
         other = [text for split in splits if (text := _changed_file(path, split, place.kind))]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PenstockError, StateError
 from penstock.cli.record import JobRecord, read_record, record_of
-from penstock.connectors.input_files import list_input, look_at, nothing_to_read
+from penstock.connectors.input_files import folder_names, list_input, look_at, nothing_to_read
 from penstock.connectors.published import FILE_KINDS
-from penstock.contract.graph import Sink, Source, Step
+from penstock.contract.graph import Connector, Sink, Source, Step
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.contract.status import passed_text
 from penstock.graph.load import compile_draft, draft_of
@@ -217,7 +217,7 @@ def check_paths(job: "CompiledJob") -> None:
         given = step.parameters
         if isinstance(given, Source) and given.connector.options.get("follow"):
             continue  # new files come later; its own check looks at those that are there
-        problem = input_problem(path, given.connector.kind) if isinstance(given, Source) else output_problem(path)
+        problem = input_problem(path, given.connector) if isinstance(given, Source) else output_problem(path)
         if problem is not None:
             raise ConfigError(f"{job.places[step.name]}: step {step.name!r}: {path} {problem}")
     _check_apart(job)
@@ -255,12 +255,13 @@ def check_files(job: "CompiledJob") -> None:
                 raise ConfigError(f"{place}: {error}") from error
 
 
-def input_problem(path: Path, kind: str) -> str | None:
+def input_problem(path: Path, connector: Connector) -> str | None:
     """Say what is wrong with an input of files."""
     if not path.exists():
         return f"is not there (looked from {Path.cwd()})"
     try:
-        return nothing_to_read(list_input(path, kind), kind) if path.is_dir() else None
+        kind, by = connector.kind, folder_names(connector.options.get("partition_by"))
+        return nothing_to_read(list_input(path, kind, by), kind, by) if path.is_dir() else None
     except OSError as error:
         return f"cannot be listed: {error.strerror}"
 
@@ -276,13 +277,14 @@ def input_lines(job: "CompiledJob") -> list[str]:
             lines.append(f"input of {step.name}: {path} is followed: files that come later are read")
             continue
         kind = step.parameters.connector.kind
-        count = len(list_input(path, kind).files)
+        by = folder_names(step.parameters.connector.options.get("partition_by"))
+        count = len(list_input(path, kind, by).files)
         files = "1 file" if count == 1 else f"{count:,} files"
         lines.append(
             f"input of {step.name}: {files} in {path}; the set of files is fixed when the job first"
             " starts: files that come later are not read"
         )
-        lines += filter(None, [passed_text(look_at(path, (), kind).of(step.name))])
+        lines += filter(None, [passed_text(look_at(path, (), kind, by).of(step.name))])
     return lines
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.values import replace
+from penstock.connectors.input_files import folder_names
 from penstock.contract import codec
 from penstock.contract.codec import Message
 from penstock.contract.graph import Connector, Sink, Source, Step
@@ -36,12 +37,16 @@ class Digest(Message, tag="Digest"):
 
 
 class Place(Message, tag="Place"):
-    """The absolute path that a step reads or writes. For a source, ``stage`` is the stage that reads its splits."""
+    """The absolute path that a step reads or writes.
+
+    For a source, ``stage`` is the stage that reads its splits, and ``by`` has the columns in the names of its folders.
+    """
 
     step: str
     kind: str
     path: str
     stage: int = 0
+    by: tuple[str, ...] = ()
 
 
 class JobRecord(Message, tag="JobRecord"):
@@ -100,7 +105,8 @@ def _places(step: Step, stages: dict[str, int]) -> Iterator[Place]:
         if isinstance(path, str):
             at = os.path.abspath(path)  # what a symbolic link means stays its own
             kind = "followed" if connector.options.get("follow") else connector.kind
-            yield Place(step.name, kind, at, stages.get(step.name, 0))
+            by = folder_names(connector.options.get("partition_by")) if isinstance(step.parameters, Source) else ()
+            yield Place(step.name, kind, at, stages.get(step.name, 0), by)
 
 
 def _code(job: "CompiledJob", file: "JobFile") -> Iterator[Digest]:

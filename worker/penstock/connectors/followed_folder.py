@@ -16,7 +16,8 @@ from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.threads import monotonic
-from penstock.connectors.input_files import InputPath, StoredPath, list_input
+from penstock.base.values import replace
+from penstock.connectors.input_files import InputPath, Passed, StoredPath, list_input, nothing_to_read
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, with_stamp
 from penstock.connectors.text_lines import PACKED, LinePlace
@@ -104,7 +105,8 @@ def check_followed(path: InputPath, form: TextForm) -> None:
     """Check the files that are in a followed folder. Raises ConfigError when there is no folder, or naming the file."""
     if not path.is_dir():
         raise ConfigError(f"{form.kind} source: there is no folder {path} to follow: make it first")
-    if list_input(path, form.kind).files:
+    found = list_input(path, form.kind, form.folders.names)
+    if found.files or any(why is Passed.MISPLACED for _, why in found.passed):
         check_text_files(path, form)
 
 
@@ -183,7 +185,7 @@ class LaneReader:
             name = self._waiting.pop(0)
             self._sizes.pop(name, None)
             try:
-                identity = read_text_identity(self._parent.path / name)
+                identity = replace(read_text_identity(self._parent.path / name), file=name)
             except FileNotFoundError:
                 continue  # it was taken away before it was begun: no row of it was read
             except OSError as error:
@@ -197,9 +199,13 @@ class LaneReader:
 
     def _look(self) -> None:
         try:
-            names = list_input(self._parent.path, self._parent.form.kind).files
+            found = list_input(self._parent.path, self._parent.form.kind, self._parent.form.folders.names)
         except OSError as error:
             raise StorageError(f"text source: folder {self._parent.path} cannot be listed: {error}") from error
+        if any(why is Passed.MISPLACED for _, why in found.passed):
+            problem = nothing_to_read(found, self._parent.form.kind, self._parent.form.folders.names)
+            raise StateError(f"text source: folder {self._parent.path} {problem}")
+        names = found.files
         mine = {name: name_hash(name) for name in names}
         self._read &= set(mine.values())
         self._waiting = [name for name in names if self._is_mine(mine[name]) and mine[name] not in self._read]

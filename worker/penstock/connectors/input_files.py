@@ -8,10 +8,11 @@ folder once and opens no file.
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Literal, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 from penstock.base.limits import INPUT_NAMES_SHOWN_MAX
 from penstock.contract.status import InputSeen
@@ -77,6 +78,10 @@ class StoredPath(Protocol):
         """List the folder: names, and whether each is a sub-folder."""
         ...
 
+    def names(self) -> list[str]:
+        """List all files of the folder and of the folders in it, by their paths from there."""
+        ...
+
     def version(self) -> str:
         """Return what names the present content of a file. Raises FileNotFoundError."""
         ...
@@ -103,6 +108,7 @@ class Passed(StrEnum):
     FOLDER = "sub-folder"
     ENDING = f"not *{SUFFIX}"
     ANOTHER_ENDING = "another ending"
+    MISPLACED = "not in the folders of partitionBy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +119,17 @@ class Listing:
     passed: tuple[tuple[str, Passed], ...] = ()
 
 
-def list_input(folder: InputPath, kind: str = "parquet") -> Listing:
-    """List a folder that a source of ``kind`` reads. Blocking; raises OSError when it cannot be listed."""
+def list_input(folder: InputPath, kind: str = "parquet", by: Sequence[str] = ()) -> Listing:
+    """List a folder that a source of ``kind`` reads. Blocking; raises OSError when it cannot be listed.
+
+    With ``by`` the files are in folders like ``year=2026/month=11``, and are named by their paths from ``folder`` on.
+    """
     files: list[str] = []
     passed: list[tuple[str, Passed]] = []
-    for name, is_folder in _entries(folder):
+    for name, is_folder in ((name, False) for name in _names(folder)) if by else _entries(folder):
         reason = _passed(name, kind, is_folder=is_folder)
+        if reason is None and by and misplaced(name, by):
+            reason = Passed.MISPLACED
         if reason is None:
             files.append(name)
         else:
@@ -133,8 +144,43 @@ def _entries(folder: InputPath) -> list[tuple[str, bool]]:
         return [(entry.name, entry.is_dir()) for entry in entries]
 
 
+def _names(folder: InputPath) -> list[str]:
+    """List all files below a folder. Hidden folders are not entered."""
+    if isinstance(folder, StoredPath):
+        return folder.names()
+    found, root = [], str(folder)
+    for place, folders, files in os.walk(root, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
+        found += [os.path.relpath(os.path.join(place, name), root) for name in files]
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def misplaced(file: str, by: Sequence[str]) -> str | None:
+    """Return what is wrong with the folders of a file, None when they are ``NAME=VALUE`` for each name of ``by``."""
+    *folders, _ = file.split("/")
+    wanted = "/".join(f"{name}=..." for name in by)
+    for folder, name in zip(folders, by, strict=False):
+        found, equals, value = folder.partition("=")
+        if not equals or unquote(found) != name or not value:
+            return f"its folder {folder!r} is no {name}=VALUE (partitionBy wants {wanted})"
+    if len(folders) < len(by):
+        return f"it is in no folder {by[len(folders)]}=VALUE (partitionBy wants {wanted})"
+    if len(folders) > len(by):
+        return f"its folder {folders[len(by)]!r} is below {wanted}: name all folders in partitionBy"
+    return None
+
+
+def folder_names(partition_by: object) -> tuple[str, ...]:
+    """Return the names in an option ``partitionBy``, none when it is not given."""
+    return tuple(name.strip() for name in partition_by.split(",")) if isinstance(partition_by, str) else ()
+
+
 def _passed(name: str, kind: str, *, is_folder: bool) -> Passed | None:
-    if name.startswith(HIDDEN):
+    if any(part.startswith(HIDDEN) for part in name.split("/")):
         return Passed.HIDDEN
     if is_folder:
         return Passed.FOLDER
@@ -143,7 +189,7 @@ def _passed(name: str, kind: str, *, is_folder: bool) -> Passed | None:
     return Passed.ENDING if kind == "parquet" else Passed.ANOTHER_ENDING
 
 
-def look_at(path: InputPath, known: Collection[str], kind: str = "parquet") -> InputSeen:
+def look_at(path: InputPath, known: Collection[str], kind: str = "parquet", by: Sequence[str] = ()) -> InputSeen:
     """Compare a folder with a job's ``known`` files: return the new files and the skipped entries.
 
     All names are counted; the first ``INPUT_NAMES_SHOWN_MAX`` are returned. Blocking; raises
@@ -151,7 +197,7 @@ def look_at(path: InputPath, known: Collection[str], kind: str = "parquet") -> I
     """
     if not path.is_dir():
         return InputSeen(str(path), len(known))
-    found = list_input(path, kind)
+    found = list_input(path, kind, by)
     unread = [name for name in found.files if name not in known]
     return InputSeen(
         str(path),
@@ -168,8 +214,11 @@ def spell_passed(found: Listing) -> tuple[str, ...]:
     return tuple(f"{name} ({why})" for name, why in found.passed[:INPUT_NAMES_SHOWN_MAX])
 
 
-def nothing_to_read(found: Listing, kind: str = "parquet") -> str | None:
-    """Return why a folder has no input, with what is in it; None when there is a file to read."""
+def nothing_to_read(found: Listing, kind: str = "parquet", by: Sequence[str] = ()) -> str | None:
+    """Return why a folder is no input, with what is in it; None when there is a file to read, and all can be read."""
+    for name, why in found.passed:
+        if why is Passed.MISPLACED:
+            return f"has the file {name}: {misplaced(name, by)}: move it, or correct partitionBy"
     if found.files:
         return None
     if not found.passed:

@@ -12,6 +12,7 @@ from penstock.connectors.delta.delta_sink import DeltaSink
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.file_output import FileForm, parquet_form
 from penstock.connectors.file_sink import FileSink
+from penstock.connectors.folder_columns import FolderColumns
 from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
@@ -46,7 +47,8 @@ def open_source(source: Source, files: FileSystem = OS_FILES) -> SourcePort:
     match connector.kind:
         case "parquet":
             rate = int(connector.options.get("rate") or 0) or None
-            return ParquetSource(_path(connector), source.columns, source.event_time, rate)
+            folders = _folders(connector, source.columns)
+            return ParquetSource(_path(connector), source.columns, source.event_time, rate, folders)
         case "json" | "csv":
             rate = int(connector.options.get("rate") or 0) or None
             form, every_s = _text(connector, source.columns), connector.options.get("follow")
@@ -107,7 +109,7 @@ class ConnectorInspector:
         """Return a source's columns, without hidden ones. Raises ConfigError naming the input."""
         match connector.kind:
             case "parquet":
-                return plain_schema(Path(_path(connector)), columns)
+                return plain_schema(Path(_path(connector)), columns, _folders(connector, columns))
             case "json" | "csv":
                 form = _text(connector, columns)
                 _check_text(connector, form)
@@ -129,13 +131,13 @@ class ConnectorInspector:
         Takes about a millisecond a file.
         """
         if connector.kind == "parquet":
-            check_files(Path(_path(connector)), columns)
+            check_files(Path(_path(connector)), columns, _folders(connector, columns))
         elif connector.kind in ("json", "csv"):
             _check_text(connector, _text(connector, columns))
         elif connector.kind == "s3":
             path, form, follow = _objects(connector, columns)
             if form is None:
-                check_files(path, columns)
+                check_files(path, columns, _folders(connector, columns))
             else:
                 (check_followed if follow else check_text_files)(path, form)
 
@@ -152,7 +154,8 @@ def _open_objects(source: Source) -> SourcePort:
     path, form, follow = _objects(source.connector, source.columns)
     rate = int(source.connector.options.get("rate") or 0) or None
     if form is None:
-        return ParquetSource(path, source.columns, source.event_time, rate)
+        folders = _folders(source.connector, source.columns)
+        return ParquetSource(path, source.columns, source.event_time, rate, folders)
     if follow:
         return FollowedFolder(path, form, follow, source.event_time, rate)
     return TextSource(path, form, source.event_time, rate)
@@ -161,7 +164,7 @@ def _open_objects(source: Source) -> SourcePort:
 def _objects_schema(connector: Connector, columns: Columns) -> pa.Schema:
     path, form, follow = _objects(connector, columns)
     if form is None:
-        return plain_schema(path, columns)
+        return plain_schema(path, columns, _folders(connector, columns))
     (check_followed if follow else check_text_files)(path, form)
     return form.schema
 
@@ -171,11 +174,8 @@ def _objects(connector: Connector, columns: Columns) -> tuple[ObjectPath, TextFo
     options = S3Input(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
     path = ObjectPath(open_folder(options))
     if options.format != FileFormat.PARQUET:
-        return (
-            path,
-            TextForm(options.format, declared_schema(options.format, columns), options.delimiter),
-            options.follow,
-        )
+        schema, folders = declared_schema(options.format, columns), _folders(connector, columns)
+        return path, TextForm(options.format, schema, options.delimiter, folders), options.follow
     if options.follow:
         raise ConfigError("s3: follow: it reads json and csv; a folder of Parquet cannot grow while a job reads it")
     return path, None, None
@@ -183,7 +183,12 @@ def _objects(connector: Connector, columns: Columns) -> tuple[ObjectPath, TextFo
 
 def _text(connector: Connector, columns: Columns) -> TextForm:
     delimiter = str(connector.options.get("delimiter") or ",")
-    return TextForm(connector.kind, declared_schema(connector.kind, columns), delimiter)
+    schema = declared_schema(connector.kind, columns)
+    return TextForm(connector.kind, schema, delimiter, _folders(connector, columns))
+
+
+def _folders(connector: Connector, columns: Columns) -> FolderColumns:
+    return FolderColumns(connector.options.get("partition_by"), columns)
 
 
 def _check_text(connector: Connector, form: TextForm) -> None:

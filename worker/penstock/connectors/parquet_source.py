@@ -13,9 +13,10 @@ objects has a version of each, which is in the identity instead of the hash; eve
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.os_errors import may_pass, storage_error
+from penstock.base.values import replace
+from penstock.connectors.folder_columns import NO_FOLDERS, FolderColumns, completed, name_in, refuse_folders, replayed
 from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, head, with_stamp
@@ -74,21 +77,22 @@ def parse_identity(text: str) -> FileIdentity:
         raise StateError(f"a checkpoint describes a Parquet split as {text!r}: {error}") from error
 
 
-def find_files(path: InputPath) -> list[InputPath]:
-    """List the input files by name; ``path`` is a folder or one file.
+def find_files(path: InputPath, by: Sequence[str] = ()) -> list[InputPath]:
+    """List the input files by name; ``path`` is a folder, which has folders of ``by`` in it, or one file.
 
     Hidden files (their names begin with ``.`` or ``_``) do not count. Raises ConfigError when there
-    is no file.
+    is no file, or one is in no such folder.
     """
     if path.is_file():
+        refuse_folders(path, by)
         return [path]
     if not path.is_dir():
         raise ConfigError(f"parquet source: there is no file or folder {path}")
     try:
-        found = list_input(path)
+        found = list_input(path, by=by)
     except OSError as error:
         raise storage_error(f"parquet source: folder {path}", error) from error
-    problem = nothing_to_read(found)
+    problem = nothing_to_read(found, by=by)
     if problem is not None:
         raise ConfigError(f"parquet source: folder {path} {problem}")
     return [path / name for name in found.files]
@@ -175,16 +179,18 @@ class ParquetSource:
         columns: Columns,
         event_time: EventTime | None = None,
         rate: int | None = None,
+        folders: FolderColumns = NO_FOLDERS,
     ) -> None:
         """Read the first file's schema. Raises ConfigError naming the file and the column.
 
         ``rate`` bounds the rows per second of each file; None: as fast as possible.
         """
+        self._folders = folders
         self._path: InputPath = Path(path) if isinstance(path, str) else path
         self._rate = rate
         self._event_time = event_time
-        self._plain = plain_schema(self._path, columns)
-        self._piece_bytes = piece_bytes(len(find_files(self._path))) if rate else PIECE_BYTES
+        self._plain = plain_schema(self._path, columns, folders)
+        self._piece_bytes = piece_bytes(len(find_files(self._path, folders.names))) if rate else PIECE_BYTES
         self.schema = with_stamp(self._plain, event_time)
 
     def splits(self) -> list[SplitState]:
@@ -192,17 +198,18 @@ class ParquetSource:
 
         Raises ConfigError with the file that does not fit and the reason.
         """
-        found = find_files(self._path)
+        found = find_files(self._path, self._folders.names)
         return [self._first_state(file, found[0]) for file in found]
 
     def _first_state(self, file: InputPath, first: InputPath) -> SplitState:
-        identity = read_identity(file)
-        fit_schema(pq.read_schema(_opened(file)), self._plain, file, first)
+        name = name_in(self._path, file)
+        identity = replace(read_identity(file), file=name)
+        _fit(file, self._plain, first, self._folders, name)
         return SplitState(SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0)
 
     def look(self, known: Collection[str]) -> InputSeen:
         """Return which files of the folder are not ``known`` splits. Blocking; raises OSError."""
-        return look_at(self._path, known)
+        return look_at(self._path, known, by=self._folders.names)
 
     def open(self, state: SplitState) -> "ParquetReader":
         """Open a file at a row. Raises StateError when it is not the file that was listed."""
@@ -210,7 +217,8 @@ class ParquetSource:
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
-        pieces = Pieces(pinned(file, identity.version), self._plain, self._piece_bytes)
+        values = replayed(self._folders, identity.file, file)
+        pieces = Pieces(pinned(file, identity.version), self._plain, self._piece_bytes, values)
         reader_class = ParquetReader if self._rate else UnpacedReader
         return reader_class(pieces, (state, identity), stamper, RateLimit(self._rate))
 
@@ -323,8 +331,16 @@ class UnpacedReader(ParquetReader):
 class Pieces:
     """Decodes one file piece by piece, from any row."""
 
-    def __init__(self, path: InputPath, schema: pa.Schema, size: int = PIECE_BYTES) -> None:
-        """Decode about ``size`` bytes at a time. The file is not opened yet."""
+    def __init__(
+        self,
+        path: InputPath,
+        schema: pa.Schema,
+        size: int = PIECE_BYTES,
+        values: Mapping[str, pa.Scalar] = MappingProxyType({}),
+    ) -> None:
+        """Decode about ``size`` bytes at a time. The file is not opened yet. ``values`` are those of its folders."""
+        self._values = values
+        self._in_file = pa.schema([field for field in schema if field.name not in values])
         self.path = path
         self.within_group = False  # whether the present row group has rows left
         self.decoded_bytes = 0  # since the file was opened
@@ -359,7 +375,7 @@ class Pieces:
         meta = file.metadata.row_group(group)
         rows = piece_rows(meta.total_byte_size, meta.num_rows, self._size)
         left = meta.num_rows
-        batches = file.iter_batches(rows, row_groups=[group], columns=self._schema.names, use_threads=False)
+        batches = file.iter_batches(rows, row_groups=[group], columns=self._in_file.names, use_threads=False)
         for batch in batches:
             rest = batch.slice(skip)
             skip = max(0, skip - batch.num_rows)
@@ -367,7 +383,7 @@ class Pieces:
             self.within_group = left > 0
             self.decoded_bytes += batch.nbytes
             if rest.num_rows:
-                yield to_schema(rest, self._schema)
+                yield completed(to_schema(rest, self._in_file), self._values, self._schema)
 
 
 def piece_bytes(files: int) -> int:
@@ -384,26 +400,35 @@ def piece_rows(group_bytes: int, group_rows: int, size: int) -> int:
     return max(PIECE_ROWS_MIN, min(PIECE_ROWS_MAX, size // row_bytes))
 
 
-def plain_schema(path: InputPath, columns: Columns) -> pa.Schema:
-    """Return the schema of a source: the declared columns, or all columns of the first file."""
-    first = find_files(path)[0]
+def plain_schema(path: InputPath, columns: Columns, folders: FolderColumns = NO_FOLDERS) -> pa.Schema:
+    """Return the schema of a source: the declared columns, or all columns of the first file and of its folders."""
+    first = find_files(path, folders.names)[0]
     read_identity(first)
     found = pq.read_schema(_opened(first))
     if not columns:
+        folders.refuse(found.names, first)
         fields = [pa.field(f.name, value_type(f.type), f.nullable) for f in found]
-        return pa.schema(fields)
+        return folders.added(pa.schema(fields))
     declared = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns])
-    fit_schema(found, declared, first, first)
+    _fit(first, declared, first, folders, name_in(path, first))
     return declared
 
 
-def check_files(path: InputPath, columns: Columns) -> None:
+def check_files(path: InputPath, columns: Columns, folders: FolderColumns = NO_FOLDERS) -> None:
     """Check that every file is whole and has the columns. Raises ConfigError naming the file."""
-    wanted = plain_schema(path, columns)
-    found = find_files(path)
+    wanted = plain_schema(path, columns, folders)
+    found = find_files(path, folders.names)
     for file in found:
         read_identity(file)
-        fit_schema(pq.read_schema(_opened(file)), wanted, file, found[0])
+        _fit(file, wanted, found[0], folders, name_in(path, file))
+
+
+def _fit(file: InputPath, wanted: pa.Schema, first: InputPath, folders: FolderColumns, name: str) -> None:
+    """Check that a file and its folders have every wanted column. Raises ConfigError naming the file."""
+    found = pq.read_schema(_opened(file))
+    folders.refuse(found.names, file)
+    fit_schema(found, folders.in_files(wanted), file, first)
+    folders.check(name, file)
 
 
 def fit_schema(found: pa.Schema, wanted: pa.Schema, file: InputPath, first: InputPath) -> None:

@@ -23,6 +23,8 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.os_errors import may_pass, storage_error
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
+from penstock.connectors.folder_columns import NO_FOLDERS, FolderColumns, completed, name_in, refuse_folders, replayed
 from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, head, with_stamp
@@ -58,11 +60,17 @@ class TextIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """What the files hold: ``kind`` is "json" or "csv"."""
+    """What the files hold: ``kind`` is "json" or "csv". ``schema`` has the columns of ``folders``, too."""
 
     kind: str
     schema: pa.Schema
     delimiter: str = ","
+    folders: FolderColumns = NO_FOLDERS
+
+    @property
+    def in_files(self) -> pa.Schema:
+        """Return the columns that the files have to have."""
+        return self.folders.in_files(self.schema)
 
 
 def spell_spec(identity: TextIdentity, place: LinePlace) -> str:
@@ -121,17 +129,22 @@ def declared_schema(kind: str, columns: Columns) -> pa.Schema:
     return arrow_schema(columns)
 
 
-def text_files(path: InputPath, kind: str) -> list[InputPath]:
-    """List the input files by name; ``path`` is a folder or one file. Raises ConfigError when there is none."""
+def text_files(path: InputPath, form: TextForm) -> list[InputPath]:
+    """List the input files by name; ``path`` is a folder or one file.
+
+    Raises ConfigError when there is none, or one is in no folder of ``form.folders``.
+    """
+    kind, by = form.kind, form.folders.names
     if path.is_file():
+        refuse_folders(path, by)
         return [path]
     if not path.is_dir():
         raise ConfigError(f"{kind} source: there is no file or folder {path}")
     try:
-        found = list_input(path, kind)
+        found = list_input(path, kind, by)
     except OSError as error:
         raise storage_error(f"{kind} source: folder {path}", error) from error
-    problem = nothing_to_read(found, kind)
+    problem = nothing_to_read(found, kind, by)
     if problem is not None:
         raise ConfigError(f"{kind} source: folder {path} {problem}")
     return [path / name for name in found.files]
@@ -139,13 +152,38 @@ def text_files(path: InputPath, kind: str) -> list[InputPath]:
 
 def check_text_files(path: InputPath, form: TextForm) -> None:
     """Check that every file is readable and has the columns. Raises ConfigError naming the file."""
-    for file in text_files(path, form.kind):
+    for file in text_files(path, form):
         try:
             read_text_identity(file)
-            if form.kind == "csv":
-                _csv_columns(file, form)
+            form.folders.check(name_in(path, file), file)
+            _columns(file, form)
         except OSError as error:
             raise storage_error(f"{form.kind} source: file {file}", error) from error
+
+
+def _columns(path: InputPath, form: TextForm) -> tuple[list[str], LinePlace]:
+    """Return the names in the header of a file of CSV, and the place behind it; none for others.
+
+    Raises ConfigError when a declared column is missing or a name is there twice, or when the file has a column that
+    its folders have. Raises OSError.
+    """
+    if form.kind == "csv":
+        names, behind = _csv_columns(path, form)
+        form.folders.refuse(names, path)
+        return names, behind
+    if form.folders.names:
+        form.folders.refuse(_first_names(path), path)
+    return [], LinePlace()
+
+
+def _first_names(path: InputPath) -> list[str]:
+    """Return the names in the first line of JSON lines, none when it is no object: reading it says more."""
+    try:
+        first = next(blocks(path, LinePlace()), None)
+        found = parsed(first.lines[0].as_py().decode()) if first is not None and len(first.lines) else {}
+    except (pa.ArrowInvalid, StateError, PeerError, UnicodeDecodeError):
+        return []
+    return list(found) if isinstance(found, dict) else []
 
 
 def _csv_columns(path: InputPath, form: TextForm) -> tuple[list[str], LinePlace]:
@@ -162,7 +200,7 @@ def _csv_columns(path: InputPath, form: TextForm) -> tuple[list[str], LinePlace]
         raise ConfigError(f"csv source: file {path}, line 1: {error}") from error
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"csv source: file {path}, line 1: two columns are named {twice[0]!r}")
-    for name in form.schema.names:
+    for name in form.in_files.names:
         if name not in names:
             raise ConfigError(f"csv source: file {path}, line 1: {unknown('column', name, names)}")
     return names, first.place(1)
@@ -186,15 +224,15 @@ class TextSource:
     def splits(self) -> list[SplitState]:
         """List all files by name. Raises ConfigError with the file that does not fit and the reason."""
         check_text_files(self._path, self._form)
-        return [self._first_state(file) for file in text_files(self._path, self._form.kind)]
+        return [self._first_state(file) for file in text_files(self._path, self._form)]
 
     def _first_state(self, file: InputPath) -> SplitState:
-        identity = read_text_identity(file)
+        identity = replace(read_text_identity(file), file=name_in(self._path, file))
         return SplitState(SplitId(identity.file), spell_spec(identity, LinePlace()), 0, finished=identity.size == 0)
 
     def look(self, known: Collection[str]) -> InputSeen:
         """Return which files of the folder are not ``known`` splits. Blocking; raises OSError."""
-        return look_at(self._path, known, self._form.kind)
+        return look_at(self._path, known, self._form.kind, self._form.folders.names)
 
     def open(self, state: SplitState) -> "TextReader":
         """Open a file at a row. Raises StateError when it is not the file that was listed."""
@@ -209,13 +247,15 @@ def open_rows(path: InputPath, form: TextForm, spec: str) -> "TextRows":
     identity, place = parse_spec(spec)
     file = pinned(path if path.is_file() else path / identity.file, identity.version)
     check_text_unchanged(file, identity)
-    names, behind = _csv_columns(file, form) if form.kind == "csv" else ([], LinePlace())
+    names, behind = _columns(file, form)
     begin = behind if place.byte < behind.byte else place
-    return TextRows(file, identity, _decoder(form, names), begin)
+    return TextRows(file, identity, _decoder(form, names, replayed(form.folders, identity.file, file)), begin)
 
 
-def _decoder(form: TextForm, names: Sequence[str]) -> Decode:
-    return json_decoder(form.schema) if form.kind == "json" else csv_decoder(form.schema, names, form.delimiter)
+def _decoder(form: TextForm, names: Sequence[str], values: dict[str, pa.Scalar]) -> Decode:
+    schema = form.in_files
+    of_file = json_decoder(schema) if form.kind == "json" else csv_decoder(schema, names, form.delimiter)
+    return of_file if not values else lambda lines: completed(of_file(lines), values, form.schema)
 
 
 class TextRows:

@@ -13,7 +13,7 @@ from penstock.base.errors import ConfigError
 from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
-from penstock.contract.s3_options import RollBytes, S3Input, S3Output
+from penstock.contract.s3_options import FolderNames, RollBytes, S3Input, S3Output
 from penstock.contract.schema import (
     Count,
     Field,
@@ -57,6 +57,7 @@ class ParquetInput(Fields):
 
     path: Annotated[LongText, Field("path", "a folder of *.parquet files, or one file")]
     rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+    partition_by: FolderNames | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class JsonInput(Fields):
         Field("path", "a folder of *.jsonl, *.ndjson or *.json files, plain or with .gz or .zst, or one file"),
     ]
     rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+    partition_by: FolderNames | None = None
     follow: Annotated[
         float | None,
         Field(
@@ -84,6 +86,7 @@ class CsvInput(Fields):
 
     path: Annotated[LongText, Field("path", "a folder of *.csv files, plain or with .gz or .zst, or one file")]
     rate: Annotated[Quantity, Field("rate", "rows per second of each file, like 2k; 0: as fast as possible")] = 0
+    partition_by: FolderNames | None = None
     follow: Annotated[
         float | None,
         Field(

@@ -53,6 +53,17 @@ RollBytes = Annotated[
 ]
 
 
+ColumnNames = Annotated[str, Field(pattern=r"[^,]+(,[^,]+)*", rule="names with commas between")]
+FolderNames = Annotated[
+    ColumnNames,
+    Field(
+        "partitionBy",
+        "names with commas between: the files are in folders year=2026/month=11, and these become columns, of the"
+        " declared types, or texts where no columns are declared",
+    ),
+]
+
+
 class FileFormat(StrEnum):
     """What a file holds."""
 
@@ -81,6 +92,7 @@ class S3Input(S3Place):
     """Options of the S3 source."""
 
     rate: Annotated[Quantity, Field("rate", "rows per second of each object, like 2k; 0: as fast as possible")] = 0
+    partition_by: FolderNames | None = None
     follow: Annotated[
         float | None,
         Field(
@@ -101,11 +113,9 @@ class S3Output(S3Place):
 
     roll_bytes: RollBytes = ROLL_BYTES
     partition_by: Annotated[
-        str | None,
+        ColumnNames | None,
         Field(
             "partitionBy",
             "columns with commas between: rows go to folders by their values, as day=2026-11-26/country=de",
-            pattern=r"[^,]+(,[^,]+)*",
-            rule="names with commas between",
         ),
     ] = None

@@ -10,30 +10,39 @@ from penstock.contract.connectors import Role, check_plugin
 from penstock.contract.graph import Connector, Option
 
 
-def parquet(path: "str | PathLike[str]", *, rate: int = 0, roll_bytes: int | str | None = None) -> Connector:
+def parquet(
+    path: "str | PathLike[str]", *, rate: int = 0, partition_by: str | None = None, roll_bytes: int | str | None = None
+) -> Connector:
     """Read or write the Parquet files of a folder, exactly once.
 
     As a source, ``path`` may also be one file. Each file is a split, and the number of a row is its
-    offset. ``rate`` limits the rows per second of each file; 0 means no limit. As a sink, a file
-    that has become visible never changes. With ``roll_bytes`` of rows in memory ("32Mi" without it) a task begins a new
-    file.
+    offset. ``rate`` limits the rows per second of each file; 0 means no limit. With ``partition_by="year,month"`` a
+    source reads the files of the folders ``year=2026/month=11``, whose values become columns: of the declared types, or
+    texts where no columns are declared. As a sink, a file that has become visible never changes. With ``roll_bytes`` of
+    rows in memory ("32Mi" without it) a task begins a new file.
     """
     options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "roll_bytes": roll_bytes}
+    options["partition_by"] = partition_by
     return Connector("parquet", {name: value for name, value in options.items() if value is not None})
 
 
 def json(
-    path: "str | PathLike[str]", *, rate: int = 0, follow: float | None = None, roll_bytes: int | str | None = None
+    path: "str | PathLike[str]",
+    *,
+    rate: int = 0,
+    follow: float | None = None,
+    partition_by: str | None = None,
+    roll_bytes: int | str | None = None,
 ) -> Connector:
     """Read or write JSON lines, exactly once: each line is an object, and each row a line.
 
     A source needs declared columns; a field that is missing is null, and other fields are passed over.
     It reads ``*.jsonl``, ``*.ndjson`` and ``*.json`` files, and the same with ``.gz`` or ``.zst``. ``rate``
     limits the rows per second of each file; 0 means no limit. With ``follow`` the source has no end, and looks for
-    new files so often, in seconds. ``roll_bytes`` is as in :func:`parquet`.
+    new files so often, in seconds. ``partition_by`` and ``roll_bytes`` are as in :func:`parquet`.
     """
     options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "follow": follow}
-    options["roll_bytes"] = roll_bytes
+    options |= {"roll_bytes": roll_bytes, "partition_by": partition_by}
     return Connector("json", {name: value for name, value in options.items() if value is not None})
 
 
@@ -43,17 +52,18 @@ def csv(
     rate: int = 0,
     delimiter: str | None = None,
     follow: float | None = None,
+    partition_by: str | None = None,
     roll_bytes: int | str | None = None,
 ) -> Connector:
     """Read or write CSV files with a header, exactly once.
 
     A source needs declared columns, which are found by the names in the header. It reads ``*.csv`` files, and
     the same with ``.gz`` or ``.zst``. ``rate`` limits the rows per second of each file; 0 means no limit.
-    ``delimiter`` is a comma by default; a sink writes commas. ``follow`` is as in :func:`json`, ``roll_bytes`` as
-    in :func:`parquet`.
+    ``delimiter`` is a comma by default; a sink writes commas. ``follow`` is as in :func:`json`, ``partition_by`` and
+    ``roll_bytes`` as in :func:`parquet`.
     """
     options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "delimiter": delimiter, "follow": follow}
-    options["roll_bytes"] = roll_bytes
+    options |= {"roll_bytes": roll_bytes, "partition_by": partition_by}
     return Connector("csv", {name: value for name, value in options.items() if value is not None})
 
 
@@ -87,8 +97,9 @@ def s3(url: str, *, format: str = "parquet", **more: Option) -> Connector:  # no
 
     ``url`` is ``s3://bucket/folder``, and ``format`` is "parquet", "json" or "csv". ``more`` are the options of a job
     file as Python spells them: ``endpoint``, ``region``, ``access_key="env:NAME"``, ``secret_key``, ``session_token``;
-    of a source ``rate``, ``follow`` and ``delimiter``, of a sink ``roll_bytes`` and ``partition_by``. Without keys they
-    come from where the clients of AWS find them. Needs ``pip install 'penstock[s3]'``.
+    of a source ``rate``, ``follow`` and ``delimiter``, of a sink ``roll_bytes``. ``partition_by`` is as in
+    :func:`parquet`; a sink makes such folders. Without keys they come from where the clients of AWS find them. Needs
+    ``pip install 'penstock[s3]'``.
     """
     return Connector("s3", {n: v for n, v in {"url": url, "format": format, **more}.items() if v is not None})
 

@@ -58,6 +58,13 @@ class ObjectPath:
         except Unusable as error:
             raise ConfigError(str(error)) from error
 
+    def names(self) -> list[str]:
+        """List all objects below the folder. Raises ConfigError as :meth:`entries`."""
+        try:
+            return self.folder.names()
+        except Unusable as error:
+            raise ConfigError(str(error)) from error
+
     def stat(self) -> ObjectStat:
         """Look at the object. Raises FileNotFoundError."""
         return ObjectStat(self._seen().size)

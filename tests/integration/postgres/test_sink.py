@@ -1,6 +1,7 @@
 """The PostgreSQL sink against a real server: each committed row once, wherever a process is killed or stopped."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -35,11 +36,11 @@ class Target:
     def __init__(self, postgres: Postgres, folder: Path, columns: str = COLUMNS, keys: str | None = None) -> None:
         self._postgres = postgres
         self.table = postgres.table(columns)
-        self._folder = folder / self.table
+        self.folder = folder / self.table
         self.options = PostgresOutput(postgres.server.uri, self.table, keys, f"env:{PASSWORD_VARIABLE}")
 
     def sink(self, schema: pa.Schema = ROWS.schema) -> PostgresSink:
-        return PostgresSink("out", self.options, schema, self._folder)
+        return PostgresSink("out", self.options, schema, self.folder)
 
     def marked(self, kind: type[MarkedTable]) -> MarkedTable:
         """Return the table as one task writes it."""
@@ -68,6 +69,28 @@ def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_gi
     columns = "word text, number bigint" + (" PRIMARY KEY" if keys else "")
     report = kit.check_sink(lambda: Target(postgres, tmp_path, columns, keys), ROWS, every=EVERY)
     assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (Path.unlink, r"postgres sink: staged file .*\.part is gone: restore it, or give"),
+        (
+            lambda file: file.write_bytes(b"another"),
+            r"staged file .*\.part is not the one committed: restore it, or give",
+        ),
+    ],
+)
+def test_a_staged_file_that_is_lost_while_rows_are_sent_ends_in_an_error(
+    target: Target, harm: Callable[[Path], object], said: str
+) -> None:
+    sink = target.claimed()
+    handles = (staged(sink, 1, ROWS.slice(0, 6)), staged(sink, 2, ROWS.slice(6)))
+    files = sorted(target.folder.rglob("*.part"))
+    harm(files[-1])
+    with pytest.raises(StateError, match=said):
+        sink.publisher.publish_all(handles, Epoch(2))
+    assert target.visible() == [], "nothing is committed"
 
 
 def test_all_handles_of_a_task_are_published_by_one_call_and_only_once(target: Target) -> None:

@@ -4,10 +4,12 @@ The client is loaded when a connection is made, because it is an extra. A connec
 no session of a job rests at the server.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.base.suggest import unknown
@@ -131,10 +133,28 @@ class PostgresSession:
         yield
         self.run("COMMIT")
 
-    def copy(self, table: str, rows: Any) -> None:
-        """Add the rows of a ``pa.RecordBatchReader`` to a temporary table that is there."""
+    def copy(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """Add rows to a temporary table that is there. What ``batches`` raises is raised as it is.
+
+        The client takes the rows in C, and would make an error of its own of it, as of a connection that is cut.
+        """
+        failed: list[PenstockError] = []
+
+        def given() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from batches
+            except PenstockError as error:
+                failed.append(error)
+                raise
+
+        rows = pa.RecordBatchReader.from_batches(schema, given())
         with self._connection.cursor() as cursor:
-            cursor.adbc_ingest(table, rows, mode="append", temporary=True)
+            try:
+                cursor.adbc_ingest(table, rows, mode="append", temporary=True)
+            except library().Error:
+                if failed:
+                    raise failed[0] from None
+                raise
 
 
 def problem(about: str, error: Any) -> PenstockError:

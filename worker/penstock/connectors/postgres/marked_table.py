@@ -134,7 +134,7 @@ class MarkedTable(SeededOutput[Block]):
             session.run(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}")
             session.run(self._statements.make)
             if visible < wanted.blocks:
-                session.copy("penstock_rows", pa.RecordBatchReader.from_batches(self._schema, self._numbered(blocks)))
+                session.copy("penstock_rows", self._schema, self._numbered(blocks))
             found = self._marker(session, " FOR UPDATE")
             if found == wanted.marker:
                 return 0

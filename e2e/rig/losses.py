@@ -4,6 +4,7 @@ import time
 
 from e2e.rig.cluster import Cluster
 from e2e.rig.release import SYSTEM
+from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import WordCount
 from penstock.contract import pod
@@ -15,7 +16,7 @@ LEADERS_LOST_MAX = 5  # until another worker leads; a pod that returns may be el
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-def lose(job: WordCount, name: str, *, force: bool) -> float:
+def lose(job: StreamJob, name: str, *, force: bool) -> float:
     """Delete the pod of a worker, and return after how many seconds the job commits again."""
     options = ["--grace-period=0", "--force"] if force else []
     old, before = uid_of(job, name), job.latest()
@@ -27,20 +28,20 @@ def lose(job: WordCount, name: str, *, force: bool) -> float:
     return took_s
 
 
-def uid_of(job: WordCount, name: str) -> str:
+def uid_of(job: StreamJob, name: str) -> str:
     """Give the UID of a pod; empty when it does not exist."""
     found = job.workers().get(name)
     return "" if found is None else str(found["metadata"]["uid"])
 
 
-def until_back(job: WordCount, before: Latest, timeout_s: float) -> None:
+def until_back(job: StreamJob, before: Latest, timeout_s: float) -> None:
     """Wait until the job commits in a later attempt than that of ``before``."""
     wait_for("a new attempt", lambda: job.latest().attempt > before.attempt, timeout_s, job.say)
     job.commits(1, timeout_s)
     wait_for("all workers", lambda: job.runs_on(before.workers), timeout_s, job.say)
 
 
-def leading_pod(job: WordCount) -> str:
+def leading_pod(job: StreamJob) -> str:
     """Wait for a leader in -latest, and give its pod. The status shows a new leader some seconds later."""
     leader = wait_for("a leader", lambda: job.latest().leader, RECOVERY_TIMEOUT_S, job.say)
     return f"{pod.workers_name(job.name)}-{leader.ordinal}"

@@ -69,7 +69,7 @@ class RealEngineNode:
     def __init__(self, host: EngineHost, ordinal: Ordinal, name: str) -> None:
         self._host = host
         self._kernel = host.kernel
-        self._ordinal = ordinal
+        self.ordinal = ordinal
         self._name = name
         self._incarnation = Incarnation(name)
         self._orders: SimpleQueue[Order] = SimpleQueue()
@@ -100,12 +100,12 @@ class RealEngineNode:
 
     def _run(self) -> None:
         host, compiled = self._host, self._host.compiled
-        identity = Identity(host.job_uid, self._ordinal, self._incarnation)
+        identity = Identity(host.job_uid, self.ordinal, self._incarnation)
         files = host.mount(self._name, self.end)
         warmed = Event()
         warmed.set()
         worker = self._worker = Worker(
-            self._ordinal,
+            self.ordinal,
             self._incarnation,
             JobParts(compiled, identity, host.scratch(self._name), files=files, shared=host.storage),
             DirectoryBlobStore(host.storage, files),
@@ -115,7 +115,7 @@ class RealEngineNode:
             warmed=warmed,
             ingest=IngestPlace("worker", 1),
         )
-        self._say(msg.EngineHello(self._ordinal, self._incarnation, worker.address, compiled.plan))
+        self._say(msg.EngineHello(self.ordinal, self._incarnation, worker.address, compiled.plan))
         self._obey(worker)
         self.end()
 
@@ -131,7 +131,7 @@ class RealEngineNode:
         self._host.scheduler.point()
         if isinstance(report, EngineProgress):
             return
-        self._host.reported(self._ordinal, report)
+        self._host.reported(self.ordinal, report)
         try:
             self._host.to_keeper(self._name, self._incarnation, report)
         except SimCrash:

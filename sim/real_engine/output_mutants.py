@@ -6,6 +6,7 @@ _TABLE = "connectors.postgres.marked_table"
 _TOPIC = "connectors.kafka.marked_topic"
 _NEWEST = 'newest, order = f"DISTINCT ON ({by}) ", f"ORDER BY {by}, {NUMBER} DESC ON CONFLICT ({by}) DO "'
 _OFFSETS = "self._producer.send_offsets_to_transaction([at], self._consumer.consumer_group_metadata(), ANSWER_MAX_S)"
+_FENCE = "self._producer.init_transactions(2 * ANSWER_MAX_S)"
 
 OUTPUT_MUTANTS = (
     EngineMutant(
@@ -72,5 +73,12 @@ OUTPUT_MUTANTS = (
         ),
         "chaos-table",
         seed=1,
+    ),
+    EngineMutant(
+        "marker-read-before-the-fence",
+        "a publisher reads the marker, and then fences the one before it, which has committed meanwhile",
+        line(_TOPIC, _FENCE, f"self._marker = self._read(); {_FENCE}; return"),
+        "stalled-topic",
+        seed=4,
     ),
 )

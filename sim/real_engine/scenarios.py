@@ -78,6 +78,17 @@ SERVED = tuple(
     for place in ("bucket", "table", "topic")
 )
 
+# A worker stands still in the midst of a transaction. The user takes it away, so another one publishes its output. The
+# stopped one goes on when that one fences it.
+STALLED = replace(
+    QUIET,
+    name="stalled-topic",
+    job="count-topic",
+    moments=(Moment("process paused", 1, RescaleWish(1), SECOND // 2),),
+    rates={"stand": Rates(failed=0.05)},
+    safety_us=14 * SECOND,
+)
+
 # A job without an end is stopped with a savepoint: among the faults, and again when they are over.
 ENDLESS = replace(
     CHAOS,
@@ -122,6 +133,7 @@ SCENARIOS = {
         CHAOS,
         *OTHER_JOBS,
         *SERVED,
+        STALLED,
         ENDLESS,
         MOVED,
         MIGRATED,

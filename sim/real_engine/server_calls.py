@@ -15,6 +15,7 @@ from obstore import exceptions
 from penstock.connectors.postgres.claimed_table import CLAIM
 from penstock.connectors.s3.owned_folder import MARKS
 from penstock.contract.s3_options import S3Place
+from sim.cluster.fault_injector import Over
 from sim.kernel.faults import Faults, Verdict
 from sim.kernel.kernel import SECOND, SimKernel
 from sim.kernel.network import Network
@@ -34,6 +35,7 @@ SILENCE_US = SECOND // 10  # so long a client waits for an answer
 ASKED_MAX = 3  # times, by a client of objects
 WAIT_US = 50_000  # between two looks at a lock
 NOTICED_US = (0, 0, SECOND // 2, 5 * SECOND)  # until a server notices that a client is gone
+STOPPED_US = 10 * SECOND  # longer than the others wait for a worker
 KAFKA_ASKED_MAX = 4
 KAFKA_LATE = ("append", "commit")
 MAY_BE_LATE = ("COMMIT", "INSERT INTO")  # statements that may come when their client has given up
@@ -94,6 +96,10 @@ class ServerHost(Protocol):
         """End the process of the calling thread, which does not return."""
         ...
 
+    def stop_caller(self, duration_us: int) -> None:
+        """Stop the worker of the calling thread, keeper and engine. Returns when it goes on."""
+        ...
+
 
 class ServerCalls:
     """See the module. A node of the kernel: it takes late requests. ``running`` is that of the run that goes on."""
@@ -104,6 +110,7 @@ class ServerCalls:
         self._host = host
         self._draw = draw
         self._claims: set[int] = set()  # sessions of the database
+        self._standing: dict[str, str] = {}  # transactional ids with the processes that are stopped in a transaction
         self._last_us = 0  # when the last late request comes
         self.bucket = VirtualBucket(watcher.object_created)
         self.postgres = VirtualPostgres(self._clock, watcher.marker_written)
@@ -194,6 +201,10 @@ class ServerCalls:
         """Make a request of the brokers, again while they do not answer. Raises NoAnswer, KafkaRefusal."""
         until_us = self._host.kernel.now_us + int(timeout_s * SECOND)
         left = self._draw.randint(1, KAFKA_ASKED_MAX)
+        if name == "add_offset":
+            self._stand_still(arguments[0])
+        elif name == "init":
+            self._arrive_behind(arguments[0])
         while left and self._host.kernel.now_us < until_us:
             try:
                 kind = "claim" if name == "partitions" else "server"
@@ -203,6 +214,22 @@ class ServerCalls:
             except Waits:
                 self._host.scheduler.block(WAIT_US)
         raise NoAnswer
+
+    def _stand_still(self, name: str) -> None:
+        """Stop the worker in the midst of a transaction, when the server knows its records and not yet its offset."""
+        if self._host.faults.verdict("stand") is not Verdict.DONE:
+            self._standing[name] = self._host.scheduler.current.process
+            self.kafka.keep_open(name, 2 * STOPPED_US / SECOND)
+            self._host.stop_caller(STOPPED_US)
+
+    def _arrive_behind(self, name: str) -> None:
+        """Let a producer that is stopped go on, and have time to commit, before the request to fence it arrives."""
+        stopped = self._standing.pop(name, None)
+        if stopped in (None, self._host.scheduler.current.process):
+            return
+        self._host.kernel.happened("fence of a producer that is stopped")
+        self._host.kernel.at(0, "fault_injector", Over("pause", (stopped,)))
+        self._host.scheduler.block(WAIT_US)
 
     def _left_us(self) -> int:
         """Return how long it takes until all late requests have come."""

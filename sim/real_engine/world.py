@@ -22,7 +22,7 @@ from sim.files.mounted_files import Mount, MountedFiles
 from sim.files.virtual_disk import VirtualDisk
 from sim.kernel.faults import Faults, Verdict
 from sim.kernel.kernel import SECOND, Violation
-from sim.kernel.nemesis import draw_faults, draw_moments
+from sim.kernel.nemesis import Pause, draw_faults, draw_moments
 from sim.real_engine import thread_twins
 from sim.real_engine.checker import RealChecker
 from sim.real_engine.engine_node import STORAGE, RealEngineNode
@@ -248,6 +248,12 @@ class EngineWorld(ControlPlane):
         """End the process of the calling thread, which does not return."""
         self.died(self.scheduler.current.process)
         self.scheduler.vanish()
+
+    def stop_caller(self, duration_us: int) -> None:
+        """Stop the worker of the calling thread, keeper and engine. Returns when it goes on."""
+        ordinal = self._engines[self.scheduler.current.process].ordinal
+        self.kernel.at(0, "fault_injector", Pause(ordinal, duration_us, keeper=True, engine=True))
+        self.scheduler.block(1)
 
     def handle(self, event: object, now: float) -> None:
         """Let the power fail: all workers end, and what was not synced is lost."""

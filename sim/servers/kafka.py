@@ -101,6 +101,11 @@ class VirtualKafka:
         ]
         return max(of_task, default=-1)
 
+    def keep_open(self, name: str, seconds: float) -> None:
+        """End the open transaction of an id so much later: brokers look at the times of transactions now and then."""
+        if (open_ := self._producers[name].open) is not None:
+            open_.began += seconds
+
     # --- For clients
 
     def client_ended(self, client: str) -> None:

@@ -69,6 +69,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         pytest.param("chaos-bucket", "committed a final", marks=long_only),
         ("chaos-table", "committed a final"),
         ("chaos-topic", "committed a final"),
+        ("stalled-topic", "fence of a producer that is stopped"),
     ],
 )
 def test_no_seed_of_another_scenario_breaks_a_promise(scenario: str, met: str) -> None:

@@ -59,6 +59,7 @@ NAMES = {
     "float64",
     "generator",
     "hours",
+    "iceberg",
     "ingest",
     "int16",
     "int32",

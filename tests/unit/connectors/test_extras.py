@@ -7,6 +7,7 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.connectors.delta import client as delta
+from penstock.connectors.iceberg import client as iceberg
 from penstock.connectors.kafka import client as kafka
 from penstock.connectors.kafka.avro import avro_library
 from penstock.connectors.postgres import client as postgres
@@ -17,6 +18,7 @@ from penstock.connectors.s3 import object_folder as s3
     ("library", "module", "said"),
     [
         (delta.library, "deltalake", r"delta: .* penstock\[delta\]"),
+        (iceberg.library, "pyiceberg.exceptions", r"iceberg: .* penstock\[iceberg\]"),
         (kafka.library, "confluent_kafka", r"kafka: .* penstock\[kafka\]"),
         (avro_library, "fastavro", r"kafka: format avro: .* penstock\[avro\]"),
         (postgres.library, "adbc_driver_postgresql.dbapi", r"postgres: .* penstock\[postgres\]"),

@@ -159,9 +159,17 @@ def stage(files: FileSystem, path: Path, form: FileForm, batches: Sequence[pa.Re
 
 
 def write_parquet(
-    out: "HashingFile", schema: pa.Schema, batches: Sequence[pa.RecordBatch], *, statistics: bool = False
+    out: "HashingFile",
+    schema: pa.Schema,
+    batches: Sequence[pa.RecordBatch],
+    *,
+    statistics: bool = False,
+    decimals_as_integers: bool = False,
 ) -> None:
-    """Write a whole Parquet file, with or without statistics of its columns."""
+    """Write a whole Parquet file, with or without statistics of its columns.
+
+    With ``decimals_as_integers`` those of at most 18 digits are whole numbers, as Iceberg wants them.
+    """
     table = pa.Table.from_batches([plain(b, schema) for b in batches], schema)
     texts = [f.name for f in schema if _repeats(f.type)]
     with pq.ParquetWriter(
@@ -170,6 +178,7 @@ def write_parquet(
         compression=COMPRESSION,
         use_dictionary=texts or False,
         write_statistics=statistics,
+        store_decimal_as_integer=decimals_as_integers,
         # Readers get plain types, whatever Arrow types the engine used. The Arrow schema is stored
         # only for types that Parquet lacks: otherwise a zone becomes UTC, a duration a number.
         store_schema=any(_needs_arrow(f.type) for f in schema),

@@ -16,6 +16,7 @@ from penstock.connectors.folder_columns import FolderColumns
 from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
+from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.ingest import IngestSource, ingest_schema
 from penstock.connectors.kafka.direct_sink import DirectKafkaSink
 from penstock.connectors.kafka.kafka_sink import KafkaSink
@@ -32,6 +33,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.graph import Connector, Source
+from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import FileFormat, S3Input, S3Output
@@ -96,6 +98,9 @@ def open_sink(
         case "delta":
             delta = DeltaOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
             return DeltaSink(step, delta, schema, staging / plain_step(step), files)
+        case "iceberg":
+            iceberg = IcebergOutput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+            return IcebergSink(step, iceberg, schema, staging / plain_step(step), files)
         case "discard":
             return DiscardSink(step, schema, _discard(connector))
         case _:

@@ -4,7 +4,7 @@ Each batch is split as it comes. The columns are in the name of the folder and n
 pyarrow, DuckDB) give them back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -40,15 +40,19 @@ class Partitions:
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Give each folder of a batch with its rows, in their order, without the columns of the folder."""
         rows = plain(batch.select(self._all.names), self._all)
-        folders = pc.binary_join_element_wise(*(_parts(name, rows.column(name)) for name in self._columns), "/")
-        encoded = folders.dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        sizes = np.bincount(codes, minlength=len(encoded.dictionary))
-        rows = rows.select(self._names)
-        if len(sizes) > 1:
-            rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
-        for folder, size, end in zip(encoded.dictionary.to_pylist(), sizes, np.cumsum(sizes), strict=True):
-            yield folder, rows.slice(int(end - size), int(size))
+        parts = [_parts(name, rows.column(name)) for name in self._columns]
+        return split_by(parts, rows.select(self._names))
+
+
+def split_by(parts: Sequence[pa.Array], rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Give each folder with its rows, in their order. ``parts`` have the parts of the folder's name for each row."""
+    encoded = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    sizes = np.bincount(codes, minlength=len(encoded.dictionary))
+    if len(sizes) > 1:
+        rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
+    for folder, size, end in zip(encoded.dictionary.to_pylist(), sizes, np.cumsum(sizes), strict=True):
+        yield folder, rows.slice(int(end - size), int(size))
 
 
 def _check(field: pa.Field, where: str) -> None:

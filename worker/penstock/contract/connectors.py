@@ -11,6 +11,7 @@ from typing import Annotated
 
 from penstock.base.errors import ConfigError
 from penstock.contract.delta_options import DeltaOutput
+from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import FolderNames, RollBytes, S3Input, S3Output
@@ -291,6 +292,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SINK,
         "a table of Delta Lake; committed rows of all tasks appear with one commit for each checkpoint",
         DeltaOutput,
+        guarantee="exactly-once",
+    ),
+    ConnectorKind(
+        "iceberg",
+        Role.SINK,
+        "a table of Iceberg; committed rows of all tasks appear with one snapshot for each checkpoint",
+        IcebergOutput,
         guarantee="exactly-once",
     ),
     ConnectorKind(

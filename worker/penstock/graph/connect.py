@@ -114,6 +114,18 @@ def delta(table: "str | PathLike[str]", **more: Option) -> Connector:
     return Connector("delta", {n: v for n, v in {"table": fspath(table), **more}.items() if v is not None})
 
 
+def iceberg(table: str, *, catalog: str, **more: Option) -> Connector:
+    """Write rows to a table of Iceberg, exactly once: one snapshot for each checkpoint.
+
+    ``table`` is ``namespace.table``, which has to be there, and its partitions are kept. ``catalog`` is
+    ``https://host/path`` (a REST catalog) or ``sqlite:///FILE``. ``more`` are the options of a job file as Python
+    spells them: ``warehouse``, ``token="env:NAME"``, ``credential``, ``catalog_name``, ``roll_bytes``, and those of
+    :func:`s3` for a table in a bucket. Needs ``pip install 'penstock[iceberg]'``.
+    """
+    options: dict[str, Option] = {"table": table, "catalog": catalog, **more}
+    return Connector("iceberg", {name: value for name, value in options.items() if value is not None})
+
+
 def generator(
     *,
     rows: int | None = None,

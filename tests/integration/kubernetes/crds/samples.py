@@ -291,7 +291,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a sink of no kind": (
         _step(sink={}),
-        "exactly one of parquet, json, csv, kafka, postgres, s3, delta, discard, plugin",
+        "exactly one of parquet, json, csv, kafka, postgres, s3, delta, iceberg, discard, plugin",
     ),
     "keyed and dealt out": (
         _step(keyBy=["k"], partition="broadcast", split={"column": "c"}),

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
-from penstock.base.threads import uuid4
 from penstock.connectors import extras
+from penstock.connectors.durable_files import sync, write_whole
 from penstock.connectors.s3.object_folder import (
     CONNECT_MAX,
     REFUSED,
@@ -97,7 +97,11 @@ class DeltaPlace:
                     raise StateError(f"delta: {self.url}/{name} exists and is another file: move it away")
             return
         with self._asked():
-            write_whole(Path(self.url) / name, data)
+            path = Path(self.url) / name
+            if path.exists():
+                sync(path)
+            else:
+                write_whole(path, data)
 
     def commit(self, snapshot: "DeltaSnapshot", adds: Sequence[Any], marker: dict[str, int], note: object) -> None:
         """Add files to the table and set the numbers of ``marker`` in it, if ``snapshot`` is still the newest one.
@@ -164,23 +168,3 @@ class DeltaSnapshot:
     settings: dict[str, str]
     features: list[str]
     numbers: dict[str, int | None]
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, unless it is there. It is there as a whole, and survives a power failure. Raises OSError."""
-    if not path.exists():
-        draft = path.with_name(f".{path.name}.{uuid4().hex}")
-        draft.write_bytes(data)
-        sync(draft)
-        draft.rename(path)
-    sync(path)
-
-
-def sync(path: Path) -> None:
-    """Let a file and its name survive a power failure. Raises OSError."""
-    for place in (path, path.parent):
-        handle = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

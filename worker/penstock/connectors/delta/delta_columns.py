@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
-from penstock.connectors.file_output import plain
+from penstock.connectors.staged_columns import pyarrow_columns, staged_rows
 
 WRITER_FEATURES = frozenset(  # what a sink that only adds files need not care about, or that is looked at below
     ["appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "domainMetadata",
@@ -49,7 +49,7 @@ class DeltaColumns:
 
     def statement(self, url: str) -> str:
         """Return what makes a table for such rows, in Python."""
-        columns = ", ".join(f'("{field.name}", pa.{_maker(field.type)})' for field in self.staged)
+        columns = pyarrow_columns(self.staged)
         return (
             "import pyarrow as pa; from deltalake import DeltaTable;"
             f' DeltaTable.create("{url}", pa.schema([{columns}]), partition_by=[])'
@@ -82,22 +82,7 @@ class DeltaColumns:
 
     def encode(self, batch: pa.RecordBatch, not_null: Sequence[str]) -> pa.RecordBatch:
         """Return rows as they are staged. Raises ConfigError for a value that the table would refuse."""
-        rows = plain(batch.select(self.staged.names), pa.schema([batch.schema.field(n) for n in self.staged.names]))
-        arrays = []
-        for array, field in zip(rows.columns, self.staged, strict=True):
-            try:
-                arrays.append(array.cast(field.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise self._refused(field.name, str(error)) from error
-            if field.name in not_null and array.null_count:
-                raise self._refused(field.name, "a null, and the column is NOT NULL")
-        return pa.RecordBatch.from_arrays(arrays, schema=self.staged)
-
-    def _refused(self, column: str, why: str) -> ConfigError:
-        return ConfigError(
-            f"{self.where} does not take a row: column {column!r}: {why}; correct such rows in a step before, or change"
-            " the table and start the job again"
-        )
+        return staged_rows(batch, self.staged, not_null, self.where)
 
 
 def _staged_type(kind: pa.DataType) -> pa.DataType:
@@ -113,13 +98,3 @@ def _delta_type(field: pa.Field, where: str) -> str:
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
     raise ConfigError(f"{where}: column {field.name!r} is {kind}: it takes {TAKES}; make one of these in a step before")
-
-
-def _maker(kind: pa.DataType) -> str:
-    """Return the call of pyarrow that makes a type."""
-    if pa.types.is_timestamp(kind):
-        return f'timestamp("us", {kind.tz!r})'
-    if pa.types.is_decimal(kind):
-        return f"decimal128({kind.precision}, {kind.scale})"
-    names = {pa.bool_(): "bool_", pa.float32(): "float32", pa.float64(): "float64", pa.date32(): "date32"}
-    return f"{names.get(kind, kind)}()"

@@ -68,9 +68,15 @@ def open_folder(options: S3Place) -> "ObjectFolder":
     return ObjectFolder(options.url.rstrip("/"), lambda: _connect(options))
 
 
-def _connect(options: S3Place) -> Any:
+def s3_store(bucket: str, prefix: str | None, config: Any) -> Any:
+    """Return the client of a folder of a bucket. Nothing is asked yet. ``config`` has what obstore calls so."""
     from obstore.store import S3Store  # noqa: PLC0415 - an extra
 
+    client: Any = {"allow_http": True, "connect_timeout": CONNECT_MAX, "timeout": SILENT_MAX}
+    return S3Store(bucket, prefix=prefix, config=config, client_options=client, retry_config=RETRIES)
+
+
+def _connect(options: S3Place) -> Any:
     bucket, _, prefix = options.url.removeprefix("s3://").partition("/")
     places = (
         ("access_key_id", "accessKey", options.access_key),
@@ -80,8 +86,7 @@ def _connect(options: S3Place) -> Any:
     config: Any = {name: read_secret(place, f"s3: {option}") for name, option, place in places if place is not None}
     given = (("region", options.region), ("endpoint", options.endpoint))
     config |= {name: value for name, value in given if value is not None}
-    client: Any = {"allow_http": True, "connect_timeout": CONNECT_MAX, "timeout": SILENT_MAX}
-    return S3Store(bucket, prefix=prefix.strip("/") or None, config=config, client_options=client, retry_config=RETRIES)
+    return s3_store(bucket, prefix.strip("/") or None, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,11 @@ class ObjectFolder:
             except (library().exceptions.AlreadyExistsError, library().exceptions.PreconditionError):
                 return False
             return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write an object in one request, whether there is one of this name or not."""
+        with self._asked(name) as store:
+            store.put(name, data, use_multipart=False)
 
     def content(self, name: str) -> Content | None:
         """Read a whole object, in pieces; None when there is none."""

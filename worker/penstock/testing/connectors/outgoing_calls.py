@@ -62,7 +62,10 @@ _OF_PYTHON = {
 }
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _INSIDE = frozenset(("BytesIO", "StringIO"))
-_PURE = frozenset(("_cython_3", "llvmlite", "msgspec", "numba", "numpy", "orjson", "pandas", "pyarrow"))
+_PURE = frozenset(
+    ["_cython_3", "llvmlite", "mmh3", "msgspec", "numba", "numpy", "orjson", "pandas", "pyarrow", "pydantic",
+     "pydantic_core", "typing_extensions", "zstandard"]
+)  # fmt: skip
 
 
 def is_outgoing(callee: Any) -> bool:

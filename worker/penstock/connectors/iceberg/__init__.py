@@ -1,0 +1,1 @@
+"""Output to tables of Iceberg."""

@@ -1,0 +1,70 @@
+"""The options of the Iceberg sink."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from penstock.contract.s3_options import (
+    ROLL_BYTES,
+    AccessKey,
+    Endpoint,
+    Region,
+    RollBytes,
+    SecretKey,
+    SessionToken,
+)
+from penstock.contract.schema import Field, Fields, LongText, SecretPlace
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergOutput(Fields):
+    """Options of the Iceberg sink. Those of S3 are for a table in a bucket whose keys the catalog does not give."""
+
+    catalog: Annotated[
+        LongText,
+        Field(
+            "catalog",
+            "who knows the table: https://host/path (a REST catalog), or sqlite:///FILE that all workers see",
+            pattern=r"https?://[^?#@]+|sqlite:///[^?#]+",
+            rule="https://host/path, http:// where the network is trusted, or sqlite:///FILE",
+            secret=True,
+        ),
+    ]
+    table: Annotated[
+        LongText,
+        Field(
+            "table",
+            "the table, which has to be there: namespace.table",
+            pattern=r"[^./ ]+(\.[^./ ]+)+",
+            rule="namespace.table",
+        ),
+    ]
+    warehouse: Annotated[
+        LongText | None, Field("warehouse", "which warehouse of a REST catalog, where it has several")
+    ] = None
+    catalog_name: Annotated[str, Field("catalogName", "the name of the catalog in a file of SQLite", length_min=1)] = (
+        "default"
+    )
+    token: Annotated[
+        SecretPlace | None,
+        Field("token", "where a token of the REST catalog is: secret:NAME/KEY, env:NAME or file:/PATH"),
+    ] = None
+    credential: Annotated[
+        SecretPlace | None,
+        Field("credential", "where ID:SECRET for tokens of the REST catalog (OAuth2) is, in the same way"),
+    ] = None
+    oauth2_server: Annotated[
+        LongText | None,
+        Field(
+            "oauth2Server",
+            "who gives tokens for `credential`; the catalog itself if left out",
+            pattern=r"https?://[^?#@]+",
+            rule="https://host/path",
+        ),
+    ] = None
+    scope: Annotated[str | None, Field("scope", "the scope of such tokens; catalog if left out", length_min=1)] = None
+    region: Region = None
+    endpoint: Endpoint = None
+    access_key: AccessKey = None
+    secret_key: SecretKey = None
+    session_token: SessionToken = None
+    roll_bytes: RollBytes = ROLL_BYTES

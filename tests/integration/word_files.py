@@ -15,10 +15,14 @@ class Words:
     def __init__(self) -> None:
         self.rows = 0
 
+    def some(self) -> list[str]:
+        """Return the words of the next ``ROWS`` rows."""
+        first, self.rows = self.rows, self.rows + ROWS
+        return [f"word {n % WORDS}" for n in range(first, self.rows)]
+
     def next(self) -> tuple[str, bytes]:
         """Return the name and the content of the next file."""
-        lines = [json.dumps({"word": f"word {n % WORDS}"}) for n in range(self.rows, self.rows + ROWS)]
-        self.rows += ROWS
+        lines = [json.dumps({"word": word}) for word in self.some()]
         return f"{self.rows}.jsonl", ("\n".join(lines) + "\n").encode()
 
     def counts(self) -> Counter[str]:

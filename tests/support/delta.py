@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -28,6 +29,11 @@ class Table:
     def in_folder(folder: Path) -> "Table":
         """Return the table of a folder, which is made."""
         (folder / "_delta_log").mkdir(parents=True)
+        return Table.of_folder(folder)
+
+    @staticmethod
+    def of_folder(folder: Path) -> "Table":
+        """Return the table that is in a folder."""
 
         def names() -> list[str]:
             return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
@@ -68,6 +74,15 @@ class Table:
         """Write the next version, as another writer does."""
         lines = "\n".join(json.dumps(action) for action in actions)
         self.write(LOG.format(len(self.versions())), lines.encode())
+
+    def add_rows(self, rows: pa.Table) -> None:
+        """Write the next version, which adds a file with rows, as another writer does."""
+        data = BytesIO()
+        pq.write_table(rows, data)
+        name = f"part-{len(self.versions())}.parquet"
+        self.write(name, data.getvalue())
+        about = {"size": len(data.getvalue()), "modificationTime": 0, "stats": json.dumps({"numRecords": len(rows)})}
+        self.add({"add": {"path": name, "partitionValues": {}, "dataChange": True, **about}})
 
     def versions(self) -> list[list[dict[str, Any]]]:
         """Return the actions of each version."""

@@ -9,6 +9,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.connectors.delta.delta_sink import DeltaSink
+from penstock.connectors.delta.delta_source import DeltaSource, table_log
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.file_output import FileForm, parquet_form
 from penstock.connectors.file_sink import FileSink
@@ -31,7 +32,7 @@ from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
-from penstock.contract.delta_options import DeltaOutput
+from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.graph import Connector, Source
 from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
@@ -61,6 +62,8 @@ def open_source(source: Source, files: FileSystem = OS_FILES) -> SourcePort:
             return KafkaSource(_kafka_input(connector), source.columns, source.event_time)
         case "s3":
             return _open_objects(source)
+        case "delta":
+            return DeltaSource(_delta_input(connector), source.columns, source.event_time)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case "ingest":
@@ -123,6 +126,8 @@ class ConnectorInspector:
                 return source_schema(_kafka_input(connector), columns)
             case "s3":
                 return _objects_schema(connector, columns)
+            case "delta":
+                return table_log(_delta_input(connector), columns).schema
             case "ingest":
                 return ingest_schema(columns)
             case "generator":
@@ -153,6 +158,10 @@ class ConnectorInspector:
 
 def _kafka_input(connector: Connector) -> KafkaInput:
     return KafkaInput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+
+
+def _delta_input(connector: Connector) -> DeltaInput:
+    return DeltaInput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
 
 
 def _open_objects(source: Source) -> SourcePort:

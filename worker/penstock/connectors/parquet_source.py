@@ -109,7 +109,7 @@ def read_identity(path: InputPath) -> FileIdentity:
     except OSError as error:
         raise storage_error(f"parquet source: file {path}", error) from error
     try:
-        rows = pq.ParquetFile(_opened(pinned(path, version))).metadata.num_rows
+        rows = pq.ParquetFile(opened(pinned(path, version))).metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         if may_pass(error):
             raise StorageError(f"parquet source: file {path}: {error}") from error
@@ -117,7 +117,7 @@ def read_identity(path: InputPath) -> FileIdentity:
     return FileIdentity(path.name, size, rows, footer, version)
 
 
-def _opened(path: InputPath) -> "Path | BinaryIO":
+def opened(path: InputPath) -> "Path | BinaryIO":
     """Return what Arrow reads: a path of a disk as it is."""
     return path if isinstance(path, Path) else path.open("rb")
 
@@ -352,7 +352,7 @@ class Pieces:
         """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
         # One buffer for each column: pre_buffer would hold the whole compressed row group.
         buffer_bytes = min(READ_BUFFER_BYTES, self._size)
-        self._file = pq.ParquetFile(_opened(self.path), buffer_size=buffer_bytes, pre_buffer=False)
+        self._file = pq.ParquetFile(opened(self.path), buffer_size=buffer_bytes, pre_buffer=False)
         self.decoded_bytes = 0
         return self._decode(self._file, offset)
 
@@ -404,7 +404,7 @@ def plain_schema(path: InputPath, columns: Columns, folders: FolderColumns = NO_
     """Return the schema of a source: the declared columns, or all columns of the first file and of its folders."""
     first = find_files(path, folders.names)[0]
     read_identity(first)
-    found = pq.read_schema(_opened(first))
+    found = pq.read_schema(opened(first))
     if not columns:
         folders.refuse(found.names, first)
         fields = [pa.field(f.name, value_type(f.type), f.nullable) for f in found]
@@ -425,7 +425,7 @@ def check_files(path: InputPath, columns: Columns, folders: FolderColumns = NO_F
 
 def _fit(file: InputPath, wanted: pa.Schema, first: InputPath, folders: FolderColumns, name: str) -> None:
     """Check that a file and its folders have every wanted column. Raises ConfigError naming the file."""
-    found = pq.read_schema(_opened(file))
+    found = pq.read_schema(opened(file))
     folders.refuse(found.names, file)
     fit_schema(found, folders.in_files(wanted), file, first)
     folders.check(name, file)

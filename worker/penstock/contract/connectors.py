@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base.errors import ConfigError
-from penstock.contract.delta_options import DeltaOutput
+from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
@@ -229,6 +229,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SOURCE,
         "files in a bucket of S3, or of a store with its API; each is a split, and the number of a row is its offset",
         S3Input,
+        Bounded.NOT_FOLLOWED,
+    ),
+    ConnectorKind(
+        "delta",
+        Role.SOURCE,
+        "a table of Delta Lake: the rows of its newest version, and with follow those that later versions add",
+        DeltaInput,
         Bounded.NOT_FOLLOWED,
     ),
     ConnectorKind(

@@ -1,4 +1,4 @@
-"""The options of the Delta Lake sink."""
+"""The options of the Delta Lake source and sink."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,12 +12,12 @@ from penstock.contract.s3_options import (
     SecretKey,
     SessionToken,
 )
-from penstock.contract.schema import Field, Fields, LongText
+from penstock.contract.schema import Field, Fields, LongText, Quantity
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaOutput(Fields):
-    """Options of the Delta Lake sink. Those of S3 are for a table in a bucket."""
+class DeltaTableOptions(Fields):
+    """Where a table is, and who asks. All but ``table`` are for a table in a bucket."""
 
     table: Annotated[
         LongText,
@@ -33,4 +33,33 @@ class DeltaOutput(Fields):
     access_key: AccessKey = None
     secret_key: SecretKey = None
     session_token: SessionToken = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaInput(DeltaTableOptions):
+    """Options of the Delta Lake source."""
+
+    rate: Annotated[Quantity, Field("rate", "rows per second of each split, like 2k; 0: as fast as possible")] = 0
+    follow: Annotated[
+        float | None,
+        Field(
+            "follow",
+            "seconds between two looks for new versions; the source has no end then, and reads rows that they add",
+            minimum=0.1,
+        ),
+    ] = None
+    skip_change_commits: Annotated[
+        bool | None,
+        Field(
+            "skipChangeCommits",
+            "with follow: leave out as a whole each version that removes rows (delete, update, merge, overwrite);"
+            " without it such a version fails the job",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaOutput(DeltaTableOptions):
+    """Options of the Delta Lake sink."""
+
     roll_bytes: RollBytes = ROLL_BYTES

@@ -105,11 +105,12 @@ def s3(url: str, *, format: str = "parquet", **more: Option) -> Connector:  # no
 
 
 def delta(table: "str | PathLike[str]", **more: Option) -> Connector:
-    """Write rows to a table of Delta Lake, exactly once: one commit for each checkpoint.
+    """Read a table of Delta Lake, or write rows to one, exactly once: one commit for each checkpoint.
 
     ``table`` is a folder or ``s3://bucket/folder``. The table has to be there, and its partitions are kept. ``more``
-    are the options of a job file as Python spells them: ``roll_bytes``, and for a bucket ``endpoint``, ``region``,
-    ``access_key="env:NAME"``, ``secret_key`` and ``session_token``. Needs ``pip install 'penstock[delta]'``.
+    are the options of a job file as Python spells them: of a source ``follow``, ``rate`` and ``skip_change_commits``,
+    of a sink ``roll_bytes``, and for a bucket ``endpoint``, ``region``, ``access_key="env:NAME"``, ``secret_key`` and
+    ``session_token``. Needs ``pip install 'penstock[delta]'``.
     """
     return Connector("delta", {n: v for n, v in {"table": fspath(table), **more}.items() if v is not None})
 

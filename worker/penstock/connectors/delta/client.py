@@ -1,7 +1,7 @@
 """A table of Delta Lake, and what the errors of its client mean to a job.
 
-The client (deltalake, over the crate delta-rs) is an extra, and is loaded when a sink is made. It has threads of its
-own, which a process that is forked from this one has not: whoever forks does so before the first call.
+The client (deltalake, over the crate delta-rs) is an extra, and is loaded when a connector is made. It has threads of
+its own, which a process that is forked from this one has not: whoever forks does so before the first call.
 """
 
 import os
@@ -14,6 +14,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.connectors import extras
 from penstock.connectors.durable_files import sync, write_whole
+from penstock.connectors.input_files import InputPath
 from penstock.connectors.s3.object_folder import (
     CONNECT_MAX,
     REFUSED,
@@ -23,9 +24,10 @@ from penstock.connectors.s3.object_folder import (
     open_folder,
     told,
 )
+from penstock.connectors.s3.object_path import ObjectPath
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.codec import parsed
-from penstock.contract.delta_options import DeltaOutput
+from penstock.contract.delta_options import DeltaTableOptions
 from penstock.contract.s3_options import S3Place
 
 LOG = "_delta_log"
@@ -47,40 +49,48 @@ def library() -> Any:
 class DeltaPlace:
     """Where a table is, and who asks. Every call blocks, and raises StorageError when a retry may help."""
 
-    def __init__(self, options: DeltaOutput, make: str) -> None:
-        """Ask nothing yet. ``make`` is the text that makes such a table, for an error.
+    def __init__(self, options: DeltaTableOptions, remedy: str) -> None:
+        """Ask nothing yet. ``remedy`` says what to do when there is no table.
 
         Raises ConfigError when a key lacks the other one, or the client is missing.
         """
         library()
         self._options = options
-        self._make = make
+        self._remedy = remedy
         self.url = options.table.rstrip("/")
         self._objects: ObjectFolder | None = None
         if "://" in self.url:
             shared = {name: getattr(options, name) for name in SHARED}
             self._objects = open_folder(S3Place(self.url, **shared))
+        self.path: InputPath = ObjectPath(self._objects) if self._objects else Path(self.url)
 
     def open(self, *names: str) -> "DeltaSnapshot":
         """Return the newest snapshot, with the transaction numbers of the applications ``names``.
 
         Raises ConfigError when there is no table.
         """
+        with self.asked():
+            table = self.table()
+            return DeltaSnapshot(
+                table,
+                table.version(),
+                parsed(table.schema().to_json()),
+                table.metadata().partition_columns,
+                table.metadata().configuration,
+                table.protocol().writer_features or [],
+                {name: table.transaction_version(name) for name in names},
+            )
+
+    def table(self, version: int | None = None) -> Any:
+        """Return the client's view of a version, of the newest one without ``version``; only within :meth:`asked`.
+
+        Raises ConfigError when there is no table.
+        """
         delta = library()
-        with self._asked():
-            try:
-                table = delta.DeltaTable(self.url, storage_options=self._storage())
-                return DeltaSnapshot(
-                    table,
-                    table.version(),
-                    parsed(table.schema().to_json()),
-                    table.metadata().partition_columns,
-                    table.metadata().configuration,
-                    table.protocol().writer_features or [],
-                    {name: table.transaction_version(name) for name in names},
-                )
-            except delta.exceptions.TableNotFoundError as error:
-                raise ConfigError(f"delta: {self.url}: there is no table: make it in Python: {self._make}") from error
+        try:
+            return delta.DeltaTable(self.url, version, self._storage())
+        except delta.exceptions.TableNotFoundError as error:
+            raise ConfigError(f"delta: {self.url}: there is no table: {self._remedy}") from error
 
     def check_rights(self) -> None:
         """Raise ConfigError when the job's user may not write to a folder. Of a bucket the first commit says it."""
@@ -96,7 +106,7 @@ class DeltaPlace:
                 if found is None or found.size != len(data):
                     raise StateError(f"delta: {self.url}/{name} exists and is another file: move it away")
             return
-        with self._asked():
+        with self.asked():
             path = Path(self.url) / name
             if path.exists():
                 sync(path)
@@ -114,7 +124,7 @@ class DeltaPlace:
             max_commit_retries=0,
             app_transactions=[delta.Transaction(name, number) for name, number in marker.items()],
         )
-        with self._asked():
+        with self.asked():
             try:
                 table.create_write_transaction(
                     list(adds), "append", table.schema(), partition_by=snapshot.partitions, commit_properties=properties
@@ -140,7 +150,8 @@ class DeltaPlace:
         return {**found, **CLIENT}
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def asked(self) -> Iterator[None]:
+        """Make errors of the client, and of files, those of a job: StorageError unless they have a better class."""
         try:
             yield
         except PenstockError:

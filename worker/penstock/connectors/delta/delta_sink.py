@@ -48,7 +48,7 @@ class _DeltaTable:
         url = options.table.rstrip("/")
         self._where = f"delta sink: table {url}"
         self._columns = DeltaColumns.of(clean_schema(schema), self._where)
-        self._place = DeltaPlace(options, self._columns.statement(url))
+        self._place = DeltaPlace(options, f"make it in Python: {self._columns.statement(url)}")
         self._not_null: tuple[str, ...] = ()
         self._folders: Partitions | None = None
         self._output: MarkedVersions | None = None

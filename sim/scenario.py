@@ -8,6 +8,7 @@ from sim.cluster.channel_ends import ChannelSizes
 from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND
 from sim.kernel.nemesis import (
+    BalanceWish,
     Moment,
     Profile,
     RescaleWish,
@@ -46,7 +47,8 @@ class Scenario:
     """One scenario. ``profile`` None: there is no fault but that of a single fault point.
 
     ``attempts``: the fewest and the most that there may have been when the faults are over.
-    ``schemes_changed``: how often the scheme must have changed at the end.
+    ``schemes_changed``: how often the scheme must have changed at the end, ``balanced`` how often key groups must have
+    moved by load.
     ``poison``: split and offset of the first record of those that no process survives for long.
     """
 
@@ -69,9 +71,11 @@ class Scenario:
     codec_share: float = 0.0
     random_rescales: int = 0
     random_schemes: int = 0
+    random_balances: int = 0
     refusal: str | None = None
     attempts: tuple[int, int] | None = None
     schemes_changed: int = 0
+    balanced: int = 0
     poison: tuple[str, int] | None = None
     slow_chance: float = 0.02
     barrier_max_us: int | None = None
@@ -105,10 +109,11 @@ class Scenario:
         return int(self.safety_us / 60 * draw.choice((0.1, 0.5, 1.0, 1.5)))
 
     def happenings(self, draw: Random) -> tuple[Timed, ...]:
-        """Return the events of the user: those of the scenario, and random rescales and changes of the scheme."""
+        """Return the events of the user: those of the scenario, and random changes of the table."""
         more = range(draw.randint(self.random_rescales // 2, self.random_rescales))
         drawn = [Timed(draw.randrange(self.safety_us), RescaleWish(draw.randint(1, 4))) for _ in more]
         schemes = [
             Timed(draw.randrange(self.safety_us), SchemeWish(draw.choice(SCHEMES))) for _ in range(self.random_schemes)
         ]
-        return (*self.events, *drawn, *schemes)
+        balances = [Timed(draw.randrange(self.safety_us), BalanceWish()) for _ in range(self.random_balances)]
+        return (*self.events, *drawn, *schemes, *balances)

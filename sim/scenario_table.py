@@ -6,6 +6,7 @@ from sim.kernel.faults import Rates
 from sim.kernel.kernel import SECOND
 from sim.kernel.nemesis import (
     FOLLOWER,
+    BalanceWish,
     BeginElsewhere,
     BeginEmpty,
     ChangeJob,
@@ -89,6 +90,8 @@ BUSY = Scenario(
     + _at(4.4, RescaleWish(1))
     + _at(5.6, RescaleWish(2)),
 )
+
+SKEWED = Shape(records=100, keys=24, skew=0.9)
 
 AIMED = replace(
     CHAOS,
@@ -187,6 +190,18 @@ DIRECTED = (
         + _at(4.0, RescaleWish(2))
         + _at(4.4, KillEngine(FOLLOWER), SchemeWish("turned")),
         schemes_changed=2,
+    ),
+    # Key groups move by load: alone, in the next attempt, and with another number of workers.
+    replace(
+        BUSY,
+        name="balance",
+        size=replace(BUSY.size or TINY, keys=24, skew=0.9),
+        events=_at(1.0, BalanceWish())
+        + _at(2.0, BalanceWish())
+        + _at(2.6, KillEngine(FOLLOWER), BalanceWish())
+        + _at(4.0, RescaleWish(3), BalanceWish())
+        + _at(5.0, BalanceWish()),
+        balanced=2,
     ),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)),
@@ -504,6 +519,7 @@ SCENARIOS: dict[str, Scenario] = {
             safety_us=20 * SECOND,
         ),
         replace(CHAOS, name="chaos-dealt", job="count-dealt", random_schemes=4),
+        replace(CHAOS, name="chaos-skewed", size=SKEWED, random_balances=4),
         replace(CHAOS, name="chaos-window", job="window"),
         replace(CHAOS, name="chaos-cascade", job="cascade"),
         replace(CHAOS, name="chaos-diamond", job="diamond"),
@@ -515,6 +531,7 @@ SCENARIOS: dict[str, Scenario] = {
         replace(CHURN, name="churn-window", job="window"),
         replace(CHURN, name="churn-table", job="count-table"),
         replace(STORM, name="storm-dealt", job="count-dealt", random_schemes=6),
+        replace(STORM, name="storm-skewed", size=SKEWED, random_balances=6),
         replace(STORM, name="storm-window", job="window"),
         replace(STORM, name="storm-diamond", job="diamond"),
         replace(STORM, name="storm-interval", job="interval"),

@@ -56,7 +56,8 @@ class SimRecord(NamedTuple):
 class Shape:
     """The size of one run's input, drawn from the workload stream, and the cost of its rows.
 
-    A call of a keyed step takes ``call_us`` and ``row_us`` for each row.
+    A call of a keyed step takes ``call_us`` and ``row_us`` for each row. ``skew`` is the share of the records that
+    have only keys of the lower half of the key groups.
     """
 
     splits: int = 4
@@ -66,6 +67,7 @@ class Shape:
     batch: int = 4
     row_us: int = 0
     call_us: int = 0
+    skew: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,15 @@ def _make_split(split: SplitId, shape: Shape, draw: Random) -> tuple[SimRecord, 
         time += draw.randint(0, 12)
         ts = max(0, time - (draw.randint(0, 90) if draw.random() < 0.2 else 0))
         # The bound is judged by the earlier rows of the split, so it does not depend on batches.
-        records.append(SimRecord(draw.randrange(shape.keys), split, offset, ts, largest - OUT_OF_ORDER_US))
+        records.append(SimRecord(_draw_key(shape, draw), split, offset, ts, largest - OUT_OF_ORDER_US))
         largest = max(largest, ts)
     return tuple(records)
+
+
+def _draw_key(shape: Shape, draw: Random) -> int:
+    if shape.skew and draw.random() < shape.skew:
+        return draw.choice([key for key in range(shape.keys) if group_of(key, shape.groups) < shape.groups // 2])
+    return draw.randrange(shape.keys)
 
 
 def make_job(name: str, shape: Shape, draw: Random) -> SimJob:

@@ -111,6 +111,9 @@ class World(ControlPlane):
         changed, least = self.kernel.sometimes.get("schemes changed", 0), self.scenario.schemes_changed
         if changed < least:
             raise Violation("L", f"the scheme has changed {changed} times, not {least}")
+        balanced, least = self.kernel.sometimes.get("balanced by load", 0), self.scenario.balanced
+        if balanced < least:
+            raise Violation("L", f"key groups have moved by load {balanced} times, not {least}")
         self.judge.output.finish(self.service.disk.visible)
         self._rest()
 

@@ -15,6 +15,7 @@ from penstock.contract.latest import Desired, Latest, Restore, Unpublished, how_
 from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
+from sim.checks.balance_checker import BalanceChecker
 from sim.checks.oracle import OutputJudge, check_restorable
 from sim.cluster.protocol_monitor import ProtocolMonitor
 from sim.cluster.savepoint_files import Index, at, index_name
@@ -43,6 +44,7 @@ class InvariantChecker:
         self.lost_object = self.moved = False
         self.savepoints: dict[str, Index] = {}
         self.restores: dict[str, Restore] = {}  # that users have asked for
+        self.balances = BalanceChecker()
 
     def begin_job(self) -> None:
         """Check another job, which goes on in the same output folder."""
@@ -80,6 +82,8 @@ class InvariantChecker:
             for table in (members.assignment, members.proposed):
                 if table is not None:
                     self.tables[table.version] = table
+        if isinstance(old, Latest) and new.balance != old.balance:
+            self.balances.check(new.balance, self.tables[old.version], self.tables[new.version])
 
     def _compare(self, old: Latest, new: Latest) -> None:
         if new.term < old.term or new.attempt < old.attempt or new.version < old.version:
@@ -125,6 +129,8 @@ class InvariantChecker:
             "rescale settled": new.attempt == old.attempt and new.settled > old.settled,
             "schemes changed": new.schemes != old.schemes and old.version > 0,
             "scheme refused": new.refused != old.refused,
+            "balanced by load": new.balance != old.balance and new.balance is not ABSENT and new.balance.moved > 0,
+            "balance not needed": new.balance != old.balance and new.balance is not ABSENT and not new.balance.moved,
             "rescale by a rollback": new.attempt != old.attempt and new.version != old.version > 0,
         }
         for what, is_so in seen.items():
@@ -154,6 +160,7 @@ class InvariantChecker:
                 self.rows[published.target] = published.content
                 self.sinks[published.staged] = handle.sink
                 self.staged[published.staged] = root.epoch
+        self.balances.committed(root)
         self.kernel.happened(f"committed a {root.kind}")
 
     def _check_first_listed(self, old: Latest, root: RootManifest) -> None:

@@ -9,6 +9,7 @@ from sim.kernel.kernel import SimKernel
 from sim.kernel.messages import Leave
 from sim.kernel.nemesis import (
     FOLLOWER,
+    BalanceWish,
     BeginElsewhere,
     BeginEmpty,
     BreakStream,
@@ -68,6 +69,8 @@ class FaultInjector:
                 self.world.supervisor.rescale(workers)
             case SchemeWish(scheme):
                 self.world.supervisor.choose(SchemeChoice("deal", scheme))
+            case BalanceWish():
+                self.world.supervisor.rebalance()
             case RequestWish(kind, argument):
                 self.world.supervisor.ask(kind, argument)
             case RunAgain(oldest, allow_replay):

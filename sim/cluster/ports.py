@@ -158,6 +158,9 @@ class Wishes(Protocol):
     def choose(self, choice: SchemeChoice) -> None:
         """Request another scheme of a step."""
 
+    def rebalance(self) -> None:
+        """Request that key groups are dealt out by load."""
+
     def begin_empty(self, *, allow_replay: bool, drop_unpublished: bool) -> None:
         """Request that the job begins without state."""
 

@@ -47,6 +47,7 @@ class SupervisorNode:
         self.impossible: int | None = None
         self.away_until: dict[Ordinal, int] = {}
         self._requests = 0
+        self._balances = 0
         self._restores = 0
 
     def handle(self, event: object, now: float) -> None:
@@ -72,6 +73,12 @@ class SupervisorNode:
     def choose(self, choice: SchemeChoice) -> None:
         """Request another scheme of a step."""
         self.desired = replace(self.desired, partition=(choice,))
+        self.machine.write_desired(self.desired)
+
+    def rebalance(self) -> None:
+        """Request that key groups are dealt out by load."""
+        self._balances += 1
+        self.desired = replace(self.desired, rebalance=self._balances)
         self.machine.write_desired(self.desired)
 
     def ask(self, kind: str, argument: str | None) -> None:

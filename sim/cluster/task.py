@@ -4,6 +4,7 @@ The shell takes one input at a time, where the core allows it. It performs the c
 their order, and gives the rows that the steps emit back to the core.
 """
 
+from collections import Counter
 from typing import Any
 
 from penstock.contract.control_messages import EpochFailed, TaskAck
@@ -302,6 +303,7 @@ class SimTask(TaskFiles):
         for record in records:
             if table.edge.partitioning is Partitioning.KEY:
                 before = after = self._group(record.key)
+                self.sent.setdefault(self.plan.stages[table.edge.receiver].name, Counter())[before] += 1
             else:
                 old, new = table.schemes
                 before = job_steps.dealt_to(old, record.key, len(table.old))

@@ -4,6 +4,7 @@ Reads and writes are calls, and replies answer them. Only a read and a publicati
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from penstock.contract.codec import ABSENT
 from penstock.contract.ids import BlobName, Epoch, SplitId, TaskId, Version
 from penstock.contract.keygroups import groups_of
-from penstock.contract.manifest import BlobRef, RootManifest, SinkHandle, SplitState, StateFile
+from penstock.contract.manifest import BlobRef, GroupRows, RootManifest, SinkHandle, SplitState, StateFile
 from penstock.contract.plan import SINK, StepState
 from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
@@ -41,6 +42,7 @@ class Storing:
     blob: BlobRef | None = None
     failed: str = ""
     splits: tuple[SplitState, ...] = ()
+    load: tuple[GroupRows, ...] = ()
     cuts: dict[str, tuple[SinkHandle, list[tuple[object, ...]]]] = field(default_factory=dict)
     handles: list[SinkHandle] = field(default_factory=list)
 
@@ -89,6 +91,7 @@ class TaskFiles:
         self.watermark: int | None = None
         self.fired: dict[int, int] = {}  # the latest time that the step was told, by key group
         self.published = Epoch(0)
+        self.sent: dict[str, Counter[int]] = {}  # rows by step and key group since the last snapshot
         self._storing: Storing | None = None
         self._loading: Loading | None = None
         self._publishing: dict[Epoch, int] = {}
@@ -141,7 +144,7 @@ class TaskFiles:
         self.shell.kernel.happened("snapshot begun")
         self.shell.monitor.cut(self.shell.attempt, self.id, barrier.term, epoch)
         rows, full = self.state.cut(epoch, since)
-        storing = Storing(barrier, full=full, rows=len(rows), splits=self._split_states())
+        storing = Storing(barrier, full=full, rows=len(rows), splits=self._split_states(), load=self._load_now())
         self._storing = storing
         writes: list[tuple[Put, Token]] = []
         if rows:
@@ -155,6 +158,11 @@ class TaskFiles:
             self.shell.call(put, token)
         if not writes:
             self._stored()
+
+    def _load_now(self) -> tuple[GroupRows, ...]:
+        """Return how many rows were sent to each key group since the last snapshot."""
+        sent, self.sent = self.sent, {}
+        return tuple(GroupRows(step, *zip(*sorted(rows.items()), strict=True)) for step, rows in sent.items())
 
     def _seal(self, storing: Storing, sink: str, box: SimSink) -> tuple[Put, Token]:
         epoch, term = storing.barrier.epoch, storing.barrier.term
@@ -202,7 +210,7 @@ class TaskFiles:
             return
         share = self.core.state.routing[0].share_of(self.id)
         files = self.state.stored(barrier.epoch, storing.blob, share, storing.rows, storing.full)
-        parts = ev.SnapshotParts(files, storing.splits, handles)
+        parts = ev.SnapshotParts(files, storing.splits, handles, load=storing.load)
         self.tell(ev.SnapshotStored(barrier.term, barrier.epoch, parts))
 
     # --- Loading

@@ -83,6 +83,11 @@ class SchemeWish:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceWish:
+    """The user wants key groups dealt out by load."""
+
+
+@dataclass(frozen=True, slots=True)
 class RequestWish:
     """The user asks for a checkpoint, a savepoint or a stop."""
 
@@ -172,6 +177,7 @@ Happening = (
     | BreakStream
     | RescaleWish
     | SchemeWish
+    | BalanceWish
     | RequestWish
     | RunAgain
     | BeginEmpty

@@ -4,6 +4,50 @@ from sim.mutants.rules import Mutant, line
 
 MUTANTS = (
     Mutant(
+        "balance-not-recorded",
+        "balance",
+        line(
+            "penstock.protocol.leader.checkpoint_coordinator",
+            "balance=state.balance_with(table),",
+            "balance=at.balance,",
+        ),
+        "balance",
+        0,
+    ),
+    Mutant(
+        "balance-by-the-last-sender",
+        "balance",
+        line(
+            "penstock.protocol.leader.balanced_table",
+            "rows[group] += count",
+            "rows[group] = count",
+        ),
+        "balance",
+        0,
+    ),
+    Mutant(
+        "balance-undone-by-the-next-version",
+        "balance",
+        line(
+            "penstock.contract.plan",
+            "shares = old.shares if tasks == old.tasks or not old.shares else rebalance(old.shares, keep)",
+            "shares = rebalance(old.shares, keep) if old.shares else ()",
+        ),
+        "balance",
+        0,
+    ),
+    Mutant(
+        "balance-proposes-the-same-owners",
+        "balance",
+        line(
+            "penstock.protocol.leader.wanted_table",
+            "return after if nonce is None else balanced(state.plan, after, state.root, nonce)",
+            "return after",
+        ),
+        "balance",
+        0,
+    ),
+    Mutant(
         "scheme-changes-when-heard",
         "scheme",
         line(
@@ -19,8 +63,8 @@ MUTANTS = (
         "scheme",
         line(
             "penstock.protocol.leader.wanted_table",
-            "return replace(following, version=state.next_version(), schemes=state.schemes(table))",
-            "return replace(following, version=state.next_version())",
+            "after = replace(after, version=state.next_version(), schemes=state.schemes(table), balance=ABSENT)",
+            "after = replace(after, version=state.next_version(), balance=ABSENT)",
         ),
         "schemes",
         0,

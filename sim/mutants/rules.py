@@ -74,6 +74,7 @@ RULES: dict[str, str] = {
     "frozen": "no watermark and no idle mark leaves between a rescale barrier and resumption",
     "one-swap": "one swap commits the epoch and the version of a rescale",
     "scheme": "a scheme changes by the version's swap",
+    "balance": "key groups move once for each request, by the counts of a committed checkpoint",
     "drain": "a worker that is ended takes its last epoch, and waits only while it may come",
     "line": "a job that begins from a savepoint commits above its epoch",
     "newer": "output above the savepoint keeps a job that begins from it out of the folder",

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,16 +30,21 @@ spec:
 """
 
 
-def make_input(folder: Path) -> dict[int, list[int]]:
+def make_input(folder: Path, names: Sequence[int] = range(FILES * KEYS)) -> dict[int, list[int]]:
     """Write files of keys of their own, so the order of the rows of a key is known. Return the rows by key."""
     folder.mkdir()
     made: dict[int, list[int]] = defaultdict(list)
     for file in range(FILES):
-        keys = [file * KEYS + n * n // 7 % KEYS for n in range(ROWS)]
+        keys = [names[file * KEYS + n * n // 7 % KEYS] for n in range(ROWS)]
         pq.write_table(pa.table({"key": keys, "n": range(ROWS)}), folder / f"part-{file}.parquet", row_group_size=500)
         for n, key in enumerate(keys):
             made[key].append(n)
     return made
+
+
+def write_job(folder: Path) -> None:
+    shutil.copy(Path(schemes_job.__file__), folder / "schemes_job.py")
+    (folder / "job.yaml").write_text(JOB.format(folder=folder))
 
 
 def settings(folder: Path, rate: int, choice: SchemeChoice) -> ClusterSettings:
@@ -73,8 +79,7 @@ def written(folder: Path) -> dict[int, list[tuple[int, int]]]:
 
 def test_a_scheme_changes_twice_under_load_with_a_killed_engine_in_between(tmp_path: Path) -> None:
     made = make_input(tmp_path / "in")
-    shutil.copy(Path(schemes_job.__file__), tmp_path / "schemes_job.py")
-    (tmp_path / "job.yaml").write_text(JOB.format(folder=tmp_path))
+    write_job(tmp_path)
     with started(settings(tmp_path, 200, EVEN)) as cluster:
         assert after_more(cluster).schemes == (EVEN,)
         assert answer_to(cluster, TURNED).text == "rows go to work by turned"

@@ -99,6 +99,9 @@ def conditions_of(inputs: ConditionInputs, state: StreamJobState) -> tuple[Condi
     partitioned = _partitioned(inputs)
     if partitioned is not None:
         judged[ConditionType.PARTITIONED] = partitioned
+    balanced = _balanced(inputs)
+    if balanced is not None:
+        judged[ConditionType.BALANCED] = balanced
     # Conditions that another version wrote stay: that version knows what they mean.
     others = [c for c in inputs.seen.job.status.conditions if c.type not in set(ConditionType)]
     ours = [_condition(inputs.seen, kind, *found) for kind, found in judged.items()]
@@ -286,6 +289,19 @@ def _partitioned(inputs: ConditionInputs) -> tuple[Truth, Reason, str] | None:
     if latest is None or not set(asked) <= set(held) or latest.settled != latest.version:
         return (Truth.UNKNOWN, Reason.SCHEMES_WANTED, said(asked)) if asked else None
     return (Truth.TRUE, Reason.SCHEMES_HOLD, said(held)) if held else None
+
+
+def _balanced(inputs: ConditionInputs) -> tuple[Truth, Reason, str] | None:
+    """Say what came of the request to balance; None where there is none."""
+    target, latest = inputs.accepted.target, inputs.latest
+    asked = None if target is None else target.spec.rebalance_nonce
+    if asked is None:
+        return None
+    done = ABSENT if latest is None else latest.balance
+    settled = latest is not None and latest.settled == latest.version
+    if done is ABSENT or done.nonce != asked or (done.moved and not settled):
+        return Truth.UNKNOWN, Reason.BALANCE_WANTED, "key groups move when a checkpoint has counted rows"
+    return Truth.TRUE, Reason.KEY_GROUPS_MOVED if done.moved else Reason.NOTHING_MOVED, str(done)
 
 
 def checkpoint_age(inputs: ConditionInputs) -> float | None:

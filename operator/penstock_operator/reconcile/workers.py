@@ -89,7 +89,9 @@ def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: 
     run = latest.run or run_name(1, int(latest.epoch), target.digest)
     if current is not None and not latest.closed() and run_parts(run)[2] != current.digest[:8]:
         run = run_name(run_parts(run)[0] + 1, int(latest.epoch), current.digest)
-    wanted = Desired(latest.workers or target.spec.replicas, run=run, partition=_schemes(target))
+    wanted = Desired(
+        latest.workers or target.spec.replicas, run=run, partition=_schemes(target), rebalance=_rebalance(target)
+    )
     return WriteDesired(wanted, max(1, 0 if current is None else current.fence), latest_uid, "")
 
 
@@ -107,6 +109,7 @@ def _start(seen: Observed, accepted: Accepted, target: Target, builder: Decision
         restore=_restore_to_start(now, accepted, latest, run),
         run=run,
         partition=_schemes(target),
+        rebalance=_rebalance(target),
     )
     fence = now.fence
     if wanted != now.value:
@@ -162,6 +165,7 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
         requests=snapshots.snapshot_requests(seen),
         run=_run_to_reopen(now, latest, target),
         partition=_schemes(target),
+        rebalance=_rebalance(target),
     )
     workers = target.spec.replicas
     if current.fence < now.fence:  # somebody deleted the StatefulSet, and it was created again
@@ -185,6 +189,12 @@ def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuil
 def _schemes(target: Target) -> Choices | Absent:
     """Return the schemes that the spec asks for. Whether the job has them is for the leader to judge."""
     return target.spec.choices or ABSENT
+
+
+def _rebalance(target: Target) -> int | Absent:
+    """Return the number of the request to balance."""
+    nonce = target.spec.rebalance_nonce
+    return ABSENT if nonce is None else nonce
 
 
 def _run_to_reopen(now: DesiredView, latest: Latest, target: Target) -> str:

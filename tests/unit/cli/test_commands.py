@@ -30,6 +30,7 @@ COMMANDS = [
     "status",
     "rescale",
     "partition",
+    "rebalance",
     "checkpoint",
     "savepoint",
     "stop",
@@ -74,7 +75,14 @@ def test_validate_for_a_cluster_asks_for_what_its_api_server_asks_for() -> None:
 
 
 def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:
-    commands = (["status", "j"], ["rescale", "j", "2"], ["partition", "j", "a=b"], ["checkpoint", "j"], ["stop", "j"])
+    commands = (
+        ["status", "j"],
+        ["rescale", "j", "2"],
+        ["partition", "j", "a=b"],
+        ["rebalance", "j"],
+        ["checkpoint", "j"],
+        ["stop", "j"],
+    )
     for command in commands:
         done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
         assert done.exit_code == 3, command
@@ -234,7 +242,10 @@ def test_a_request_that_a_running_job_cannot_note_has_failed_and_is_not_unreacha
     server = Server({ASK: full, RESCALE: full}, "secret")
     folder = JobFolder.make(tmp_path, "j", "default")
     folder.announce(Endpoint(os.getpid(), server.address, "secret"))
-    commands = (["stop", "j"], ["rescale", "j", "2"])
+    commands = (
+        ["stop", "j"],
+        ["rescale", "j", "2"],
+    )
     for command in commands:
         done = CliRunner().invoke(make_app(), [*command, "--dir", str(tmp_path)])
         assert isinstance(done.exception, StorageError), done.stderr

@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 from rich.console import Console, RenderableType
 
@@ -14,6 +15,7 @@ from penstock.cli.run_events import Events
 from penstock.cli.run_watch import exit_of_state
 from penstock.cli.screen import JsonLines, PlainLines
 from penstock.contract import codec
+from penstock.contract.balance import Balance
 from penstock.contract.schemes import SchemeChoice
 from penstock.contract.status import (
     CheckpointStatus,
@@ -41,6 +43,7 @@ def status(second: float, rows: int, *, attempt: int = 1, **more: object) -> Job
     return replace(plain, **{"steps": steps, **more})  # type: ignore[arg-type]
 
 
+CHANGED: dict[str, Any] = {"schemes": (SchemeChoice("work", "hot"),), "balance": Balance(1)}
 EPOCH = CheckpointStatus(7, 9_000_000, 3 << 20, 0.25, "x")
 
 
@@ -118,7 +121,7 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
         status(5, 10, attempt=2, workers=led_by_1, checkpoint=EPOCH),
         status(6, 10, attempt=2, workers=three, state=JobState.RESCALING, wanted_workers=3),
         status(7, 10, attempt=2, version=2, workers=three, wanted_workers=3),
-        status(8, 20, attempt=2, version=3, workers=three, wanted_workers=3, schemes=(SchemeChoice("work", "hot"),)),
+        status(8, 20, attempt=2, version=3, workers=three, wanted_workers=3, **CHANGED),
         status(9, 20, attempt=2, version=3, workers=led_by_1, state=JobState.STOPPED),
     ]
     said = [line for now in story for line in events.add(now)]
@@ -127,6 +130,7 @@ def test_what_happens_to_a_job_is_said_and_counted() -> None:
         "recovered: back to epoch 7, runs again after 3 s (attempt 2); the rows of each step are counted from 0 again",
         "rescaled: 2 -> 3 workers (version 2)",
         "schemes: work by hot (version 3)",
+        f"balance: {Balance(1)} (version 3)",
     ]
     assert events.summary(story[-1]) == [
         "words: Stopped after 8 s, nothing committed, 1 recovery, 1 rescale, 1 leader change",

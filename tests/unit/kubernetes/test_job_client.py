@@ -97,26 +97,39 @@ def test_a_rescale_that_another_overtook_says_so(server: SmallApi, job: ClusterJ
     assert (answer.ok, answer.text) == (False, "overtaken by a request for 4 workers")
 
 
+def condition(kind: str, truth: str, reason: str, message: str) -> dict[str, object]:
+    return {
+        "type": kind,
+        "status": truth,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
 @pytest.mark.parametrize(
     ("truth", "ok", "text"), [("True", True, "rows go to work by hot"), ("False", False, "no such scheme")]
 )
 def test_a_scheme_is_a_field_of_the_spec_and_the_condition_answers(
     server: SmallApi, job: ClusterJobClient, truth: str, ok: bool, text: str
 ) -> None:
-    judged = {
-        "type": "Partitioned",
-        "status": truth,
-        "reason": "SchemesHold",
-        "message": "no such scheme",
-        "observedGeneration": 1,
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    stream_job(server, "Running", conditions=[judged])
+    stream_job(server, "Running", conditions=[condition("Partitioned", truth, "SchemesHold", "no such scheme")])
     server.objects[JOB]["spec"]["partition"] = [{"step": "other", "use": "one"}, {"step": "work", "use": "even"}]
     answer = job.partition((SchemeChoice("work", "hot"),))
     assert (answer.ok, answer.text) == (ok, text)
     asked = [{"step": "other", "use": "one"}, {"step": "work", "use": "hot"}]
     assert server.objects[JOB]["spec"]["partition"] == asked
+
+
+def test_a_request_to_balance_counts_a_field_of_the_spec_up_and_the_condition_answers(
+    server: SmallApi, job: ClusterJobClient
+) -> None:
+    stream_job(server, "Running", conditions=[condition("Balanced", "True", "NothingMoved", "no key group moved")])
+    for nonce in (1, 2):
+        answer = job.rebalance()
+        assert (answer.ok, answer.text) == (True, "no key group moved")
+        assert server.objects[JOB]["spec"]["rebalanceNonce"] == nonce
 
 
 def test_a_refusal_of_the_server_is_its_own_words(server: SmallApi, job: ClusterJobClient) -> None:

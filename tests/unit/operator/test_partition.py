@@ -1,8 +1,9 @@
-"""``spec.partition``: the operator writes what is wanted, the leader judges it, and a condition says so."""
+"""``spec.partition``, ``spec.rebalanceNonce``: the leader learns what is wanted, and a condition says what came."""
 
 import pytest
 
 from penstock.base.values import replace
+from penstock.contract.balance import Balance, StepBalance
 from penstock.contract.codec import ABSENT
 from penstock.contract.ids import Version
 from penstock.contract.schemes import RefusedScheme, SchemeChoice
@@ -24,10 +25,10 @@ def with_latest(seen: Observed, **changes: object) -> Observed:
     return replace(seen, latest=replace(seen.latest, value=value))
 
 
-def judged(seen: Observed) -> Condition | None:
+def judged(seen: Observed, kind: ConditionType = ConditionType.PARTITIONED) -> Condition | None:
     status = decide(seen).status
     assert status is not None
-    return status.condition(ConditionType.PARTITIONED)
+    return status.condition(kind)
 
 
 def test_a_choice_restarts_nothing_and_is_written_for_the_leader() -> None:
@@ -62,3 +63,34 @@ def test_a_job_that_asks_for_nothing_shows_what_holds_and_one_without_schemes_no
     found = judged(with_latest(running(spec_of()), schemes=(HOT,)))
     assert found is not None
     assert (found.status, found.message) == ("True", "work by hot")
+
+
+BALANCE = spec_of(rebalanceNonce=4)
+MOVED = Balance(4, (StepBalance("count", 2, 10, 8, 5),))
+
+
+def test_a_request_to_balance_restarts_nothing_and_is_written_for_the_leader() -> None:
+    assert digest_of(BALANCE) == digest_of(spec_of())
+    writes = [a for a in decide(running(spec_of(), wanted=BALANCE)).actions if isinstance(a, WriteDesired)]
+    assert [w.value.rebalance for w in writes] == [4]
+    assert judged(with_latest(running(spec_of()), balance=MOVED), ConditionType.BALANCED) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "reason"),
+    [
+        ({}, "Unknown", "BalanceWanted"),
+        ({"balance": Balance(3)}, "Unknown", "BalanceWanted"),
+        ({"balance": MOVED, "version": Version(2)}, "Unknown", "BalanceWanted"),
+        ({"balance": MOVED}, "True", "KeyGroupsMoved"),
+        ({"balance": Balance(4)}, "True", "NothingMoved"),
+    ],
+)
+def test_a_condition_says_what_came_of_a_request_to_balance(
+    changes: dict[str, object], status: str, reason: str
+) -> None:
+    found = judged(with_latest(running(BALANCE), **changes), ConditionType.BALANCED)
+    assert found is not None
+    assert (found.status, found.reason) == (status, reason)
+    if status == "True":
+        assert found.message == str(changes["balance"])

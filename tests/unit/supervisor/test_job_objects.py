@@ -5,6 +5,7 @@ import pytest
 from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import LAST_CHECKPOINT_WAIT_S
 from penstock.base.values import replace
+from penstock.contract.balance import Balance, StepBalance
 from penstock.contract.codec import ABSENT, decode
 from penstock.contract.ids import JobUid, Version
 from penstock.contract.latest import Answer, Desired, Latest, Restore, encode_latest, overriding
@@ -125,6 +126,27 @@ def test_a_refused_scheme_is_told_and_what_holds_stays_wanted(store: FakeMetaSto
     assert wanted.desired().partition == (HOT,)
     assert wanted.answer(wanted.partition((COLD,)).id).ok is False  # the leader still says so
     assert wanted.desired().partition == (HOT,)
+
+
+def test_a_request_to_balance_is_answered_when_groups_have_moved_or_none_would(
+    store: FakeMetaStore, wanted: JobObjects
+) -> None:
+    asked = wanted.rebalance()
+    assert (wanted.desired().rebalance, asked.ok) == (1, None)
+    moved = Balance(1, (StepBalance("count", 2, 10, 8, 5),))
+    lead(store, wanted, balance=moved, version=Version(2), settled=Version(1))
+    assert wanted.answer(asked.id).ok is None
+    lead(store, wanted, settled=Version(2))
+    answer = wanted.answer(asked.id)
+    assert (answer.ok, answer.kind, answer.text) == (True, "rebalance", str(moved))
+    second, third = wanted.rebalance(), wanted.rebalance()
+    assert wanted.answer(second.id).text == "overtaken by another request to balance"
+    lead(store, wanted, balance=Balance(3), version=Version(3))
+    assert wanted.answer(third.id).ok
+    wanted.begin(2, None)
+    assert wanted.desired().rebalance is ABSENT
+    wanted.rebalance()
+    assert wanted.desired().rebalance == 4  # the number of an answer is never used again
 
 
 def test_a_scheme_of_the_file_is_wanted_from_the_beginning(store: FakeMetaStore, wanted: JobObjects) -> None:

@@ -69,6 +69,7 @@ USER_TRACE_CAUSES_MAX = 3  # exceptions of one chain whose frames are shown
 USER_TRACE_CHARS_MAX = 1_100  # length of all frames; the whole text fits into the status of a StreamJob
 TEXT_BYTES_MAX = 400  # size of any other text in -latest
 SCHEMES_MAX = 32  # schemes of a step, and steps with schemes
+BALANCED_STEPS_MAX = 32  # steps in -latest of which it says how their key groups were balanced
 REFUSED_MAX = 8  # schemes in -latest that are asked for and cannot be
 LOST_OUTPUT_MAX = 16  # epochs in -latest whose output was dropped on request
 COLLECT_INTERVAL_S = 30.0

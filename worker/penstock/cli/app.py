@@ -10,7 +10,7 @@ from penstock.base.errors import PenstockError
 from penstock.cli.exits import Exit, exit_of_error, internal, print_error
 from penstock.cli.inspect_job import graph, validate
 from penstock.cli.run import run as run_command
-from penstock.cli.running_job import checkpoint, logs, partition, replay, rescale, status, stop
+from penstock.cli.running_job import checkpoint, logs, partition, rebalance, replay, rescale, status, stop
 from penstock.cli.savepoint_commands import savepoint_app
 from penstock.cli.worker import worker_app
 
@@ -45,6 +45,7 @@ def make_app() -> typer.Typer:
     app.command("status")(status)
     app.command("rescale")(rescale)
     app.command("partition")(partition)
+    app.command("rebalance")(rebalance)
     app.command("checkpoint")(checkpoint)
     app.add_typer(savepoint_app(), name="savepoint")
     app.command("stop")(stop)

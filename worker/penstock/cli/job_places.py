@@ -40,6 +40,10 @@ class JobControl(Protocol):
         """Choose other schemes. Returns when they hold, or when they are refused."""
         ...
 
+    def rebalance(self) -> "RequestAnswer":
+        """Deal key groups out by load. Returns when that is done, or when nothing would get better."""
+        ...
+
     def savepoint(self, name: str) -> "RequestAnswer":
         """Take a savepoint. Returns when it is complete or failed."""
         ...

@@ -24,6 +24,7 @@ from penstock.contract.status import (
     JobState,
     JobStatus,
     StepStatus,
+    balance_text,
     guarantee_text,
     held_up_texts,
     late_text,
@@ -93,7 +94,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
-    said = (pending_text(now), guarantee_text(now), varying_text(now), schemes_text(now))
+    said = (pending_text(now), guarantee_text(now), varying_text(now), schemes_text(now), balance_text(now))
     parts += [Text(visible(text), style="dim") for text in said if text]
     parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:

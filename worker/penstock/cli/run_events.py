@@ -16,6 +16,7 @@ from penstock.contract.status import (
     JobState,
     JobStatus,
     RestartStatus,
+    balance_text,
     late_text,
     passed_text,
     schemes_text,
@@ -68,6 +69,8 @@ class Events:
             self._workers = now.wanted_workers
         if now.schemes != before.schemes:
             said.append(f"{schemes_text(now)} (version {now.version})")
+        if now.balance != before.balance:
+            said.append(f"{balance_text(now)} (version {now.version})")
         return said
 
     def _died(self, now: JobStatus) -> list[str]:

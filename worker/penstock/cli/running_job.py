@@ -1,4 +1,4 @@
-"""Commands about a job that runs: status, rescale, partition, checkpoint, stop, logs, replay."""
+"""Commands about a job that runs: status, rescale, partition, rebalance, checkpoint, stop, logs, replay."""
 
 import signal
 import subprocess
@@ -106,6 +106,18 @@ def partition(  # noqa: PLR0917  typer passes by name
     asked = tuple(map(read_choice, choices))
     with place_of(directory, context, namespace).running(job) as client:
         report(client.partition(asked), as_json)
+
+
+def rebalance(
+    job: JobArgument,
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Move key groups of a running job so that its tasks have equal load."""
+    with place_of(directory, context, namespace).running(job) as client:
+        report(client.rebalance(), as_json)
 
 
 def checkpoint(job: JobArgument, directory: DirectoryOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:

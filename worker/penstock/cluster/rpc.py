@@ -8,7 +8,7 @@ The methods of keepers and of the supervisor are a table each:
 
     keeper      deliver     a report to its leader, a command to its member
     supervisor  announce    which lives are up on a worker
-                status, rescale, partition, ask, end     what the command line asks for
+                status, rescale, partition, rebalance, ask, end     what the command line asks for
 """
 
 import hmac
@@ -312,6 +312,7 @@ ANNOUNCE = Method("announce", WorkerReport, Nothing)
 STATUS = Method("status", Nothing, JobStatus)
 RESCALE = Method("rescale", Rescale, RequestAnswer)
 PARTITION = Method("partition", Partition, RequestAnswer)
+REBALANCE = Method("rebalance", Nothing, RequestAnswer)
 ASK = Method("ask", Ask, RequestAnswer)
 ANSWER = Method("answer", AnswerOf, RequestAnswer)
 END = Method("end", End, Nothing)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from penstock.base.errors import PeerError, StateError
 from penstock.base.limits import LATEST_BYTES_MAX
 from penstock.base.values import replace
+from penstock.contract.balance import Balance
 from penstock.contract.codec import ABSENT, Absent, Message, TolerantMessage, decode, encode, parsed
 from penstock.contract.ids import (
     Attempt,
@@ -179,6 +180,7 @@ class Latest(Message, tag="Latest"):
       may be repeated since a restore. ``unpublished``: what happens with output of ``epoch``.
     - ``deaths``: the count of the limit of restarts; a new leader goes on from it.
     - ``schemes``: those of the committed assignment; ``refused``: what of ``Desired.partition`` cannot be, and why.
+    - ``balance``: what came of the last request to balance.
     - ``format``: that of the record as it was read, or is written; see :func:`decode_latest`.
     """
 
@@ -215,6 +217,7 @@ class Latest(Message, tag="Latest"):
     lost_rows: tuple[LostRows, ...] | Absent = ABSENT
     schemes: Choices | Absent = ABSENT
     refused: tuple[RefusedScheme, ...] | Absent = ABSENT
+    balance: Balance | Absent = ABSENT
 
     def closed(self) -> bool:
         """Return whether no engine may run: the job has finished, stopped or failed."""
@@ -347,6 +350,7 @@ class Desired(TolerantMessage, tag="Desired"):
 
     - ``run`` names this run of the job: a new one clears ``stopped`` and ``failure`` of the last.
     - ``partition``: the schemes of steps that have several; of a step that is not named, the one that its job says.
+    - ``rebalance``: the number of a request to balance. Another number is another request.
     - ``format``: that of the record as it is written; see :func:`decode_desired`.
     """
 
@@ -356,6 +360,7 @@ class Desired(TolerantMessage, tag="Desired"):
     run: str = ""
     format: int = DESIRED_FORMAT
     partition: Choices | Absent = ABSENT
+    rebalance: int | Absent = ABSENT
 
 
 def encode_desired(desired: Desired) -> bytes:

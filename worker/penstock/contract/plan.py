@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.base.values import replace
+from penstock.contract.balance import Balance
 from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import Columns
 from penstock.contract.ids import ChannelId, Ordinal, SplitId, StageIndex, TaskId, Version
@@ -148,13 +149,15 @@ class StageAssignment(Message, tag="StageAssignment"):
 class Assignment(Message, tag="Assignment"):
     """The whole table of one version; workers are the ordinals ``0 .. workers-1``.
 
-    ``schemes`` has the scheme of each step that has several. It is left out when there is none.
+    ``schemes`` has the scheme of each step that has several. It is left out when there is none. ``balance`` says which
+    request to balance the version answers, if it answers one.
     """
 
     version: Version
     workers: int
     stages: tuple[StageAssignment, ...]
     schemes: Choices | Absent = ABSENT
+    balance: Balance | Absent = ABSENT
 
     def tasks(self) -> tuple[TaskId, ...]:
         """List every task, stage by stage."""
@@ -212,7 +215,10 @@ def _first_stage(
 
 
 def next_assignment(plan: PhysicalPlan, old: Assignment, workers: int) -> Assignment:
-    """Build the following version for a number of workers, with minimal movement."""
+    """Build the following version for a number of workers, with minimal movement.
+
+    Key groups stay with their tasks when these are the same, because they may have been dealt out by load.
+    """
     stages = tuple(_next_stage(s, o, workers) for s, o in zip(plan.stages, old.stages, strict=True))
     return replace(old, version=Version(old.version + 1), workers=workers, stages=stages)
 
@@ -221,7 +227,7 @@ def _next_stage(stage: StagePlan, old: StageAssignment, workers: int) -> StageAs
     tasks = stage_tasks(stage, workers)
     index = {task: i for i, task in enumerate(old.tasks)}
     keep = [index.get(task) for task in tasks]
-    shares = rebalance(old.shares, keep) if old.shares else ()
+    shares = old.shares if tasks == old.tasks or not old.shares else rebalance(old.shares, keep)
     splits = _rebalance_splits(old.splits, keep) if old.splits else ()
     return StageAssignment(stage.index, tasks, shares, splits)
 

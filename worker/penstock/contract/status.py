@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from penstock.base import limits
 from penstock.base.values import replace
+from penstock.contract.balance import Balance
 from penstock.contract.codec import Message, TolerantMessage
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import LostRows
@@ -251,7 +252,8 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     engine has died of late. ``unread``: why the leader cannot read what is wanted, empty when it can.
     ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader. ``splits`` are those with
     most left to read. ``lost_rows`` is what was given up of the output of sinks, on request.
-    ``schemes`` has the scheme that holds of each step with several.
+    ``schemes`` has the scheme that holds of each step with several. ``balance`` is what came of the last request to
+    deal key groups out by load.
     """
 
     job: str
@@ -282,6 +284,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     splits: tuple[SplitStatus, ...] = ()
     lost_rows: tuple[LostRows, ...] = ()
     schemes: Choices = ()
+    balance: Balance | None = None
 
 
 def late_text(status: JobStatus) -> str:
@@ -316,6 +319,11 @@ def guarantee_text(status: JobStatus) -> str:
 def schemes_text(status: JobStatus) -> str:
     """Name the scheme of each step that has several; empty when there is none."""
     return f"schemes: {said(status.schemes)}" if status.schemes else ""
+
+
+def balance_text(status: JobStatus) -> str:
+    """Say what came of the last request to balance; empty when there was none."""
+    return "" if status.balance is None else f"balance: {status.balance}"
 
 
 def varying_text(status: JobStatus) -> str:

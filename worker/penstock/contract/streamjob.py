@@ -367,6 +367,15 @@ class Spec(Fields):
             change=Change.SCALE,
         ),
     ] = ()
+    rebalance_nonce: Annotated[
+        int | None,
+        Field(
+            "rebalanceNonce",
+            "another number moves key groups, so that the tasks of the running job have equal load",
+            cluster=True,
+            change=Change.SCALE,
+        ),
+    ] = None
     suspend: Annotated[
         bool,
         Field("suspend", "take a savepoint, then run no workers", cluster=True, change=Change.SCALE),

@@ -53,7 +53,8 @@ class ConditionType(StrEnum):
     is False while an input has files that the job will not read. Complete is True once all input
     was read and all output is published, as in a Job of Kubernetes. Secured is False where workers
     do not check each other's certificates. Partitioned is False while spec.partition asks for a scheme
-    that the job does not have, and Unknown until the schemes that it asks for hold.
+    that the job does not have, and Unknown until the schemes that it asks for hold. Balanced is Unknown until
+    the request of spec.rebalanceNonce is done, then True: its message says what moved.
     """
 
     READY = "Ready"
@@ -66,6 +67,7 @@ class ConditionType(StrEnum):
     COMPLETE = "Complete"
     SECURED = "Secured"
     PARTITIONED = "Partitioned"
+    BALANCED = "Balanced"
 
 
 class Truth(StrEnum):
@@ -154,6 +156,9 @@ class Reason(StrEnum):
     SCHEMES_HOLD = "SchemesHold", ConditionType.PARTITIONED
     SCHEMES_WANTED = "SchemesWanted", ConditionType.PARTITIONED
     SCHEME_REFUSED = "SchemeRefused", ConditionType.PARTITIONED
+    KEY_GROUPS_MOVED = "KeyGroupsMoved", ConditionType.BALANCED
+    NOTHING_MOVED = "NothingMoved", ConditionType.BALANCED
+    BALANCE_WANTED = "BalanceWanted", ConditionType.BALANCED
 
 
 REASONS: Final[dict[ConditionType, tuple[Reason, ...]]] = {

@@ -83,6 +83,7 @@ def job_status(seen: Seen) -> JobStatus:
         splits=most_pending(split for r in reports if r.progress is not None for split in r.progress.splits),
         lost_rows=() if latest.lost_rows is ABSENT else latest.lost_rows,
         schemes=given(latest.schemes),
+        balance=None if latest.balance is ABSENT else latest.balance,
     )
 
 

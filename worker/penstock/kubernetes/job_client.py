@@ -94,6 +94,22 @@ class ClusterJobClient:
             self._pause.wait(next(pauses))
         return answer
 
+    def rebalance(self) -> RequestAnswer:
+        """Count ``spec.rebalanceNonce`` up. Returns when key groups have moved, or when nothing would get better."""
+        path = f"{self._folder}/streamjobs/{self._job}"
+
+        def ask() -> Object:
+            found = self._client.get(path)
+            nonce = 1 + int((found.get("spec") or {}).get("rebalanceNonce") or 0)
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            return self._client.merge(path, {"metadata": version, "spec": {"rebalanceNonce": nonce}})
+
+        nonce = self._do(lambda: _again(ask))["spec"]["rebalanceNonce"]
+        pauses = _pauses()
+        while (answer := self._rebalanced(nonce)).ok is None:
+            self._pause.wait(next(pauses))
+        return answer
+
     def savepoint(self, name: str) -> RequestAnswer:
         """Take a savepoint, as the StreamSnapshot ``name``; returns when it is complete or failed.
 
@@ -148,26 +164,16 @@ class ClusterJobClient:
 
     def _partitioned(self, choices: Choices) -> RequestAnswer:
         found = self._read()
-
-        def answered(ok: bool | None, text: str) -> RequestAnswer:
-            return RequestAnswer("", "partition", ok, text)
-
         asked = [(each["step"], each["use"]) for each in (found.get("spec") or {}).get("partition") or ()]
         if any((choice.step, choice.use) not in asked for choice in choices):
-            return answered(False, "overtaken by another change of spec.partition")
-        seen = read_status(found.get("status") or {})
-        if seen.observed_generation < int(found["metadata"].get("generation", 0)):
-            return answered(None, "")
-        if seen.state in _MOVING:
-            return answered(False, _trouble(seen) or f"the job is {seen.state}")
-        if seen.state is StreamJobState.SUSPENDED:
-            return answered(True, "suspended; the schemes hold when it resumes")
-        judged = seen.condition(ConditionType.PARTITIONED)
-        if judged is None or judged.status is Truth.UNKNOWN:
-            return answered(None, "")
-        if judged.status is Truth.FALSE:
-            return answered(False, judged.message)
-        return answered(True, f"rows go to {said(choices)}")
+            return RequestAnswer("", "partition", False, "overtaken by another change of spec.partition")
+        return _judged(found, "partition", ConditionType.PARTITIONED, f"rows go to {said(choices)}")
+
+    def _rebalanced(self, nonce: int) -> RequestAnswer:
+        found = self._read()
+        if (found.get("spec") or {}).get("rebalanceNonce") != nonce:
+            return RequestAnswer("", "rebalance", False, "overtaken by another change of spec.rebalanceNonce")
+        return _judged(found, "rebalance", ConditionType.BALANCED)
 
     def _read(self) -> Object:
         return self._do(lambda: self._client.get(f"{self._folder}/streamjobs/{self._job}"))
@@ -238,3 +244,23 @@ def _trouble(status: StreamJobStatus) -> str | None:
 def _state(text: str) -> JobState:
     """Read the state; one of a newer operator has no word here: something is under way."""
     return JobState(text) if text in set(JobState) else JobState.PENDING
+
+
+def _judged(found: Object, kind: str, condition: ConditionType, done: str = "") -> RequestAnswer:
+    """Return what a condition says of a change of the spec; ``ok`` is None while it says nothing.
+
+    ``done`` is said in place of its message when it is True.
+    """
+    seen = read_status(found.get("status") or {})
+    judged = seen.condition(condition)
+    ok, text = None, ""
+    if seen.observed_generation < int(found["metadata"].get("generation", 0)):
+        pass
+    elif seen.state in _MOVING:
+        ok, text = False, _trouble(seen) or f"the job is {seen.state}"
+    elif seen.state is StreamJobState.SUSPENDED:
+        ok, text = True, "suspended; the change comes when it resumes"
+    elif judged is not None and judged.status is not Truth.UNKNOWN:
+        ok = judged.status is Truth.TRUE
+        text = (done if ok else "") or judged.message
+    return RequestAnswer("", kind, ok, text)

@@ -9,6 +9,7 @@ from penstock.cluster.rpc import (
     ASK,
     END,
     PARTITION,
+    REBALANCE,
     RESCALE,
     STATUS,
     AnswerOf,
@@ -85,6 +86,10 @@ class JobClient:
     def partition(self, choices: Choices) -> RequestAnswer:
         """Choose other schemes. Returns when they hold and all is settled, or when they are refused."""
         return self._wait_for(self._call(PARTITION, Partition(choices)))
+
+    def rebalance(self) -> RequestAnswer:
+        """Deal key groups out by load. Returns when that is settled, or when nothing would get better."""
+        return self._wait_for(self._call(REBALANCE, Nothing()))
 
     def request(self, kind: str, argument: str | None = None) -> RequestAnswer:
         """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; returns when it is answered."""

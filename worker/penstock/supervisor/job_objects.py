@@ -31,7 +31,8 @@ from penstock.contract.status import RequestAnswer
 from penstock.contract.worker_rules import is_over
 from penstock.ports import MetaStore, SwapUnknown
 
-RESCALE, PARTITION = "rescale-", "partition-"  # begin the ids of requests that are no ``Request``
+# These begin the ids of requests that are no ``Request``.
+RESCALE, PARTITION, REBALANCE = "rescale-", "partition-", "rebalance-"
 # A name becomes a folder, so nothing in it may lead elsewhere.
 SAVEPOINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 REQUEST_KINDS = ("checkpoint", "savepoint", "stop")
@@ -108,6 +109,14 @@ class JobObjects:
             self._write(lambda desired: replace(desired, partition=changed(given(desired.partition), choices)))
         return self._partition_answer(PARTITION + ",".join(map(str, choices)))
 
+    def rebalance(self) -> RequestAnswer:
+        """Want key groups dealt out by load, once; the answer comes by :meth:`answer`."""
+        with self._lock:
+            known = (self.desired().rebalance, ABSENT if (done := self.latest().balance) is ABSENT else done.nonce)
+            nonce = 1 + max((each for each in known if each is not ABSENT), default=0)
+            self._write(lambda desired: replace(desired, rebalance=nonce))
+        return self._rebalance_answer(f"{REBALANCE}{nonce}")
+
     def ask(self, kind: str, argument: str | None) -> RequestAnswer:
         """Add a request; the answer comes by :meth:`answer`.
 
@@ -155,6 +164,8 @@ class JobObjects:
     def _answer(self, request_id: str) -> RequestAnswer:
         if request_id.startswith(RESCALE):
             return self._rescale_answer(request_id)
+        if request_id.startswith(REBALANCE):
+            return self._rebalance_answer(request_id)
         self.collect()
         if request_id.startswith(PARTITION):
             return self._partition_answer(request_id)
@@ -198,6 +209,18 @@ class JobObjects:
         if set(choices) <= set(given(latest.schemes)) and latest.settled == latest.version:
             return answered(True, f"rows go to {said(choices)}")
         return answered(None, latest.rescale or "")
+
+    def _rebalance_answer(self, request_id: str) -> RequestAnswer:
+        nonce = int(request_id.removeprefix(REBALANCE))
+        latest, desired, kind = self.latest(), self.desired(), "rebalance"
+        done = latest.balance
+        if done is not ABSENT and done.nonce == nonce and (not done.moved or latest.settled == latest.version):
+            return RequestAnswer(request_id, kind, True, str(done))
+        if is_over(latest, desired):
+            return RequestAnswer(request_id, kind, False, "the job has ended")
+        if desired.rebalance != nonce:
+            return RequestAnswer(request_id, kind, False, "overtaken by another request to balance")
+        return RequestAnswer(request_id, kind, None, latest.rescale or "")
 
     def answers(self) -> tuple[RequestAnswer, ...]:
         """List what was answered lately and what is under way."""

@@ -166,6 +166,12 @@ class LocalCluster:
         self._wake.set()
         return answer
 
+    def rebalance(self) -> RequestAnswer:
+        """Want key groups dealt out by load; watch :meth:`status` or :meth:`answer` for the rest."""
+        answer = self._wanted.rebalance()
+        self._wake.set()
+        return answer
+
     def request(self, kind: str, argument: str | None = None) -> RequestAnswer:
         """Ask for a ``checkpoint``, ``savepoint`` or ``stop``; does not wait for it."""
         answer = self._wanted.ask(kind, argument)
@@ -206,6 +212,7 @@ class LocalCluster:
             rpc.STATUS: lambda _: self.status(),
             rpc.RESCALE: lambda request: self.rescale(request.workers),
             rpc.PARTITION: lambda request: self.partition(request.choices),
+            rpc.REBALANCE: lambda _: self.rebalance(),
             rpc.ASK: ask,
             rpc.ANSWER: lambda request: self.answer(request.id),
             rpc.END: end,

@@ -32,6 +32,7 @@ FULL: Plain = {
     "maxReplicas": 8,
     "maxKeyGroups": 128,
     "partition": [{"step": "work", "use": "hot"}],
+    "rebalanceNonce": 1,
     "suspend": False,
     "restartNonce": -7,
     "upgrade": {"mode": "Savepoint", "rollback": True, "stableDeadline": "1h30m"},

@@ -239,6 +239,7 @@ class CheckpointCoordinator:
                 version=table.version,
                 workers=table.workers,
                 schemes=table.schemes,
+                balance=state.balance_with(table),
                 settled=at.settled if table.version != at.version else at.version,
                 published_through=state.published_through(),
                 retained=retain(at.retained, Retained(in_flight.epoch, root, in_flight.keep), state),

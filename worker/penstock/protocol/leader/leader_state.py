@@ -35,6 +35,7 @@ from enum import StrEnum
 
 from penstock.base.limits import ANSWERS_MAX, LOST_OUTPUT_MAX, TEXT_BYTES_MAX
 from penstock.base.values import replace
+from penstock.contract.balance import Balance
 from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.control_messages import Announce, Command, MembersFile, PublishWhole, StageSplits
 from penstock.contract.ids import Epoch, StageIndex, Term, Version
@@ -329,6 +330,17 @@ class LeaderState:
         """Return the schemes that are wanted after those of ``table``."""
         assert self.plan is not None
         return chosen(self.plan.schemes, self.asked_schemes(), given(table.schemes))
+
+    def balance_wanted(self) -> int | None:
+        """Return the number of the request to balance that has no answer yet; None if there is none."""
+        asked = ABSENT if self.desired is None else self.desired.rebalance
+        done = self.latest.balance
+        return None if asked is ABSENT or (done is not ABSENT and done.nonce == asked) else asked
+
+    def balance_with(self, table: Assignment) -> Balance | Absent:
+        """Return what the object says of the last request to balance once ``table`` is committed."""
+        at = self.latest
+        return at.balance if table.version == at.version or table.balance is ABSENT else table.balance
 
     def requests(self) -> tuple[Request, ...]:
         """List the requests that have no answer yet, oldest first, at most ``ANSWERS_MAX``."""

@@ -187,6 +187,7 @@ class Recovery:
                     proposed=max(at.proposed, file.assignment.version),
                     workers=file.assignment.workers,
                     schemes=file.assignment.schemes,
+                    balance=state.balance_with(file.assignment),
                     members=manifests.written[name],
                     pinned=(),
                     lost=tuple(x for x in at.lost if x.ordinal >= len(file.members)),

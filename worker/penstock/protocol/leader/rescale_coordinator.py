@@ -11,7 +11,8 @@
     CANCELLING  ──> WITHDRAWING, IDLE
     WITHDRAWING ──> CANCELLING, IDLE
 
-- IDLE: another number of workers may be wanted, or other schemes. The rescale begins when the workers that join live.
+- IDLE: another number of workers may be wanted, other schemes, or other owners of key groups. The rescale begins when
+  the workers that join live.
   Without another number of workers nobody joins or leaves, and all else is the same.
 - ADMITTING: the members file with the joiners is written. One swap then names it, pins the epoch
   that the members pre-load, and uses up the number of the proposed version.
@@ -33,6 +34,7 @@ from enum import StrEnum
 
 from penstock.base.limits import PREPARED_ALONE_S, TEXT_BYTES_MAX
 from penstock.base.values import replace
+from penstock.contract.codec import ABSENT
 from penstock.contract.control_messages import Adopt, CancelRescale, MembersFile, Prepare, Settled
 from penstock.contract.ids import MEMBERS_SUFFIX, BlobName, Ordinal, Version
 from penstock.contract.latest import Lost, Member, Retained, clip
@@ -68,7 +70,7 @@ class CancelCause(StrEnum):
     """The cases in which a rescale is undone before the swap of its version."""
 
     LEADER_GONE = "leader-gone"  # the leader that proposed the version does not lead any more
-    OTHER_TABLE_WANTED = "other-table-wanted"  # another number of workers, or other schemes
+    OTHER_TABLE_WANTED = "other-table-wanted"  # other workers, other schemes, or key groups by load
     NOT_PREPARED = "not-prepared"  # PREPARING lasts too long
     JOINER_LOST = "joiner-lost"
     CHECKPOINT_ABORTED = "checkpoint-aborted"  # the epoch that would commit the version
@@ -434,6 +436,8 @@ class RescaleCoordinator:
 def _preparing(workers: int, proposed: Assignment) -> str:
     if proposed.workers != workers:
         return f"preparing {proposed.workers} workers"
+    if proposed.balance is not ABSENT and proposed.balance.moved:
+        return f"preparing to move {proposed.balance.moved} key groups"
     return f"preparing {said(given(proposed.schemes))}"
 
 

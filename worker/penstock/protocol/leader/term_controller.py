@@ -53,7 +53,7 @@ from penstock.protocol.leader.restart_limit import RestartLimit
 from penstock.protocol.leader.rollback import Rollback, rollback
 from penstock.protocol.leader.term_bootstrap import TermBootstrap
 from penstock.protocol.leader.user_requests import UserRequests, is_waited_for
-from penstock.protocol.leader.wanted_table import record_refused
+from penstock.protocol.leader.wanted_table import record_balance, record_refused
 from penstock.protocol.leader.worker_registry import member_of
 
 PASSES_MAX = 16  # changes of phase or stage in one step; more would be a loop
@@ -221,6 +221,8 @@ class TermController:
         self.cleaner.reconcile(state, self.manifests, rescale.name)
         if not state.cas.busy:
             record_refused(state)
+        if not state.cas.busy and rescale.idle:
+            record_balance(state)
         if state.cas.busy or checkpoints.in_flight is not None:
             return
         if rescale.stage not in (RescalePhase.IDLE, RescalePhase.PREPARING):

@@ -17,7 +17,8 @@ from penstock.connectors.kafka.avro import HEADER, AvroDecoder
 from penstock.connectors.kafka.avro_encoding import AvroEncoder
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.encoding import RecordEncoder
-from penstock.contract.kafka_options import KafkaInput, KafkaOutput, OnBadRecord, RecordFormat
+from penstock.contract.bad_records import OnBadRecord
+from penstock.contract.kafka_options import KafkaInput, KafkaOutput, RecordFormat
 from penstock.steps.undecoded import REASON
 from tests.support.schema_registry import Registry, running
 from tests.unit.connectors.test_kafka_decoding import Message

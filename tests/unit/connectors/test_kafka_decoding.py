@@ -10,7 +10,8 @@ from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.lane_position import LanePosition, parse_position
-from penstock.contract.kafka_options import KafkaInput, OnBadRecord, RecordFormat
+from penstock.contract.bad_records import OnBadRecord
+from penstock.contract.kafka_options import KafkaInput, RecordFormat
 from penstock.steps.undecoded import REASON, RECORD_FIELDS
 
 SCHEMA = pa.schema([("word", pa.string()), ("number", pa.int64()), ("why", pa.string())])

@@ -30,6 +30,7 @@ from penstock.connectors.s3.object_path import ObjectPath
 from penstock.connectors.s3.s3_sink import S3Sink
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
+from penstock.contract.bad_records import OnBadRecord
 from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.delta_options import DeltaInput, DeltaOutput
@@ -189,7 +190,10 @@ def _objects(connector: Connector, columns: Columns) -> tuple[ObjectPath, TextFo
     path = ObjectPath(open_folder(options))
     if options.format != FileFormat.PARQUET:
         schema, folders = declared_schema(options.format, columns), _folders(connector, columns)
-        return path, TextForm(options.format, schema, options.delimiter, folders), options.follow
+        form = TextForm(options.format, schema, options.delimiter, folders, _has_letters(connector))
+        return path, form, options.follow
+    if _has_letters(connector):
+        raise ConfigError("s3: onError: it is for json and csv: a file of Parquet decodes as a whole, or not at all")
     if options.follow:
         raise ConfigError("s3: follow: it reads json and csv; a folder of Parquet cannot grow while a job reads it")
     return path, None, None
@@ -198,7 +202,11 @@ def _objects(connector: Connector, columns: Columns) -> tuple[ObjectPath, TextFo
 def _text(connector: Connector, columns: Columns) -> TextForm:
     delimiter = str(connector.options.get("delimiter") or ",")
     schema = declared_schema(connector.kind, columns)
-    return TextForm(connector.kind, schema, delimiter, _folders(connector, columns))
+    return TextForm(connector.kind, schema, delimiter, _folders(connector, columns), _has_letters(connector))
+
+
+def _has_letters(connector: Connector) -> bool:
+    return connector.options.get("on_error") == OnBadRecord.DEAD_LETTER
 
 
 def _folders(connector: Connector, columns: Columns) -> FolderColumns:

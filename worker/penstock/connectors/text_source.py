@@ -28,7 +28,7 @@ from penstock.connectors.folder_columns import NO_FOLDERS, FolderColumns, comple
 from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, head, with_stamp
-from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decode, json_decoder
+from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decode, decode_each, json_decoder
 from penstock.connectors.text_lines import PACKED, Block, LinePlace, blocks
 from penstock.contract.codec import parsed
 from penstock.contract.columns import Columns
@@ -38,6 +38,7 @@ from penstock.contract.manifest import SplitState
 from penstock.contract.status import InputSeen
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import Read
+from penstock.steps.undecoded import with_letters
 
 HASHED_BYTES = 64 * 1024  # at each end of a file
 LINE_SHOWN_CHARS = 120
@@ -60,12 +61,16 @@ class TextIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """What the files hold: ``kind`` is "json" or "csv". ``schema`` has the columns of ``folders``, too."""
+    """What the files hold: ``kind`` is "json" or "csv". ``schema`` has the columns of ``folders``, too.
+
+    With ``has_letters`` a line that does not decode is a dead letter; else it is an error.
+    """
 
     kind: str
     schema: pa.Schema
     delimiter: str = ","
     folders: FolderColumns = NO_FOLDERS
+    has_letters: bool = False
 
     @property
     def in_files(self) -> pa.Schema:
@@ -249,7 +254,8 @@ def open_rows(path: InputPath, form: TextForm, spec: str) -> "TextRows":
     check_text_unchanged(file, identity)
     names, behind = _columns(file, form)
     begin = behind if place.byte < behind.byte else place
-    return TextRows(file, identity, _decoder(form, names, replayed(form.folders, identity.file, file)), begin)
+    decoder = _decoder(form, names, replayed(form.folders, identity.file, file))
+    return TextRows(file, identity, decoder, begin, form.schema if form.has_letters else None)
 
 
 def _decoder(form: TextForm, names: Sequence[str], values: dict[str, pa.Scalar]) -> Decode:
@@ -261,8 +267,19 @@ def _decoder(form: TextForm, names: Sequence[str], values: dict[str, pa.Scalar])
 class TextRows:
     """Decodes one file block by block, and knows where each row begins."""
 
-    def __init__(self, path: InputPath, identity: TextIdentity, decoder: Decode, begin: LinePlace) -> None:
-        """Begin with the row at ``begin``. The file is not opened yet."""
+    def __init__(
+        self,
+        path: InputPath,
+        identity: TextIdentity,
+        decoder: Decode,
+        begin: LinePlace,
+        kept_apart: pa.Schema | None = None,
+    ) -> None:
+        """Begin with the row at ``begin``. The file is not opened yet.
+
+        With ``kept_apart``, the columns of rows, lines that do not decode are dead letters.
+        """
+        self._kept_apart = kept_apart
         self._path = path
         self._identity = identity
         self._decoder = decoder
@@ -339,9 +356,25 @@ class TextRows:
         found = decode(block.lines, self._decoder)
         if isinstance(found, BadLine):
             check_text_unchanged(self._path, self._identity)  # its error says more
-            raise StateError(self._bad(block, found))
+            if self._kept_apart is None:
+                raise StateError(self._bad(block, found))
+            found = self._divided(block, self._kept_apart)
+        elif self._kept_apart is not None:
+            found = with_letters(found, {})
         self._rows = found
         return True
+
+    def _divided(self, block: Block, schema: pa.Schema) -> pa.RecordBatch:
+        """Return a row for each line: nulls for one that does not decode, with the line, its file and its number."""
+        found = decode_each(block.lines, schema, self._decoder)
+        index: list[int | None] = [None] * len(block.lines)
+        for row, line in enumerate(found.good):
+            index[line] = row
+        letters = {
+            line: (why, None, block.lines[line].as_py().rstrip(b"\r\n"), self.name, block.place(line).line)
+            for line, why in found.bad.items()
+        }
+        return with_letters(found.rows.take(pa.array(index, pa.int64())), letters)
 
     def _bad(self, block: Block, bad: BadLine) -> str:
         line = block.lines[bad.index].as_py().rstrip(b"\r\n").decode(errors="backslashreplace")
@@ -349,7 +382,8 @@ class TextRows:
         number = block.place(bad.index).line
         return (
             f"text source: file {self._path}, line {number}: {bad.why}; the line is {shown!r}: "
-            "correct it in a new file and begin anew, or move the file out of the folder"
+            "give the source onError: dead-letter to keep such lines apart, correct it in a new file and begin anew, or"
+            " move the file out of the folder"
         )
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from penstock.base.errors import ConfigError
+from penstock.contract.bad_records import OnBadLine
 from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
@@ -79,6 +80,7 @@ class JsonInput(Fields):
             minimum=0.1,
         ),
     ] = None
+    on_error: OnBadLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class CsvInput(Fields):
             minimum=0.1,
         ),
     ] = None
+    on_error: OnBadLine | None = None
     delimiter: Annotated[str, Field("delimiter", "the character between two values", length_min=1, length_max=1)] = ","
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.contract.bad_records import OnBadRecord
 from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
 SCHEMA_CHARS_MAX = 65_536
@@ -52,13 +53,6 @@ class KeyPartitioner(StrEnum):
 
     JAVA = "murmur2_random"
     CONSISTENT = "consistent_random"
-
-
-class OnBadRecord(StrEnum):
-    """What happens when the value of a record does not decode."""
-
-    FAIL = "fail"
-    DEAD_LETTER = "dead-letter"
 
 
 class Delivery(StrEnum):

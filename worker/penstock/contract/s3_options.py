@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.contract.bad_records import OnBadLine
 from penstock.contract.schema import Field, Fields, LongText, Quantity, SecretPlace
 
 ROLL_BYTES = 32 * 1024 * 1024
@@ -105,6 +106,7 @@ class S3Input(S3Place):
     delimiter: Annotated[
         str, Field("delimiter", "the character between two values of csv", length_min=1, length_max=1)
     ] = ","
+    on_error: OnBadLine | None = None
 
 
 @dataclass(frozen=True, slots=True)

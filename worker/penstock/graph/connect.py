@@ -32,6 +32,7 @@ def json(
     rate: int = 0,
     follow: float | None = None,
     partition_by: str | None = None,
+    on_error: str | None = None,
     roll_bytes: int | str | None = None,
 ) -> Connector:
     """Read or write JSON lines, exactly once: each line is an object, and each row a line.
@@ -39,10 +40,12 @@ def json(
     A source needs declared columns; a field that is missing is null, and other fields are passed over.
     It reads ``*.jsonl``, ``*.ndjson`` and ``*.json`` files, and the same with ``.gz`` or ``.zst``. ``rate``
     limits the rows per second of each file; 0 means no limit. With ``follow`` the source has no end, and looks for
-    new files so often, in seconds. ``partition_by`` and ``roll_bytes`` are as in :func:`parquet`.
+    new files so often, in seconds. With ``on_error="dead-letter"`` a line that does not decode goes to the output
+    ``dead_letter`` of the source, with its file and its number; without it, such a line fails the job. ``partition_by``
+    and ``roll_bytes`` are as in :func:`parquet`.
     """
     options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "follow": follow}
-    options |= {"roll_bytes": roll_bytes, "partition_by": partition_by}
+    options |= {"roll_bytes": roll_bytes, "partition_by": partition_by, "on_error": on_error}
     return Connector("json", {name: value for name, value in options.items() if value is not None})
 
 
@@ -53,17 +56,18 @@ def csv(
     delimiter: str | None = None,
     follow: float | None = None,
     partition_by: str | None = None,
+    on_error: str | None = None,
     roll_bytes: int | str | None = None,
 ) -> Connector:
     """Read or write CSV files with a header, exactly once.
 
     A source needs declared columns, which are found by the names in the header. It reads ``*.csv`` files, and
     the same with ``.gz`` or ``.zst``. ``rate`` limits the rows per second of each file; 0 means no limit.
-    ``delimiter`` is a comma by default; a sink writes commas. ``follow`` is as in :func:`json`, ``partition_by`` and
-    ``roll_bytes`` as in :func:`parquet`.
+    ``delimiter`` is a comma by default; a sink writes commas. ``follow`` and ``on_error`` are as in :func:`json`,
+    ``partition_by`` and ``roll_bytes`` as in :func:`parquet`.
     """
     options: dict[str, Option] = {"path": fspath(path), "rate": rate or None, "delimiter": delimiter, "follow": follow}
-    options |= {"roll_bytes": roll_bytes, "partition_by": partition_by}
+    options |= {"roll_bytes": roll_bytes, "partition_by": partition_by, "on_error": on_error}
     return Connector("csv", {name: value for name, value in options.items() if value is not None})
 
 
@@ -97,8 +101,8 @@ def s3(url: str, *, format: str = "parquet", **more: Option) -> Connector:  # no
 
     ``url`` is ``s3://bucket/folder``, and ``format`` is "parquet", "json" or "csv". ``more`` are the options of a job
     file as Python spells them: ``endpoint``, ``region``, ``access_key="env:NAME"``, ``secret_key``, ``session_token``;
-    of a source ``rate``, ``follow`` and ``delimiter``, of a sink ``roll_bytes``. ``partition_by`` is as in
-    :func:`parquet`; a sink makes such folders. Without keys they come from where the clients of AWS find them. Needs
+    of a source ``rate``, ``follow``, ``on_error`` and ``delimiter``, of a sink ``roll_bytes``. ``partition_by`` is as
+    in :func:`parquet`; a sink makes such folders. Without keys they come from where the clients of AWS find them. Needs
     ``pip install 'penstock[s3]'``.
     """
     return Connector("s3", {n: v for n, v in {"url": url, "format": format, **more}.items() if v is not None})

@@ -4,6 +4,8 @@ A source with dead letters appends hidden columns to its rows. They are null for
 decode they hold the reason, the key and the value as they came, and the place. The columns of the row are null then.
 """
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +21,17 @@ RECORD_FIELDS = (
     pa.field(f"{HIDDEN_PREFIX}partition", pa.string()),
     pa.field(f"{HIDDEN_PREFIX}offset", pa.int64()),
 )
+
+
+def with_letters(rows: pa.RecordBatch, letters: Mapping[int, tuple[object, ...]]) -> pa.RecordBatch:
+    """Append the hidden columns. ``letters`` has the five values of each row that is a record that did not decode."""
+    filled: list[pa.Array] = [pa.nulls(rows.num_rows, field.type) for field in RECORD_FIELDS]
+    if letters:
+        none = (None,) * len(RECORD_FIELDS)
+        columns = zip(*(letters.get(row, none) for row in range(rows.num_rows)), strict=True)
+        filled = [pa.array(values, field.type) for values, field in zip(columns, RECORD_FIELDS, strict=True)]
+    schema = pa.schema([*rows.schema, *RECORD_FIELDS])
+    return pa.RecordBatch.from_arrays([*rows.columns, *filled], schema=schema)
 
 
 class UndecodedStep(PlainStep):

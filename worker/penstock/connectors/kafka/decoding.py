@@ -17,8 +17,9 @@ from penstock.base.suggest import unknown
 from penstock.connectors.kafka.avro import AvroDecoder
 from penstock.connectors.text_formats import Decode, csv_decoder, decode, decode_each, json_decoder, with_ends
 from penstock.connectors.text_lines import as_text
-from penstock.contract.kafka_options import KafkaInput, OnBadRecord, RecordFormat
-from penstock.steps.undecoded import RECORD_FIELDS
+from penstock.contract.bad_records import OnBadRecord
+from penstock.contract.kafka_options import KafkaInput, RecordFormat
+from penstock.steps.undecoded import with_letters
 
 VALUE_SHOWN_BYTES = 120
 Fill = Callable[[Sequence[Any]], pa.Array]
@@ -85,18 +86,11 @@ class RowDecoder:
 
     def _with_letters(self, rows: pa.RecordBatch, messages: Sequence[Any], reasons: dict[int, str]) -> pa.RecordBatch:
         """Append the hidden columns, which say of each record that did not decode what it was and where."""
-        filled: list[pa.Array] = [pa.nulls(len(messages), field.type) for field in RECORD_FIELDS]
-        if reasons:
-            bad = [messages[n] if n in reasons else None for n in range(len(messages))]
-            filled = [
-                pa.array([reasons.get(n) for n in range(len(messages))], pa.string()),
-                pa.array([m and m.key() for m in bad], pa.binary()),
-                pa.array([m and m.value() for m in bad], pa.binary()),
-                pa.array([m and f"{self._topic}-{m.partition()}" for m in bad], pa.string()),
-                pa.array([m and m.offset() for m in bad], pa.int64()),
-            ]
-        schema = pa.schema([*rows.schema, *RECORD_FIELDS])
-        return pa.RecordBatch.from_arrays([*rows.columns, *filled], schema=schema)
+        letters: dict[int, tuple[object, ...]] = {}
+        for number, why in reasons.items():
+            bad = messages[number]
+            letters[number] = why, bad.key(), bad.value(), f"{self._topic}-{bad.partition()}", bad.offset()
+        return with_letters(rows, letters)
 
     def _decoded(self, values: pa.Array) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Decode values; a null, and a value that does not decode, is a row of nulls. Returns the reasons as well."""

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -111,13 +111,26 @@ def run_case(case: EngineCase, *, keep_trace: bool = False) -> EngineResult:
 def run_all(
     cases: Iterable[EngineCase], *, processes: int = 2, mutant: str | None = None, keep_trace: bool = False
 ) -> Generator[EngineResult, None, None]:
-    """Run cases in order, in processes that are prepared for them, as long as somebody asks for results."""
+    """Run cases in order, in processes that are prepared for them, as long as somebody asks for results.
+
+    Processes without a mutant stay for the next call: to prepare one takes longer than many a run.
+    """
     run = partial(run_case, keep_trace=keep_trace)
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), prepare, (mutant,))
+    if mutant is None:
+        yield from _lasting(processes).map(run, cases)
+        return
+    pool = _pool(processes, mutant)
     try:
         yield from pool.map(run, cases)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _pool(processes: int, mutant: str | None = None) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(processes, get_context("spawn"), prepare, (mutant,))
+
+
+_lasting = cache(_pool)
 
 
 def every_crash(scenario: str, seed: int, stride: int = 1) -> list[EngineCase]:

@@ -16,9 +16,10 @@ from pyiceberg.types import IcebergType, NestedField
 NAME = "lake.words"
 
 
-def local_catalog(folder: Path) -> SqlCatalog:
-    """Return the catalog of a folder, in a file of SQLite."""
-    return SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+def local_catalog(folder: Path, **more: str) -> SqlCatalog:
+    """Return the catalog of a folder, in a file of SQLite, with properties of the client."""
+    place = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return SqlCatalog("default", **{**place, **more})
 
 
 class IcebergTable:

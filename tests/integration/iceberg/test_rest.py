@@ -1,0 +1,90 @@
+"""The Iceberg sink with a REST catalog: commits whose replies are lost, other writers, and who is let in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType
+
+from penstock.base.errors import StorageError
+from penstock.connectors.iceberg.client import IcebergPlace
+from penstock.connectors.iceberg.iceberg_sink import IcebergSink
+from penstock.contract.iceberg_options import IcebergOutput
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.manifest import SinkHandle
+from tests.support.iceberg import NAME, IcebergTable, local_catalog
+from tests.support.iceberg_rest import SECRET, RestServer, rest_server
+
+ROWS = pa.record_batch({"number": pa.array(range(3), pa.int64())})
+WHO = "PENSTOCK_TESTS_ICEBERG_CREDENTIAL"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestServer]:
+    monkeypatch.setenv(WHO, f"tests:{SECRET}")
+    with rest_server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> IcebergTable:
+    return IcebergTable(lambda: local_catalog(tmp_path)).create({"number": LongType()})
+
+
+def options(server: RestServer) -> IcebergOutput:
+    return IcebergOutput(catalog=server.uri, table=NAME, credential=f"env:{WHO}")
+
+
+def claimed(server: RestServer, folder: Path) -> IcebergSink:
+    sink = IcebergSink("out", options(server), ROWS.schema, folder / "staged")
+    sink.claim("job", fresh=True)
+    return sink
+
+
+def staged(sink: IcebergSink, epoch: int) -> list[SinkHandle]:
+    writer = sink.writer(TaskId(StageIndex(1), Ordinal(0), 0), Attempt(1))
+    writer.write(ROWS)
+    handle = writer.seal(Epoch(epoch), "cut").finish()
+    assert handle is not None
+    return [handle]
+
+
+def test_a_commit_whose_reply_is_lost_is_made_once(server: RestServer, table: IcebergTable, tmp_path: Path) -> None:
+    sink = claimed(server, tmp_path)
+    for epoch in (1, 2):
+        handles = staged(sink, epoch)
+        server.lose_replies = 1
+        with pytest.raises(StorageError, match=f"iceberg: {NAME}: ConnectionError"):
+            sink.publisher.publish_all(handles, Epoch(epoch))
+        sink.publisher.publish_all(handles, Epoch(epoch))
+    assert table.epochs() == [1, 2]
+    assert sorted(row["number"] for row in table.rows()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_commit_on_an_old_snapshot_is_refused_by_the_catalog(
+    server: RestServer, table: IcebergTable, tmp_path: Path
+) -> None:
+    place = IcebergPlace(options(server), "")
+    sink = claimed(server, tmp_path)
+    handles = staged(sink, 1)
+    old = place.open()
+    sink.publisher.publish_all(handles, Epoch(1))
+    with pytest.raises(StorageError, match="another commit came first"):
+        place.commit(old, [], {"late": "1"}, {})
+    assert "late" not in place.open().properties
+    assert table.epochs() == [1]
+
+
+def test_a_catalog_that_refuses_who_asks_or_is_away_is_named_with_a_remedy(
+    server: RestServer, table: IcebergTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = claimed(server, tmp_path)
+    monkeypatch.setenv(WHO, "tests:another-secret")
+    with pytest.raises(StorageError, match=r"nobody knows this client.*: correct `token` or `credential`") as told:
+        claimed(server, tmp_path)
+    assert "another-secret" not in str(told.value)
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(StorageError, match=f"iceberg: {NAME}: ConnectionError: .*check `catalog`"):
+        sink.claim("job", fresh=True)

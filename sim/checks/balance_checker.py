@@ -1,4 +1,7 @@
-"""The checker of balances: what the object of the job says of one is true by the counts of a committed checkpoint."""
+"""The checker of balances.
+
+B  each request has one answer. It says how many key groups have another owner, and what a committed checkpoint counts
+"""
 
 from collections import Counter
 
@@ -33,15 +36,15 @@ class BalanceChecker:
         self._last = balance.nonce
         if before.workers == table.workers and (moved := _moved(before, table)) != balance.moved:
             raise Violation("B", f"{moved} key groups moved, but the answer is {balance}")
+        keyed = [stage for stage in table.stages if stage.shares]
         for step in balance.steps:
-            owners = [stage for stage in table.stages if stage.shares]
             if step.after > step.before:
                 raise Violation("B", f"the busiest task of {step.step} got {step.after} rows, not {step.before}")
             if not any(
                 (step.rows, step.after) == (counts[step.step].total(), _busiest(counts[step.step], table, stage.tasks))
                 for counts in self._counts
                 if step.step in counts
-                for stage in owners
+                for stage in keyed
             ):
                 raise Violation("B", f"no checkpoint counts what is said of {step}")
 

@@ -1,4 +1,4 @@
-"""Side tables are never behind what rows before have seen, through rescales 2 -> 3 -> 2 and kills; each row is once."""
+"""Rows never see an older side table than rows before, or wait for all of it, through rescales and kills."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -18,6 +18,10 @@ import penstock as ps
 def seen(row, state, side):
     rule = side.rules.get(row["mote"] % 100)
     return [{"mote": row["mote"], "number": row["number"], "version": None if rule is None else rule["version"]}]
+
+
+def loaded(row, state, side):
+    return [{"mote": row["mote"], "number": row["number"], "version": side.laws[row["mote"] % 100]["version"]}]
 
 
 @ps.record
@@ -73,6 +77,22 @@ spec:
             columns: [{name: mote, type: int64}, {name: number, type: int64}, {name: version, type: int64}]
         - name: out
           sink: {parquet: {path: "${folder}/out"}}
+        - name: all-changes
+          source:
+            parquet: {path: "${folder}/rules", rate: 200}
+            columns: [{name: id, type: int64}, {name: version, type: int64}]
+        - name: laws
+          side: {keys: [id], loadFirst: true}
+        - name: loaded
+          inputs: [readings]
+          keyBy: [mote]
+          sideInputs: [laws]
+          process:
+            function: side_functions:loaded
+            per: record
+            columns: [{name: mote, type: int64}, {name: number, type: int64}, {name: version, type: int64}]
+        - name: out-loaded
+          sink: {parquet: {path: "${folder}/loaded"}}
         - name: typed
           inputs: [readings]
           keyBy: [mote]
@@ -107,3 +127,5 @@ def test_no_row_sees_an_older_table_than_the_row_before(tmp_path: Path) -> None:
         for versions in by_mote.values():
             assert versions == sorted(versions), "a copy was lost, or a task went on without it"
         assert max(versions[-1] for versions in by_mote.values()) > VERSIONS // 2, "the table has changed on the way"
+    waited: Any = written(tmp_path / "loaded")
+    assert Counter(waited) == Counter({(mote, number, VERSIONS - 1): 1 for mote, number in expected})

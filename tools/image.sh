@@ -3,8 +3,8 @@
 # whichever is there. `make image` calls it with BASE_IMAGE, by digest or made on this machine; it
 # has no default. Settings, all optional: TAG (default: the version),
 # KERNEL_CPU, BUILDER, BUILD_OPTIONS (more options of
-# the build command, such as --build-arg PIP_INDEX_URL=...), IMAGES (default: worker operator; the
-# third, spark, is made from the worker's of the same TAG).
+# the build command, such as --build-arg PIP_INDEX_URL=...), IMAGES (default: worker operator; there are
+# worker-extras, a worker with the clients of all connectors, and spark, made from the worker's of the same TAG).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -45,11 +45,13 @@ case $BUILDER in docker*) ;; *) worker=localhost/$worker ;; esac
 
 for part in ${IMAGES:-worker operator}; do
     echo "== make image: penstock-$part:$TAG with $BUILDER"
+    file=Dockerfile.${part%-extras}
     # shellcheck disable=SC2086  # options are words
     $build --quiet --build-arg BASE_IMAGE="$BASE_IMAGE" ${BUILD_OPTIONS:-} \
-        $([ "$part" = worker ] && echo --build-arg KERNEL_CPU="${KERNEL_CPU:-generic}") \
+        $([ "$file" = Dockerfile.worker ] && echo --build-arg KERNEL_CPU="${KERNEL_CPU:-generic}") \
+        $([ "$part" = worker-extras ] && echo --build-arg WORKER_LOCK=requirements-worker-extras.lock) \
         $([ "$part" = spark ] && echo --build-arg WORKER_IMAGE="$worker") \
-        -t "penstock-$part:$TAG" -f "Dockerfile.$part" . >/dev/null
+        -t "penstock-$part:$TAG" -f "$file" . >/dev/null
 done
 [ "$BUILDER" = buildah ] && list="buildah images" || list="$BUILDER image ls"
-$list | grep -E "penstock-(worker|operator|spark) +$TAG"
+$list | grep -E "penstock-(worker|worker-extras|operator|spark) +$TAG"

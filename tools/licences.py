@@ -19,12 +19,13 @@ from tools.base_packages import NOT_LISTED, with_base
 
 LOCKS = {  # images, and what makes and tests them
     "worker": "requirements-worker.lock",
+    "worker-extras": "requirements-worker-extras.lock",
     "operator": "requirements-operator.lock",
     "spark": "requirements-spark.lock",
     "build": "requirements-build.lock",
     "development": "requirements.lock",
 }
-IMAGES = ("worker", "operator", "spark")
+IMAGES = ("worker", "worker-extras", "operator", "spark")
 ALLOWED = frozenset(
     {
         "0BSD",

@@ -21,5 +21,7 @@ compile requirements-docs.in -o requirements-docs.lock
 compile pyproject.toml --all-extras -o requirements.lock
 # The images get what is tested: the same versions, fewer packages.
 compile pyproject.toml -c requirements.lock -o requirements-worker.lock
+compile pyproject.toml --extra kafka --extra avro --extra postgres --extra s3 --extra delta --extra iceberg \
+    -c requirements.lock -o requirements-worker-extras.lock
 compile requirements-operator.in -c requirements.lock -o requirements-operator.lock
 compile requirements-spark.in -c requirements.lock -o requirements-spark.lock

@@ -19,10 +19,14 @@ COMMAND_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The images that the nodes have: ``upgraded`` is the worker's image under another name."""
+    """The images that the nodes have.
+
+    ``upgraded`` is the worker's image under another name, ``extras`` a worker with the clients of all connectors.
+    """
 
     worker: str
     upgraded: str
+    extras: str
     operator: str
     spark: str
 
@@ -31,7 +35,8 @@ class Images:
 class Cluster:
     """One cluster. ``shared_here`` is the folder that nodes have as ``shared_on_nodes``.
 
-    Commands about a node get its name as the last argument.
+    ``host`` is the address at which pods find servers of this machine. Commands about a node get its name as
+    the last argument.
     """
 
     kubeconfig: Path
@@ -42,6 +47,7 @@ class Cluster:
     spark_chart: Path
     shared_on_nodes: str
     shared_here: Path
+    host: str
     commands: Mapping[str, Sequence[str]]
     environment: Mapping[str, str]
 
@@ -96,6 +102,7 @@ def read_cluster(file: Path) -> Cluster:
         spark_chart=Path(told["spark_chart"]),
         shared_on_nodes=told["shared_on_nodes"],
         shared_here=Path(told["shared_here"]),
+        host=told["host"],
         commands=told["commands"],
         environment=told["environment"],
     )

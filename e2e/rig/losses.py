@@ -6,7 +6,6 @@ from e2e.rig.cluster import Cluster
 from e2e.rig.release import SYSTEM
 from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
-from e2e.rig.wordcount import WordCount
 from penstock.contract import pod
 from penstock.contract.latest import Latest
 
@@ -47,7 +46,7 @@ def leading_pod(job: StreamJob) -> str:
     return f"{pod.workers_name(job.name)}-{leader.ordinal}"
 
 
-def nodes_of(job: WordCount) -> dict[str, str]:
+def nodes_of(job: StreamJob) -> dict[str, str]:
     """Name the worker on each node."""
     return {each["spec"]["nodeName"]: name for name, each in job.workers().items()}
 
@@ -57,13 +56,13 @@ def nodes_for_workers(cluster: Cluster) -> list[str]:
     return [node["metadata"]["name"] for node in cluster.kubectl.items("nodes", "!" + CONTROL_PLANE)]
 
 
-def replacements(job: WordCount) -> set[tuple[str, int]]:
+def replacements(job: StreamJob) -> set[tuple[str, int]]:
     """Give the events about replaced workers, and their counts."""
     events = [e for e in job.kubectl.items("events") if e["reason"] == "WorkerReplaced"]
     return {(e["metadata"]["uid"], e.get("count") or 1) for e in events}
 
 
-def lose_a_node(job: WordCount, cluster: Cluster, *, of_leader: bool) -> float:
+def lose_a_node(job: StreamJob, cluster: Cluster, *, of_leader: bool) -> float:
     """Cut the power of the leader's or of the other worker's node. Give the seconds until the job commits again.
 
     The node has its power again at the end. The operator's node is never chosen. Two workers, one on each
@@ -84,7 +83,7 @@ def lose_a_node(job: WordCount, cluster: Cluster, *, of_leader: bool) -> float:
     return took_s
 
 
-def _node_to_lose(job: WordCount, cluster: Cluster, *, of_leader: bool) -> str:
+def _node_to_lose(job: StreamJob, cluster: Cluster, *, of_leader: bool) -> str:
     """Give the node without the operator, with the wanted worker: leaders die until it leads, or does not."""
     safe = {each["spec"]["nodeName"] for each in cluster.kubectl.in_namespace(SYSTEM).items("pods")}
     node = next(node for node in nodes_of(job) if node not in safe)

@@ -103,7 +103,7 @@ def test_lists_have_what_is_locked_and_not_what_somebody_has_installed(tmp_path:
         path.name.partition(".")[0]: [c["name"] for c in json.loads(path.read_text())["components"]]
         for path in tmp_path.glob("*.cdx.json")
     }
-    assert listed == {"all": ["a", "b"], "worker": ["a"], "operator": ["b"], "spark": ["b"]}
+    assert listed == {"all": ["a", "b"], "worker": ["a"], "worker-extras": ["b"], "operator": ["b"], "spark": ["b"]}
     assert len((tmp_path / "licences.txt").read_text().splitlines()) == 2
 
 

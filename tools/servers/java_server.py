@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tools.servers.fetched import ServerMissing, fetched, needed
 
+LOOPBACK = "127.0.0.1"
 JAVA_MIN = 17
 JAVA_REMEDY = f"install Java {JAVA_MIN} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless)"
 START_MAX_S = 120.0
@@ -29,10 +30,10 @@ def java() -> str:
     return command
 
 
-def free_port() -> int:
-    """Return a port of the loopback interface that is free now."""
+def free_port(host: str = LOOPBACK) -> int:
+    """Return a port of an address of this machine that is free now."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, 0))
         return int(listener.getsockname()[1])
 
 
@@ -41,12 +42,16 @@ class JavaServer(ABC):
 
     port: int
 
-    def __init__(self, name: str, version: str, folder: Path) -> None:
-        """Fetch the server, and make its folder. Raises ServerMissing when there is none for this machine."""
+    def __init__(self, name: str, version: str, folder: Path, host: str) -> None:
+        """Fetch the server, and make its folder. It is to listen at ``host``, an address of this machine.
+
+        Raises ServerMissing when there is none for this machine.
+        """
         self._name = name
         self._java = java()
         self._jars = fetched(name, version)
         self._folder = folder
+        self.host = host
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -107,7 +112,7 @@ class JavaServer(ABC):
         pause, end = threading.Event(), time.monotonic() + START_MAX_S
         while time.monotonic() < end and self._process.poll() is None:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+                socket.create_connection((self.host, self.port), 1.0).close()
             except OSError:
                 pause.wait(0.05)
             else:

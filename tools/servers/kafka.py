@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tools.servers.fetched import ServerMissing
-from tools.servers.java_server import JavaServer, free_port
+from tools.servers.java_server import LOOPBACK, JavaServer, free_port
 
 VERSION = "4.4.0"
 CLUSTER = "cGVuc3RvY2stdGVzdHMtMQ"
@@ -19,8 +19,8 @@ LOGS = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.xml')}"
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
-listeners=CLIENT://127.0.0.1:{port},BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=CLIENT://127.0.0.1:{port},BROKER://127.0.0.1:{broker}
+listeners=CLIENT://{host}:{port},BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=CLIENT://{host}:{port},BROKER://127.0.0.1:{broker}
 listener.security.protocol.map=CLIENT:{protocol},BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
@@ -66,23 +66,26 @@ class Secured:
 class KafkaBroker(JavaServer):
     """One broker with its folder. Its ports stay the same when it is started again."""
 
-    def __init__(self, folder: Path, more: str = "", secured: Secured | None = None) -> None:
+    def __init__(self, folder: Path, more: str = "", secured: Secured | None = None, host: str = LOOPBACK) -> None:
         """Prepare the folder, without a process. ``more`` is added to the broker's properties.
+
+        Clients find it at ``host``, an address of this machine.
 
         Raises ServerMissing when there is no broker for this machine.
         """
-        super().__init__("kafka", VERSION, folder)
+        super().__init__("kafka", VERSION, folder, host)
         self._secured = secured
         self._more = more
         self._configure()
 
     def _configure(self) -> None:
-        self.port, more, users = free_port(), self._more, list[str]()
+        self.port, more, users = free_port(self.host), self._more, list[str]()
         if self._secured is not None:
             more += "\n" + SECURED.format(identity=self._secured.identity, admin=self._secured.admin)
             user = f"[name={self._secured.admin},password={self._secured.password}]"
             users = ["--add-scram", f"SCRAM-SHA-512={user}"]
         text = PROPERTIES.format(
+            host=self.host,
             port=self.port,
             broker=free_port(),
             controller=free_port(),
@@ -99,7 +102,7 @@ class KafkaBroker(JavaServer):
     @property
     def address(self) -> str:
         """Return what clients call ``bootstrap.servers``."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def _words(self) -> list[str]:
         return [LOGS, "kafka.Kafka", str(self._settings)]

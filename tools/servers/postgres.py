@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.servers.fetched import ServerMissing
-from tools.servers.java_server import free_port
+from tools.servers.java_server import LOOPBACK, free_port
 
 START_MAX_S = 60.0
 STOP_MAX_S = 30.0
@@ -24,7 +24,6 @@ REMEDY = "install PostgreSQL (Debian, Ubuntu: apt install postgresql; macOS: bre
 USER, DATABASE = "penstock", "penstock"
 READY = "database system is ready to accept connections"
 SETTINGS = {
-    "listen_addresses": "127.0.0.1",
     "max_connections": "50",
     "shared_buffers": "32MB",
     "max_wal_size": "256MB",
@@ -43,8 +42,10 @@ def program(name: str) -> str:
 class PostgresServer:
     """One server with a folder of its own. Its port stays the same when it is started again."""
 
-    def __init__(self, password: str) -> None:
+    def __init__(self, password: str, host: str = LOOPBACK) -> None:
         """Make the folder, without a process. The user ``penstock`` owns the database ``penstock``.
+
+        It listens at ``host``, an address of this machine, and takes connections from its networks.
 
         Raises ServerMissing when there is no PostgreSQL on this machine.
         """
@@ -52,7 +53,7 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
         self._as_user = _as_user(self._folder)
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        self.host, self.port = host, free_port(host)
         (self._folder / "password").write_text(password)
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"]
         words = [self._initdb, "-D", str(self._data), "-U", USER, f"--pwfile={self._folder / 'password'}", *options]
@@ -60,12 +61,14 @@ class PostgresServer:
         if done.returncode:
             self.remove()
             raise ServerMissing(f"postgres: initdb failed: {(done.stdout + done.stderr)[-2000:].strip()}")
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet scram-sha-256\n")
         self._single(f"CREATE DATABASE {DATABASE}")
 
     @property
     def uri(self) -> str:
         """Return what a job calls ``uri``."""
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/{DATABASE}"
+        return f"postgresql://{USER}@{self.host}:{self.port}/{DATABASE}"
 
     @property
     def pid(self) -> int:
@@ -117,7 +120,11 @@ class PostgresServer:
 
     def _spawn(self) -> None:
         words = [self._postgres, "-D", str(self._data), "-p", str(self.port), "-k", str(self._folder)]
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        settings = [
+            word
+            for name, value in (SETTINGS | {"listen_addresses": self.host}).items()
+            for word in ("-c", f"{name}={value}")
+        ]
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(
                 [*words, *settings], stdin=subprocess.DEVNULL, stdout=out, stderr=out, **self._as_user

@@ -69,8 +69,9 @@ def arrange(node: Any, me: str) -> None:
         return
     if node["metadata"]["name"] != me:
         subprocess.run(["ip", "route", "replace", cidr, "via", addresses[0]], check=True)
-    elif not CONFIGURATION.exists() or CONFIGURATION.read_text() != network_of(cidr):
-        masquerade(cidr)
+        return
+    masquerade(cidr)  # a node that had no power has lost it
+    if not CONFIGURATION.exists() or CONFIGURATION.read_text() != network_of(cidr):
         part = CONFIGURATION.with_suffix(".part")
         part.write_text(network_of(cidr))
         part.rename(CONFIGURATION)

@@ -50,12 +50,15 @@ def test_it_is_a_child_with_signals_and_a_group(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "validate", "job.yaml"], cwd=tmp_path, env={**os.environ, "SAID": ""}, process_group=0
     )
-    assert os.getpgid(process.pid) == process.pid
-    assert Path(f"/proc/{process.pid}/cmdline").read_bytes().count(b"forked_processes") == 1
-    wait_until((tmp_path / "here").exists)
-    assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait(WITHIN_S) == -signal.SIGKILL
+    try:
+        assert os.getpgid(process.pid) == process.pid
+        assert Path(f"/proc/{process.pid}/cmdline").read_bytes().count(b"forked_processes") == 1
+        wait_until((tmp_path / "here").exists)
+        assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait(WITHIN_S) == -signal.SIGKILL
+    finally:
+        process.kill()
 
 
 def test_its_helper_ends_with_it(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ def test_one_snapshot_has_the_rows_of_all_tasks(tmp_path: Path) -> None:
         sink.publisher.publish_all(handles, Epoch(epoch))
     assert target.table.epochs() == [1, 2]
     assert Counter(row["number"] for row in target.visible()) == Counter(4 * list(range(18)))
+    paths = target.table.ask(lambda table: [task.file.file_path for task in table.scan().plan_files()])
+    assert len(set(paths)) == len(paths) == 4  # a reader that opens a path twice would count its rows twice
 
 
 class Interrupted(IcebergPlace):

@@ -1,4 +1,4 @@
-"""The Delta Lake sink with a table in a bucket of a real server."""
+"""The Delta Lake sink and source with a table in a bucket of a real server."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,7 +9,8 @@ import pytest
 from penstock.base.errors import StorageError
 from penstock.connectors.delta.client import DeltaPlace
 from penstock.connectors.delta.delta_sink import DeltaSink
-from penstock.contract.delta_options import DeltaOutput
+from penstock.connectors.delta.delta_source import DeltaSource
+from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from tests.support.delta import Table
@@ -60,6 +61,28 @@ def test_one_commit_for_each_epoch_though_the_server_is_away_in_between(
     sink.publisher.publish_all(second, Epoch(2))
     assert table.epochs() == [1, 2]
     assert Counter(row["number"] for row in table.rows()) == Counter(4 * [0, 1, 2])
+
+
+def test_a_source_reads_the_rows_that_are_there_and_those_that_are_added(s3: S3, tmp_path: Path) -> None:
+    bucket = s3.bucket()
+    _, sink = made(s3, bucket, tmp_path)
+    sink.publisher.publish_all(staged(sink, 1), Epoch(1))
+    given = options(s3, bucket)
+    keys = {name: getattr(given, name) for name in ("region", "endpoint", "access_key", "secret_key")}
+    source = DeltaSource(DeltaInput(given.table, **keys, follow=1e-9), ())
+    readers = [source.open(state) for state in source.splits()]
+
+    def read() -> Counter[tuple[str, int]]:
+        found = Counter[tuple[str, int]]()
+        for reader in readers:
+            while (piece := reader.read(2)) is not None:
+                found.update((row["word"], row["number"]) for row in piece.batch.to_pylist())
+        return found
+
+    each = Counter({(row["word"], row["number"]): len(TASKS) for row in ROWS.to_pylist()})
+    assert read() == each
+    sink.publisher.publish_all(staged(sink, 2), Epoch(2))
+    assert read() == each, "the added rows, and no other ones"
 
 
 def test_a_commit_on_an_old_snapshot_is_refused_by_the_store(s3: S3, tmp_path: Path) -> None:

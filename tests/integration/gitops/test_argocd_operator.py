@@ -57,7 +57,8 @@ def test_reasons_are_those_that_the_interface_names() -> None:
         (condition["type"], condition["reason"]) for plain in written(4) for condition in plain["status"]["conditions"]
     }
     assert given <= {(str(k), str(r)) for k, reasons in REASONS.items() for r in reasons}
-    sometimes = {ConditionType.SNAPSHOTS_TAKEN, ConditionType.PARTITIONED}  # spec.snapshots or schemes ask for them
+    # spec.snapshots, schemes, or spec.rebalanceNonce ask for them
+    sometimes = {ConditionType.SNAPSHOTS_TAKEN, ConditionType.PARTITIONED, ConditionType.BALANCED}
     always = set(REASONS) - sometimes
     assert {kind for kind, _ in given} == set(map(str, always))
 

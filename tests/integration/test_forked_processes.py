@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.local_job import WITHIN_S, wait_until
-from tests.support.forked_processes import fresh
+from tests.support.forked_processes import ROOT, fresh
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 JOB = """\
@@ -22,6 +22,23 @@ spec:
       import os, sys
       print(os.environ["SAID"], sys.path[0], os.environ.get("PYTHONOPTIMIZE"), os.isatty(0), file=sys.stderr)
       raise ValueError("no job")
+"""
+
+
+BESIDE_ONE_THAT_STANDS_STILL = """\
+import os, signal, subprocess, sys
+from tests.support.forked_processes import forking
+
+signal.signal(signal.SIGHUP, lambda *_: print("hung up"))
+with forking():
+    still = os.fork()
+    if not still:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(still, os.WUNTRACED)
+    print(subprocess.run([sys.executable, "-m", "penstock.cli", "--version"], stdout=subprocess.DEVNULL).returncode)
+    os.kill(still, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(os.waitpid(still, 0)[1]))
 """
 
 
@@ -59,6 +76,12 @@ def test_it_is_a_child_with_signals_and_a_group(tmp_path: Path) -> None:
         assert process.wait(WITHIN_S) == -signal.SIGKILL
     finally:
         process.kill()
+
+
+def test_a_process_that_stands_still_is_not_continued_and_nobody_is_hung_up() -> None:
+    words = [sys.executable, "-c", BESIDE_ONE_THAT_STANDS_STILL]
+    done = subprocess.run(words, start_new_session=True, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.stdout.split(), done.stderr) == (["0", str(-signal.SIGKILL)], "")
 
 
 def test_its_helper_ends_with_it(tmp_path: Path) -> None:

@@ -178,9 +178,10 @@ def serve(link: int) -> tuple[Order, list[int]]:
                 os._exit(0)
             connection.detach()  # the number is closed with all others
             order = Order(*json.loads(message))
+            # Its parent of another group ends: a group in which a process stands still would be hung up by the kernel.
+            os.read(adopted, 1)  # until it has its own parent
             _join_group(order)
             os.write(number, str(os.getpid()).encode())
-            os.read(adopted, 1)  # until it has its parent
             return order, descriptors
         os.close(number)
         os.waitpid(middle, 0)

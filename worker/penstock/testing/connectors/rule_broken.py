@@ -11,8 +11,11 @@ class RuleBroken(AssertionError):
     """A connector breaks a rule. The text begins with the name of the rule."""
 
     def __init__(self, rule: str, found: str) -> None:
-        super().__init__(f"{rule}: {found}")
+        super().__init__(rule, found)  # as it is made, so that another process can hand it over
         self.rule = rule
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
 def must(holds: object, rule: str, found: str) -> None:

@@ -1,13 +1,11 @@
 """The Delta Lake sink: each committed row once, in one commit of the table, wherever a process is killed or stopped."""
 
 import json
-import multiprocessing
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +20,16 @@ from penstock.connectors.delta.marked_versions import MarkedVersions
 from penstock.connectors.file_output import parse_cut
 from penstock.connectors.staged_sink import StagedFile
 from penstock.contract.delta_options import DeltaOutput
-from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
+from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.latest import Unpublished
-from penstock.contract.manifest import SinkHandle
 from penstock.file_system import OS_FILES
 from penstock.protocol.marked import Wanted
-from penstock.testing import connectors as kit
 from tests.support.delta import Table
 from tests.support.long_tests import count
+from tests.support.staged_output import OTHER_TASK, ROWS, TASK, check_sink_apart, staged, staged_by_both
 
 pytestmark = pytest.mark.timeout(900)
-ROWS = pa.record_batch({"word": [f"word {n % 5}" for n in range(18)], "number": pa.array(range(18), pa.int64())})
 COLUMNS = {"word": "string", "number": "long"}
-TASKS = [TaskId(StageIndex(1), Ordinal(worker), 0) for worker in range(2)]
 EVERY = count(97, 5)  # outgoing calls
 
 
@@ -58,34 +53,8 @@ class Target:
         return self.table.rows()
 
 
-def staged(sink: DeltaSink, epoch: int, rows: pa.RecordBatch = ROWS, task: TaskId = TASKS[0]) -> SinkHandle:
-    writer = sink.writer(task, Attempt(1))
-    writer.write(rows)
-    handle = writer.seal(Epoch(epoch), "cut").finish()
-    assert handle is not None
-    return handle
-
-
-def both(sink: DeltaSink, epoch: int) -> list[SinkHandle]:
-    """Stage equal rows in two tasks."""
-    return [staged(sink, epoch, task=task) for task in TASKS]
-
-
-def check_kit(folder: Path) -> kit.SinkReport:
-    made = 0
-
-    def make() -> Target:
-        nonlocal made
-        made += 1
-        return Target(folder / str(made))
-
-    return kit.check_sink(make, ROWS, every=EVERY)
-
-
 def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(tmp_path: Path) -> None:
-    # The kit forks, and the client's threads do not come along: so it runs in a process that has no client yet.
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        report = process.submit(check_kit, tmp_path).result()
+    report = check_sink_apart(Target, tmp_path, EVERY)
     assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
 
 
@@ -93,7 +62,7 @@ def test_one_commit_has_the_rows_of_all_tasks(tmp_path: Path) -> None:
     target = Target(tmp_path)
     sink = target.claimed()
     for epoch in (1, 2):
-        handles = both(sink, epoch)
+        handles = staged_by_both(sink, epoch)
         assert all(handle.whole for handle in handles)
         sink.publisher.publish_all(handles, Epoch(epoch))
     assert target.table.epochs() == [1, 2]
@@ -104,7 +73,7 @@ def test_partitions_of_the_table_are_kept(tmp_path: Path) -> None:
     target = Target(tmp_path, partitions=["word"])
     sink = target.claimed()
     odd = pa.record_batch({"word": ["a/b=c d", None, "é%"], "number": pa.array([18, 19, 20], pa.int64())})
-    sink.publisher.publish_all([staged(sink, 1), staged(sink, 1, odd, TASKS[1])], Epoch(1))
+    sink.publisher.publish_all([staged(sink, 1), staged(sink, 1, odd, task=OTHER_TASK)], Epoch(1))
     found = sorted(target.visible(), key=lambda row: int(str(row["number"])))
     assert found == [{"number": row["number"], "word": row["word"]} for row in (*ROWS.to_pylist(), *odd.to_pylist())]
 
@@ -179,10 +148,10 @@ def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(tmp_path: Path)
 def test_output_that_is_dropped_is_never_added(tmp_path: Path) -> None:
     target = Target(tmp_path)
     sink = target.claimed()
-    handles = both(sink, 1)
+    handles = staged_by_both(sink, 1)
     sink.publisher.publish_restored(handles, Epoch(1), Unpublished.DROP)
     sink.publisher.publish_all(handles, Epoch(1))
-    sink.publisher.publish_all(both(sink, 2), Epoch(2))
+    sink.publisher.publish_all(staged_by_both(sink, 2), Epoch(2))
     assert target.table.epochs() == [2]
 
 
@@ -227,7 +196,7 @@ def test_a_null_where_the_table_takes_none_is_refused_before_the_commit(tmp_path
     sink = Target(tmp_path, not_null=["word"]).claimed()
     rows = pa.record_batch({"word": pa.array([None], pa.string()), "number": pa.array([1], pa.int64())})
     with pytest.raises(ConfigError, match="does not take a row: column 'word': a null, and the column is NOT NULL"):
-        sink.writer(TASKS[0], Attempt(1)).write(rows)
+        sink.writer(TASK, Attempt(1)).write(rows)
 
 
 def test_a_table_that_is_not_there_is_named_with_what_makes_it(tmp_path: Path) -> None:

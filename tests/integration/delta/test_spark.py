@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.contract.ids import Epoch
-from tests.integration.delta.test_sink import ROWS, TASKS, Target, both, staged
+from tests.integration.delta.test_sink import Target
+from tests.support.staged_output import OTHER_TASK, ROWS, staged, staged_by_both
 from tools.servers import delta_spark
 from tools.servers.fetched import ServerMissing
 
@@ -17,7 +18,7 @@ def test_spark_reads_each_row_once_with_its_partition(tmp_path: Path) -> None:
     target = Target(tmp_path, partitions=["word"])
     sink = target.claimed()
     odd = pa.record_batch({"word": ["a/b=c d", None, "é%"], "number": pa.array([18, 19, 20], pa.int64())})
-    epochs = [both(sink, 1), [staged(sink, 2, odd, TASKS[1])]]
+    epochs = [staged_by_both(sink, 1), [staged(sink, 2, odd, task=OTHER_TASK)]]
     for epoch, handles in enumerate(epochs, 1):
         for _ in range(2):  # as after a crash
             sink.publisher.publish_all(handles, Epoch(epoch))

@@ -6,12 +6,16 @@ Each run is `penstock run` on Parquet files with one worker. FUNCTION is `fraud`
 60,000 entities, and an 18 x 18 Markov model), `spike` (the mean of the last 1,000 readings of 54 motes) or `count` (a
 running count of 10,000 words). Runs of both modes alternate. Both modes must write equal rows. The rate is records per
 second of work of the task that calls the function, as the engine measures it; `wall` is records per second of the whole
-run, with the start of the engine and the compilation.
+run, with the start of the engine and the compilation. `core` runs the compiled job on one processor, with a checkpoint
+each second, once with 2^24 rows and once with 2^26. The difference of both runs gives the rate from source to sink and
+the CPU time of a row; `start_s` is the rest of the shorter run: the start of the engine and the compilation.
 """
 
 import argparse
 import json
 import math
+import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -33,6 +37,7 @@ from bench.variants import verdict
 TITLE = "functions with types, compiled and run by Python"
 FILE_ROWS = 1 << 20
 ROWS = {"never": 1 << 20, "require": 1 << 24}
+CORE_ROWS = (1 << 24, 1 << 26)
 WITHIN_S = 600.0
 STATES = tuple(a + t + e for a in "LMH" for t in "NH" for e in "LNS")
 CHANCES = np.random.default_rng(1).dirichlet(np.ones(18), 18)
@@ -179,23 +184,31 @@ def make_input(folder: Path, function: str, rows: int) -> None:
 
 
 def run(folder: Path, function: str, mode: str, rows: int) -> dict[str, Any]:
-    """Run the job once. Returns its rates, and whether its output is that of the first run with so many rows."""
+    """Run the job once. Returns its rates, its times, and a digest of its output."""
     place, source = Path(tempfile.mkdtemp(dir=folder)), folder / f"{function}-{rows}"
     if not source.exists():
         make_input(source, function, rows)
     parameters = {"function": function, "mode": mode, "input": str(source), "output": str(place / "output")}
-    spec = {"replicas": 1, "job": {"entrypoint": "bench.typed_functions:job", "parameters": parameters}}
+    job = {"entrypoint": "bench.typed_functions:job", "parameters": parameters}
+    spec = {"replicas": 1, "job": job, "checkpoint": {"interval": "1s"}}
     head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "StreamJob", "metadata": {"name": "typed-functions"}}
     file = place / "job.json"
     file.write_text(json.dumps(head | {"spec": spec}))
     command = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json", "--dir", str(place / "state")]
-    begun = time.monotonic()
+    begun, worked = time.monotonic(), _children_cpu_s()
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-    took = time.monotonic() - begun
+    took, worked = time.monotonic() - begun, _children_cpu_s() - worked
     if done.returncode != 0:
         raise SystemExit(done.stderr)
     last = json.loads(done.stdout.splitlines()[-1])
-    return {"results": {"rows_per_s": rows / _busy_s(last), "wall_rows_per_s": rows / took}, "digest": _digest(place)}
+    results = {"rows_per_s": rows / _busy_s(last), "wall_rows_per_s": rows / took}
+    return {"results": results, "digest": _digest(place), "took_s": took, "cpu_s": worked}
+
+
+def _children_cpu_s() -> float:
+    """Return the CPU time of the processes that have ended, with their own children."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _busy_s(status: Mapping[str, Any]) -> float:
@@ -226,6 +239,31 @@ def compare(folder: Path, function: str, turns: int, rows: Mapping[str, int]) ->
     return found
 
 
+def on_one_core(folder: Path, function: str, turns: int) -> list[dict[str, Any]]:
+    """Run the compiled job on one processor with few rows and with many, and compare the two."""
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    found = []
+    for turn in range(turns):
+        few, many = (run(folder, function, "require", rows) for rows in CORE_ROWS)
+        more = CORE_ROWS[1] - CORE_ROWS[0]
+        rate = more / (many["took_s"] - few["took_s"])
+        results = {
+            "core_rows_per_s": rate,
+            "core_cpu_ns_per_row": (many["cpu_s"] - few["cpu_s"]) * 1e9 / more,
+            "start_s": few["took_s"] - CORE_ROWS[0] / rate,
+        }
+        wrong = [] if many["digest"][0] > few["digest"][0] else ["more rows did not give more output"]
+        name = f"{function}/core"
+        print(f"   {name:16} {'  '.join(f'{key} {value:,.1f}' for key, value in results.items())}", flush=True)
+        cell = {"name": name, "function": function, "mode": "core", "rows": CORE_ROWS[1]}
+        found.append(
+            {"name": name, "turn": turn, "scenario": cell, "exact": not wrong, "wrong": wrong, "results": results}
+        )
+    os.sched_setaffinity(0, processors)
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure the functions named on the command line, or all; exit 0 when all were exact."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.typed_functions")
@@ -239,7 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for function in options.function:
             told = compare(Path(folder), function, options.turns, rows)
-            runs += told
+            runs += [*told, *on_one_core(Path(folder), function, options.turns)]
             names = (f"{function}/python", f"{function}/compiled")
             rates = [[r["results"]["rows_per_s"] for r in told if r["name"] == name] for name in names]
             verdicts.append(verdict(names, "rows_per_s", *rates))

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from text_to_json import JsonCut, JsonFolder, JsonPublisher, JsonWriter, TextFolder, TextReader
 import penstock as ps
+from penstock.base.errors import StorageError
 
 class SlowReader(TextReader):
     due = 0.0
@@ -78,6 +79,8 @@ class SlowFolder(TextFolder):
     def splits(self):
         if Path("lost").exists():
             raise LookupError("the index is lost")
+        if Path("away").exists():
+            raise StorageError("no index answers: start it")
         return super().splits()
 
     def prepare(self):
@@ -169,12 +172,19 @@ def test_own_connectors_are_exact_when_an_engine_is_killed(tmp_path: Path) -> No
 
 def test_a_job_whose_source_is_not_ready_says_so_and_goes_on_when_it_is(tmp_path: Path) -> None:
     expected, log = make_texts(tmp_path), tmp_path / "log"
-    (tmp_path / "unready").touch()
+    for flag in ("unready", "away"):
+        (tmp_path / flag).touch()
     with running(tmp_path) as process:
         wait_until(lambda: "does not get ready" in log.read_text(), shown=log.read_text)
         assert "RuntimeError: no catalogue yet" in log.read_text()
         (tmp_path / "unready").unlink()
-        wait_until(lambda: "trouble is over" in log.read_text(), shown=log.read_text)
+        wait_until(lambda: "source 'lines' could not be listed" in log.read_text(), shown=log.read_text)
+        assert "trouble is over" in log.read_text()
+        waits = status(tmp_path)
+        assert [(s.name, s.because) for s in waits.unlisted] == [("lines", "no index answers: start it")]
+        assert (waits.state, waits.failure) == (JobState.STARTING, None)
+        (tmp_path / "away").unlink()
+        wait_until(lambda: "source 'lines' is listed" in log.read_text(), shown=log.read_text)
         (tmp_path / "hurry").touch()
         assert process.wait(WITHIN_S) == 0, log.read_text()
     assert counted_in(tmp_path / "counts") == expected

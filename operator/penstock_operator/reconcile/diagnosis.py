@@ -14,13 +14,14 @@ from penstock.contract.control_messages import (
 )
 from penstock.contract.latest import Death, Deaths, Latest
 from penstock.contract.reader import clipped
+from penstock.contract.status import UnlistedSource
 from penstock.contract.streamjob_status import (
     ConditionType,
     Pending,
     Reason,
 )
 from penstock_operator.api.observed import ContainerView, Observed, PodView, Refusal
-from penstock_operator.api.plain import seconds
+from penstock_operator.api.plain import seconds, stamp
 from penstock_operator.reconcile.accept import Accepted
 from penstock_operator.reconcile.lifecycle import (
     CHANGES,
@@ -90,8 +91,8 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
     """Return the first cause that applies, None when no cause does. The order of the checks is fixed.
 
     A failure of the job comes first, then missing objects and refused writes, then pods, then workers that
-    cannot read what is wanted, then deaths of engines, then full volumes, and last the leader's own text
-    about a stall.
+    cannot read what is wanted, then deaths of engines, then full volumes, then sources that cannot be listed, and
+    last the leader's own text about a stall.
     """
     if latest is not None and latest.failure is not None:
         return _failed(latest.failure)
@@ -118,6 +119,8 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
             Reason.VOLUME_FULL,
             f"a volume is full: {text}: make it larger or remove files of yours; then the job continues by itself",
         )
+    if seen.running is not None and seen.running.unlisted and latest is not None and not latest.closed():
+        return _unlisted(seen.running.unlisted)
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
         reason = Reason.OUTPUT_UNPUBLISHED if unpublished else Reason.WAITING_FOR_WORKERS
@@ -162,6 +165,11 @@ def _unread(text: str) -> Problem:
         f"the workers cannot read what is wanted, and go on as they were told before: {clipped(text)}: "
         "set spec.image to an image of the version of the operator",
     )
+
+
+def _unlisted(sources: tuple[UnlistedSource, ...]) -> Problem:
+    told = (f"source {s.name!r} cannot be listed since {stamp(s.since_us / 1_000_000)}: {s.because}" for s in sources)
+    return Problem(Reason.SOURCE_UNAVAILABLE, clipped(f"{'; '.join(told)}; the job tries again by itself"))
 
 
 def _says_no_room(text: str) -> bool:

@@ -25,6 +25,7 @@ from penstock.contract.streamjob_status import (
     SinkSummary,
     StreamJobStatus,
     Truth,
+    UnlistedSourceSummary,
 )
 from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
@@ -168,9 +169,15 @@ def _with_latest(seen: Observed, status: StreamJobStatus, latest: Latest) -> Str
         assignment=AssignmentStatus(int(latest.version), latest.workers),
         checkpoint=_checkpoint(seen, latest),
         sinks=_sinks(seen) or status.sinks,
+        unlisted_sources=() if latest.closed() else _unlisted(seen),
         restore=_restore(seen, latest),
         restarts=_restarts(seen, latest.deaths),
     )
+
+
+def _unlisted(seen: Observed) -> tuple[UnlistedSourceSummary, ...]:
+    sources = () if seen.running is None else seen.running.unlisted
+    return tuple(UnlistedSourceSummary(s.name, stamp(s.since_us / 1_000_000), clipped(s.because)) for s in sources)
 
 
 def _sinks(seen: Observed) -> tuple[SinkSummary, ...]:

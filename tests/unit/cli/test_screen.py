@@ -27,6 +27,7 @@ from penstock.contract.status import (
     RestartStatus,
     SinkStatus,
     StepStatus,
+    UnlistedSource,
     WorkerStatus,
 )
 
@@ -243,6 +244,22 @@ def test_a_job_that_runs_and_commits_nothing_says_so_once_and_when_it_commits() 
         "trouble: nothing committed for 26 s (a checkpoint is due every 2 s)",
         "a checkpoint is committed again",
     ]
+
+
+def test_a_source_that_cannot_be_listed_is_said_once_for_each_reason_and_when_it_is_listed() -> None:
+    reasons = ("no broker after 1 ms", "no broker after 2 ms", "no rights")
+    waits = [
+        status(n, 0, state=JobState.STARTING, unlisted=(UnlistedSource("orders", why, 1_000_000),))
+        for n, why in enumerate(reasons, 3)
+    ]
+    story = [*waits, status(9, 0)]
+    events = Events()
+    assert [line for now in story for line in events.add(now)] == [
+        "trouble: source 'orders' could not be listed for 2 s, and the job waits for it: no broker after 1 ms",
+        "trouble: source 'orders' could not be listed for 4 s, and the job waits for it: no rights",
+        "source 'orders' is listed",
+    ]
+    assert "could not be listed for 2 s" in shown(draw(None, waits[0]))
 
 
 def test_the_table_shows_that_a_running_job_commits_nothing() -> None:

@@ -22,11 +22,13 @@ from penstock.contract.status import (
     SinkStatus,
     SplitStatus,
     StepStatus,
+    UnlistedSource,
     WorkerReport,
     held_up_texts,
     lost_texts,
     most_pending,
     pending_text,
+    unlisted_texts,
 )
 from penstock.contract.summary import Seen, job_state, job_status, merge_steps
 
@@ -245,3 +247,16 @@ def test_a_sink_that_cannot_publish_is_shown_as_the_worker_says_where_it_waits_f
     status = job_status(replace(SEEN, reports=reports, time_us=65_500_000))
     assert [(s.name, s.because, s.since_us) for s in status.sinks] == [("out", *first), ("other", "", None)]
     assert held_up_texts(status) == ["sink 'out' cannot publish for 60 s, and no checkpoint is taken meanwhile: away"]
+
+
+def test_a_source_that_cannot_be_listed_is_told_until_the_job_is_over() -> None:
+    waits = report(1)
+    assert waits.progress is not None
+    away = UnlistedSource("orders", "no broker", 5_000_000)
+    waits = replace(waits, progress=replace(waits.progress, unlisted=(away,)))
+    seen = replace(SEEN, reports={**SEEN.reports, Ordinal(1): waits}, time_us=65_500_000)
+    assert unlisted_texts(job_status(seen)) == [
+        "source 'orders' could not be listed for 60 s, and the job waits for it: no broker"
+    ]
+    assert not job_status(SEEN).unlisted
+    assert not job_status(replace(seen, latest=replace(LATEST, stopped=True))).unlisted

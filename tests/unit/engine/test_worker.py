@@ -1,7 +1,8 @@
 """What an engine reports of broken streams and failed tasks: once, of this attempt, and whether it is for good."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,6 +28,11 @@ def nothing(*_: object, **__: object) -> None:
     """Do nothing."""
 
 
+def splits_of_an_absent_broker(_: object, listing: Callable[[str], AbstractContextManager[object]]) -> None:
+    with listing("orders"):
+        raise StorageError("no broker answers")
+
+
 @pytest.fixture
 def said() -> list[object]:
     return []
@@ -39,7 +45,8 @@ def worker(tmp_path: Path, said: list[object]) -> Iterator[Worker]:
         identity=Identity(JobUid("job"), ME, Incarnation("life")),
         shuffle=ShuffleSettings(),
         plan=PLAN,
-        guarantees={},
+        sinks=(),
+        first_splits=splits_of_an_absent_broker,
         watched=tuple,
         listen=nothing,
         claim=nothing,
@@ -95,3 +102,16 @@ def test_what_would_come_again_fails_the_job_at_once(
     worker.broken(task(OUT, 0), error)
     (report,) = broken(said)
     assert report.fatal is fatal
+
+
+def test_a_source_that_cannot_be_listed_is_told_until_an_attempt_begins(worker: Worker, said: list[Any]) -> None:
+    def told() -> tuple[str, ...]:
+        worker._say_progress()
+        assert {step.busy for step in said[-1].steps} == {0.0}, "nothing works without tasks"
+        return tuple(each.because for each in said[-1].unlisted)
+
+    worker.command(Term(1), c.Enumerate(Attempt(2), ()))
+    assert [(report.attempt, report.fatal) for report in broken(said)] == [(2, False)]
+    assert told() == ("no broker answers",)
+    worker.command(Term(1), c.Reset(Attempt(2), Epoch(0), None, TWO, (), ()))
+    assert told() == ()

@@ -75,9 +75,9 @@ def heard(body: Report) -> km.ReportArrived:
     return km.ReportArrived(Envelope(UID, Term(1), Ordinal(0), body))
 
 
-def beat(reason: str) -> Heartbeat:
+def beat(reason: str, reached: int = 4) -> Heartbeat:
     broken = Broken(Attempt(4), reason)
-    status = EngineStatus(Attempt(4))
+    status = EngineStatus(Attempt(reached))
     return Heartbeat(Ordinal(1), Incarnation("e"), "k", "f", 1, "p", status, broken=broken)
 
 
@@ -127,9 +127,10 @@ def test_going_back_is_no_end_of_trouble(committed: int) -> None:
     assert watch.trouble is not None
 
 
-def test_a_stream_that_broke_is_no_trouble() -> None:
+@pytest.mark.parametrize(("reason", "reached"), [(f"{STREAM_BROKE}the peer is gone", 4), ("no broker answers", 3)])
+def test_what_follows_from_a_death_or_is_told_as_a_source_that_waits_is_no_trouble(reason: str, reached: int) -> None:
     watch = CheckpointWatch()
-    watch.saw_event(heard(beat(f"{STREAM_BROKE}the peer is gone")), 9.0)
+    watch.saw_event(heard(beat(reason, reached)), 9.0)
     assert watch.trouble is None
 
 

@@ -7,19 +7,20 @@ from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Desired
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import MESSAGE_CHARS_MAX
-from penstock.contract.status import CheckpointStatus, InputSeen, JobState, JobStatus, SinkStatus
+from penstock.contract.status import CheckpointStatus, InputSeen, JobState, JobStatus, SinkStatus, UnlistedSource
 from penstock.contract.streamjob_status import (
     CheckpointSummary,
     Condition,
     ConditionType,
     SinkSummary,
     Truth,
+    UnlistedSourceSummary,
 )
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object
 from penstock_operator.api.views import desired_view
 from penstock_operator.reconcile.decide import decide
-from tests.unit.operator.observing import running, spec_of
+from tests.unit.operator.observing import OWNER, running, spec_of
 
 
 def checkpoint_of(seen: Observed) -> CheckpointSummary:
@@ -202,3 +203,25 @@ def test_a_sink_that_cannot_publish_is_in_the_status_with_its_reason_and_its_tim
         SinkSummary("out", "exactly-once", "2026-01-01T00:00:00Z", "no connection to db:5432"),
         SinkSummary("other", "at-least-once", why="it says so"),
     )
+
+
+def test_a_source_that_cannot_be_listed_stalls_the_job_with_its_reason_and_its_time_until_it_is_listed() -> None:
+    seen = running(spec_of())
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    away = UnlistedSource("orders", "no broker answers: check bootstrapServers", 1_767_225_600_000_000)
+    told = JobStatus("wc", OWNER.uid, JobState.STARTING, 1, unlisted=(away,))
+    waits = decide(replace(seen, running=told))
+    assert waits.status is not None
+    assert waits.status.reason == "SourceUnavailable"
+    assert waits.status.unlisted_sources == (UnlistedSourceSummary("orders", "2026-01-01T00:00:00Z", away.because),)
+    stalled = waits.status.condition(ConditionType.STALLED)
+    assert stalled is not None
+    assert stalled.message.startswith(f"source 'orders' cannot be listed since 2026-01-01T00:00:00Z: {away.because}")
+    listed = decide(replace(seen, job=replace(seen.job, status=waits.status), running=replace(told, unlisted=())))
+    assert listed.status is not None
+    assert (listed.status.reason, listed.status.unlisted_sources) == ("Running", ())
+    over = replace(seen.latest, value=replace(seen.latest.value, stopped=True))
+    stopped = decide(replace(seen, latest=over, running=told))
+    assert stopped.status is not None
+    assert stopped.status.unlisted_sources == ()

@@ -31,6 +31,7 @@ from penstock.contract.status import (
     lost_texts,
     pending_text,
     schemes_text,
+    unlisted_texts,
     unread_text,
     varying_text,
 )
@@ -101,7 +102,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
         lines = lines_of(now.restarts.newest[-1], now.restarts)
         parts.append(Text(visible("\n".join(lines)), style="yellow"))
     parts += [Text(visible(text), style="yellow") for text in lost_texts(now)]
-    parts += [Text(visible(text), style="red") for text in held_up_texts(now)]
+    parts += [Text(visible(text), style="red") for text in (*unlisted_texts(now), *held_up_texts(now))]
     parts += [Text(visible(text), style="red") for text in (now.failure, late_text(now), now.unread) if text]
     return Group(*parts)
 

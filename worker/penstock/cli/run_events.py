@@ -20,6 +20,7 @@ from penstock.contract.status import (
     late_text,
     passed_text,
     schemes_text,
+    unlisted_texts,
     unread_text,
 )
 
@@ -37,6 +38,7 @@ class Events:
         self._settled: JobStatus | None = None  # the newest status of a job that ran
         self._leader: int | None = None
         self._trouble: str | None = None
+        self._unlisted: dict[str, str] = {}  # why, without numbers, by source
         self._late_behind: int | None = None  # the newest epoch when a checkpoint was late
         self._workers = 0  # of the version that ran last
         self._inputs: dict[str, InputSeen] = {}
@@ -49,6 +51,7 @@ class Events:
         said = [
             *self._died(now),
             *self._troubles(now),
+            *self._listings(now),
             *self._lateness(now),
             *self._leadership(now),
             *self._looks(now),
@@ -96,6 +99,14 @@ class Events:
             return ["trouble is over"] if known is not None and now.state not in ENDED else []
         news = known is None or _cause(trouble) != _cause(known)
         return [f"trouble: {trouble}", *(f"  {line}" for line in told[1:])] if news else []
+
+    def _listings(self, now: JobStatus) -> list[str]:
+        """Say which source cannot be listed, when the reason changes, and when it is listed."""
+        known, self._unlisted = self._unlisted, {each.name: re.sub("[0-9]+", "", each.because) for each in now.unlisted}
+        told = zip(self._unlisted.items(), unlisted_texts(now), strict=True)
+        said = [f"trouble: {text}" for (name, why), text in told if known.get(name) != why]
+        over = [f"source {name!r} is listed" for name in known if name not in self._unlisted]
+        return [*said, *([] if now.state in ENDED else over)]
 
     def _lateness(self, now: JobStatus) -> list[str]:
         """Say when a checkpoint is late, and when one is committed again."""

@@ -193,6 +193,14 @@ class SinkStatus(TolerantMessage, tag="SinkStatus"):
     why: str = ""
 
 
+class UnlistedSource(TolerantMessage, tag="UnlistedSource"):
+    """A source whose splits cannot be listed, since when (microseconds since 1970) and why. The job waits for it."""
+
+    name: str
+    because: str
+    since_us: int
+
+
 class RequestAnswer(TolerantMessage, tag="RequestAnswer"):
     """The result of a request; ``ok`` is None while it is under way."""
 
@@ -252,6 +260,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     engine has died of late. ``unread``: why the leader cannot read what is wanted, empty when it can.
     ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader. ``splits`` are those with
     most left to read. ``lost_rows`` is what was given up of the output of sinks, on request.
+    ``unlisted`` are the sources for whose splits it waits.
     ``schemes`` has the scheme that holds of each step with several. ``balance`` is what came of the last request to
     deal key groups out by load.
     """
@@ -285,6 +294,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     lost_rows: tuple[LostRows, ...] = ()
     schemes: Choices = ()
     balance: Balance | None = None
+    unlisted: tuple[UnlistedSource, ...] = ()
 
 
 def late_text(status: JobStatus) -> str:
@@ -307,6 +317,15 @@ def held_up_texts(status: JobStatus) -> list[str]:
         f" checkpoint is taken meanwhile: {sink.because}"
         for sink in status.sinks
         if sink.since_us is not None
+    ]
+
+
+def unlisted_texts(status: JobStatus) -> list[str]:
+    """Say of each source that cannot be listed since when, and why."""
+    return [
+        f"source {source.name!r} could not be listed for {max(0, status.time_us - source.since_us) // 1_000_000} s, and"
+        f" the job waits for it: {source.because}"
+        for source in status.unlisted
     ]
 
 
@@ -350,6 +369,7 @@ class EngineProgress(Message, tag="EngineProgress"):
     """Counters of one engine: ``steps`` of its own tasks only, in the order of the plan.
 
     ``inputs`` are told by one engine of a job, ``splits`` by the engine that reads them: those with most left to read.
+    ``unlisted`` is told by the engine that lists the splits of a new job.
     Said about once a second, beside the reports of the protocol. If one is lost, the next one says all.
     """
 
@@ -358,6 +378,7 @@ class EngineProgress(Message, tag="EngineProgress"):
     sinks: tuple[SinkStatus, ...] = ()
     inputs: tuple[InputSeen, ...] = ()
     splits: tuple[SplitStatus, ...] = ()
+    unlisted: tuple[UnlistedSource, ...] = ()
 
 
 class CheckpointDone(Message, tag="CheckpointDone"):

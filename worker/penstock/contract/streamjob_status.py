@@ -144,6 +144,7 @@ class Reason(StrEnum):
     METADATA_MISSING = "MetadataMissing", ConditionType.STALLED
     FORMAT_NEWER = "FormatNewer", ConditionType.STALLED
     OUTPUT_UNPUBLISHED = "OutputUnpublished", ConditionType.STALLED
+    SOURCE_UNAVAILABLE = "SourceUnavailable", ConditionType.STALLED
     REPLAY_FAILED = "ReplayFailed", ConditionType.STALLED
     WAITING_FOR_WORKERS = "WaitingForWorkers", ConditionType.STALLED
     ALL_KNOWN = "AllKnown", ConditionType.INPUT_COMPLETE
@@ -254,6 +255,15 @@ class SinkSummary(Fields):
     ] = None
     because: Annotated[MessageText | None, Field("because", "why it cannot be published")] = None
     why: Annotated[MessageText | None, Field("why", "why its guarantee is below exactly-once")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedSourceSummary(Fields):
+    """A source whose splits (files, partitions) cannot be listed. The job waits for it before its first row."""
+
+    name: Annotated[str, Field("name", "name of the step")]
+    since: Annotated[Time, Field("since", "since when it cannot be listed")]
+    because: Annotated[MessageText, Field("because", "why, and what to do")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +403,10 @@ class StreamJobStatus(Fields):
     sinks: Annotated[
         tuple[SinkSummary, ...],
         Field("sinks", "the sinks and the guarantee of their output", key="name", length_max=256),
+    ] = ()
+    unlisted_sources: Annotated[
+        tuple[UnlistedSourceSummary, ...],
+        Field("unlistedSources", "sources that cannot be listed; the job waits for them", key="name", length_max=256),
     ] = ()
     last_failure: Annotated[LastFailure | None, Field("lastFailure", "why the job last rolled back or failed")] = None
     restarts: Annotated[

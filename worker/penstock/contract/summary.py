@@ -18,6 +18,7 @@ from penstock.contract.status import (
     RestartStatus,
     SinkStatus,
     StepStatus,
+    UnlistedSource,
     WorkerReport,
     WorkerStatus,
     most_pending,
@@ -84,7 +85,12 @@ def job_status(seen: Seen) -> JobStatus:
         lost_rows=() if latest.lost_rows is ABSENT else latest.lost_rows,
         schemes=given(latest.schemes),
         balance=None if latest.balance is ABSENT else latest.balance,
+        unlisted=() if is_over(latest, seen.desired) else _unlisted(reports),
     )
+
+
+def _unlisted(reports: Sequence[WorkerReport]) -> tuple[UnlistedSource, ...]:
+    return next((r.progress.unlisted for r in reports if r.progress and r.progress.unlisted), ())
 
 
 def _sinks(reports: Sequence[WorkerReport]) -> tuple[SinkStatus, ...]:

@@ -1,7 +1,7 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,17 +177,21 @@ class JobParts:
         idle = None if time.idle_after_us is None else time.idle_after_us / _US
         return idle, time.out_of_orderness_us
 
-    def first_splits(self, stages: Sequence[StageIndex]) -> tuple[StageSplits, ...]:
-        """List the splits of some source stages at offset 0.
+    def first_splits(
+        self,
+        stages: Sequence[StageIndex],
+        listing: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ) -> tuple[StageSplits, ...]:
+        """List the splits of some source stages at offset 0, each source within ``listing`` of its name.
 
         Raises ConfigError when a job has more than ``SPLITS_MAX`` splits, or when their description
         does not fit into a message to the leader.
         """
-        found = tuple(
-            StageSplits(stage, tuple(found.source.splits()))
-            for stage, found in self._inputs.items()
-            if found is not None and stage in stages
-        )
+        found: tuple[StageSplits, ...] = ()
+        for stage, one in self._inputs.items():
+            if one is not None and stage in stages:
+                with listing(one.name):
+                    found = (*found, StageSplits(stage, tuple(one.source.splits())))
         check_splits(found, {stage: i.name for stage, i in self._inputs.items() if i is not None})
         return found
 

@@ -14,6 +14,7 @@ from penstock.contract.status import (
     SinkStatus,
     SplitStatus,
     StepStatus,
+    UnlistedSource,
     most_pending,
 )
 from penstock.engine.output_publisher import HeldUp
@@ -28,10 +29,16 @@ _FLOOR_S = 0.001
 class ProgressCounters:
     """Makes :class:`EngineProgress` values; shares of time are since the previous call."""
 
-    def __init__(self, plan: PhysicalPlan, sinks: Callable[[], tuple[SinkStatus, ...]]) -> None:
-        """Report the steps of ``plan``, and its sinks with their guarantees."""
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        sinks: Callable[[], tuple[SinkStatus, ...]],
+        unlisted: Callable[[], tuple[UnlistedSource, ...]],
+    ) -> None:
+        """Report the steps of ``plan``, its sinks with their guarantees, and the sources that cannot be listed."""
         self._plan = plan
         self._sinks = sinks
+        self._unlisted = unlisted
         self._before: dict[TaskId, tuple[float, float]] = {}
         self._at = monotonic()
 
@@ -53,7 +60,8 @@ class ProgressCounters:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
         sinks = tuple(_with_reason(sink, held_up.get(sink.name)) for sink in self._sinks())
-        return EngineProgress(attempt, with_pending(steps, splits), sinks, inputs, most_pending(splits))
+        all_steps, most = with_pending(steps, splits), most_pending(splits)
+        return EngineProgress(attempt, all_steps, sinks, inputs, most, self._unlisted())
 
     def _stage(
         self,
@@ -92,13 +100,15 @@ class ProgressCounters:
         ]
 
     def _shares(self, tasks: list[TaskThread], span: float) -> tuple[float, float]:
+        if not tasks:
+            return 0.0, 0.0
         slept = blocked = 0.0
         for thread in tasks:
             before = self._before.get(thread.task, (0.0, 0.0))
             now = self._before[thread.task] = thread.progress.waited(self._at)
             slept += max(0.0, now[0] - before[0])
             blocked += max(0.0, now[1] - before[1])
-        whole = span * max(1, len(tasks))
+        whole = span * len(tasks)
         waits = min(1.0, blocked / whole)
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
 

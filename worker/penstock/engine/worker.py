@@ -37,6 +37,7 @@ from penstock.engine.output_publisher import OutputPublisher, PublishJob, Stagin
 from penstock.engine.progress_reporter import ProgressCounters, ProgressReporter
 from penstock.engine.task_runtime import Stop, TaskRuntime
 from penstock.engine.task_thread import TaskThread
+from penstock.engine.unlisted_sources import UnlistedSources
 from penstock.model.elements import Barrier
 from penstock.ports import BlobStore, Clock
 from penstock.protocol.engine import engine_messages as em
@@ -211,7 +212,8 @@ class Worker:
         self._core = EngineCore(ordinal, job.plan, lambda: tuple(self._tasks.threads.values()))
         self._broken: AttemptId | None = None
         self._failures = itertools.count(1)  # taking a number is atomic
-        self._progress = ProgressCounters(job.plan, lambda: job.sinks)
+        self._unlisted = UnlistedSources(clock.wall_us)
+        self._progress = ProgressCounters(job.plan, lambda: job.sinks, lambda: self._unlisted.told)
         self._told = AttemptId(0)
         self._inputs = InputWatch(job.watched() if ordinal == LOOKS else ())
         self._inputs.start()
@@ -299,11 +301,11 @@ class Worker:
             case em.DropTasks(tasks):
                 self._tasks.drop(tasks)
             case em.ResetStreams(attempt):
+                self._unlisted.clear()
                 self._publisher.begin(attempt)
                 self._exchange.reset(attempt)
             case em.ListSplits(order):
-                first = self._job.first_splits(order.stages)
-                self._say(c.Splits(order.attempt, first, self._job.plan.fingerprint))
+                self._list_splits(order)
             case em.ClaimOutput(order, root):
                 self._job.claim(fresh=action.fresh, origin=action.origin)
                 self._do(em.OutputClaimed(order, root))
@@ -314,6 +316,13 @@ class Worker:
                 self._job.sweep(attempt)
             case em.WatchInputs(root, splits):
                 self._inputs.begin(known_splits(root, self._job.plan, splits))
+
+    def _list_splits(self, order: c.Enumerate) -> None:
+        try:
+            first = self._job.first_splits(order.stages, self._unlisted.listing)
+        finally:
+            self._counting.report_now()  # a user sees at once which source cannot be listed
+        self._say(c.Splits(order.attempt, first, self._job.plan.fingerprint))
 
     def _publish_for(self, order: em.PublishFor) -> None:
         def done(left_out: tuple[StepRows, ...]) -> None:

@@ -24,7 +24,8 @@ class CheckpointWatch:
     it and ``failures`` how many have failed; one that timed out is seen to have failed when the
     next begins. A file or record of the leader's that cannot be written, output that cannot be
     published and an attempt that a failed task ended are trouble, too: no epoch has failed then,
-    and none begins. A stream that broke is none: it follows from a death, which is told by itself.
+    and none begins. A stream that broke is none: it follows from a death, which is told by itself. Nor is a
+    source that cannot be listed for the next attempt: its engine tells of it.
     ``waits_since`` is when this keeper last committed one, or began to lead; None: it does not.
     """
 
@@ -104,9 +105,9 @@ class CheckpointWatch:
                 self._failed.add(epoch)
             case PublishFailed(epoch=epoch, reason=reason):
                 self.trouble = f"output of epoch {epoch} cannot be published: {reason}"
-            case Heartbeat(broken=Broken(attempt, reason)) if not reason.startswith(STREAM_BROKE):
-                again = f"attempt {attempt} ended, the job goes back and tries again"
-                self.trouble = f"{again}: {reason}"
+            case Heartbeat(status=status, broken=Broken(attempt, reason)) if attempt <= status.attempt:
+                if not reason.startswith(STREAM_BROKE):
+                    self.trouble = f"attempt {attempt} ended, the job goes back and tries again: {reason}"
 
     def _is_old(self, epoch: Epoch) -> bool:
         """A report is repeated until its sender knows the decision."""

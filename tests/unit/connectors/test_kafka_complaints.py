@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import StorageError, is_storage_away
 from penstock.connectors.kafka.client import Complaints, problem
 
 REFUSED, DOWN, LATE = KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT
@@ -39,6 +39,12 @@ def test_a_reason_is_told_instead_of_the_silence_that_follows_it() -> None:
     assert "no broker answers" in told(Client(DOWN))
     assert "no broker has answered in time" in told(Client())
     assert "grant READ on it" in told(Client(REFUSED), KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+def test_a_wrong_use_of_the_client_is_not_tried_again_without_end() -> None:
+    misused = problem("sink", KafkaError(KafkaError._INVALID_ARG), Client())
+    assert not is_storage_away(misused)
+    assert "report it" in str(misused)
 
 
 def test_a_client_that_reads_is_not_polled_because_that_could_take_a_record() -> None:

@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 import pytest
+from adbc_driver_manager import AdbcStatusCode
 
-from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.errors import ConfigError, StateError, StorageError, is_storage_away
 from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, problem
 from penstock.connectors.postgres.column_checks import TableColumn, checks_of, staged_schema
 from penstock.connectors.postgres.marked_table import Statements, TableName
@@ -30,9 +31,10 @@ def test_rows_are_added_in_order_or_take_the_place_of_those_with_their_key() -> 
 class Refusal(Exception):
     """An error of the client."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, status: int = 10) -> None:
         super().__init__("said")
         self.sqlstate = state
+        self.status_code = status
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,13 @@ def test_an_error_says_what_a_job_does_about_it(state: str, kind: type[Exception
     assert type(found) is kind
     with pytest.raises(kind, match=said):
         raise found
+
+
+def test_a_wrong_use_of_the_client_is_not_tried_again_without_end() -> None:
+    misused = problem("sink", Refusal("", int(AdbcStatusCode.INVALID_ARGUMENT)))
+    assert not is_storage_away(misused)
+    assert "report it" in str(misused)
+    assert is_storage_away(problem("sink", Refusal("08006", int(AdbcStatusCode.INVALID_ARGUMENT))))
 
 
 def test_a_type_or_a_setting_that_is_not_known_is_refused() -> None:

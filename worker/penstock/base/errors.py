@@ -6,7 +6,7 @@
     ├── BusyError       another process has what is needed; try again when it has ended
     ├── StorageError    an effect failed or its outcome is unknown; try again
     │   ├── UnansweredError  there was no answer to a request
-    │   └── ConnectorError   a user's own source or sink raised; try again, but not without end
+    │   └── ConnectorError   code of a source or sink raised; try again, but not without end
     ├── StateError      stored data is lost, altered or incompatible
     └── UserCodeError   a user's function raised; carries step, source, partition and offset
 
@@ -48,7 +48,9 @@ class UnansweredError(StorageError):
 
 
 class ConnectorError(StorageError):
-    """A user's own source or sink raised. It is tried again, as often as ``spec.restart`` allows.
+    """A user's own source or sink raised, or ours has used its client wrongly.
+
+    It is tried again, as often as ``spec.restart`` allows.
 
     A connector that raises :class:`StorageError` itself is tried again without an end.
     """

@@ -5,6 +5,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 
+REPORT = "this is a fault of Penstock: report it with the job's log"
+
 
 def library(module: str, *, of: str, extra: str) -> Any:
     """Import a module that the extra ``extra`` of Penstock brings. ``of`` names the connector in the message.

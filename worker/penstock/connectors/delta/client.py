@@ -151,14 +151,20 @@ class DeltaPlace:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Make errors of the client, and of files, those of a job: StorageError unless they have a better class."""
+        """Make errors of the client, and of files, those of a job: StorageError unless they have a better class.
+
+        A fault of ours stays what it is: nobody may try again for ever.
+        """
         try:
             yield
         except PenstockError:
             raise
         except PermissionError as error:
             raise Unusable(f"delta: {self.url}: {error}: let the job's user read and write the folder") from error
-        except Exception as error:  # the client has many kinds, and its panics are no OSError
+        except Exception as error:
+            # The client makes a plain Exception of what Arrow and Parquet say. No other code does.
+            if not isinstance(error, library().exceptions.DeltaError | OSError) and type(error) is not Exception:
+                raise
             text = str(error)
             kind = Unusable if any(code in text for code in REFUSED) else StorageError
             raise kind(f"delta: {self.url}: {told(text)}") from None

@@ -41,6 +41,14 @@ def library() -> Any:
     return extras.library("pyiceberg.exceptions", of="iceberg", extra="iceberg")
 
 
+def _errors_of_client() -> tuple[type[BaseException], ...]:
+    """Return what the client and its libraries raise when a catalog, a file or what they hold is at fault."""
+    own = [each for each in vars(library()).values() if isinstance(each, type) and issubclass(each, Exception)]
+    theirs = (("sqlalchemy.exc", "SQLAlchemyError"), ("pydantic", "ValidationError"))
+    libraries = [getattr(extras.library(module, of="iceberg", extra="iceberg"), name) for module, name in theirs]
+    return (OSError, *own, *libraries)
+
+
 class IcebergPlace:
     """Where a table is, and who asks. Every call blocks, and raises StorageError when a retry may help."""
 
@@ -102,7 +110,10 @@ class IcebergPlace:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Give errors their meaning. Keys may have changed when one was refused: they are read again then."""
+        """Give errors their meaning. Keys may have changed when one was refused: they are read again then.
+
+        A fault of ours stays what it is: nobody may try again for ever.
+        """
         errors = library()
         try:
             yield
@@ -125,7 +136,9 @@ class IcebergPlace:
         except errors.CommitFailedException as error:
             said = f"another commit came first, or this one cannot be made: {told(str(error))}"
             raise StorageError(f"{self._where}: {said}") from error
-        except Exception as error:  # the client and its libraries have many kinds
+        except Exception as error:
+            if not isinstance(error, _errors_of_client()):
+                raise
             raise StorageError(f"{self._where}: {type(error).__name__}: {told(str(error))}") from None
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, PenstockError, StateError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.suggest import unknown
 from penstock.connectors import extras
@@ -52,6 +52,7 @@ REMEDIES = {
     " transactional id",
     "CLUSTER_AUTHORIZATION_FAILED": "the user may not use the cluster: grant IDEMPOTENT_WRITE",
 }
+MISUSED = ("_INVALID_ARG", "_NOT_IMPLEMENTED")
 _NO_ROWS = (
     "rows that the job has not read are gone: the topic keeps them for too short a time, or it was made anew; begin"
     " anew (penstock run --fresh), and let the topic keep rows for longer"
@@ -136,6 +137,8 @@ def problem(what: str, error: Any, client: Any) -> PenstockError:
     name, said = error.name(), error.str()
     if name in GONE:
         return StateError(f"{what}: {GONE[name]} ({name})")
+    if name in MISUSED:
+        return ConnectorError(f"{what}: {said} ({name}): {extras.REPORT}")
     remedy = REMEDIES.get(name)
     return StorageError(f"{what}: {remedy} ({said})" if remedy else f"{what}: {said} ({name})")
 

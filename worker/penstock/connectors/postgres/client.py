@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, PenstockError, StateError, StorageError
 from penstock.base.suggest import unknown
 from penstock.connectors import extras
 from penstock.connectors.secret_places import read_secret
@@ -38,6 +38,7 @@ CONNECTING = {
 }
 REFUSED = ("21", "22", "23", "27", "44", "P0")  # classes that say what is wrong with a row
 CHANGED = ("42",)  # what is wrong with the table
+MISUSED = (2, 5)  # of the client: NOT_IMPLEMENTED, INVALID_ARGUMENT
 
 
 def library() -> Any:
@@ -168,6 +169,8 @@ def problem(about: str, error: Any) -> PenstockError:
         return StateError(f"{about}: the table refuses a row: {said}")
     if state.startswith(CHANGED):
         return StateError(f"{about}: the table is another than at the start: {said}")
+    if not state and getattr(error, "status_code", None) in MISUSED:
+        return ConnectorError(f"{about}: {said}: {extras.REPORT}")
     return StorageError(f"{about}: {said} ({state or 'no answer'})")
 
 

@@ -128,3 +128,24 @@ def test_ctrl_c_during_a_checkpoint(tmp_path: Path) -> None:
         words, _ = process.communicate(timeout=WITHIN_S)
         assert process.returncode == 0, words
     assert counted_in(tmp_path / "counts") == expected
+
+
+LATE = """
+import os, signal, sys
+
+class Late:
+    def __del__(self, say=os.write, send=os.kill, me=os.getpid(), number=signal.SIGINT):
+        say(1, b"cleaning up")
+        send(me, number)
+
+sys.late = Late()  # it lives until Python takes its modules down
+sys.argv = ["penstock", "--version"]
+from penstock.cli import main
+main()
+"""
+
+
+def test_ctrl_c_while_python_cleans_up_leaves_the_exit_code_as_it_is() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.stdout.splitlines()[1:] == ["cleaning up"], done.stderr
+    assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """The command line: the composition root. Files group commands by what they act on; heavy imports are late."""
 
+import atexit
 import gc
 import os
 import signal
@@ -15,6 +16,8 @@ EXIT_INTERRUPTED = 130  # penstock.cli.exits, which is not loaded yet, names it 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     signal.signal(signal.SIGINT, _interrupted)  # first: loading takes a second
+    # Last of all: from then on Python would let a signal end the process, and its exit code would be lost.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # until modules are loaded, which live on: looking among them costs a sixth
     _open_closed()
     if os.getpid() == 1:

@@ -17,6 +17,7 @@ from penstock.contract.ids import Epoch
 from penstock.contract.latest import Unpublished
 
 PUBLISH = "restore.unpublishedSinks: {SINK: Publish} to write this output again, maybe twice"
+SKIP = "restore.unpublishedSinks: {SINK: Skip} to leave such rows out"
 DROP = "restore.unpublishedSinks: {SINK: Drop} to give this output up"
 
 

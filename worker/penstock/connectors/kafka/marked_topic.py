@@ -21,7 +21,7 @@ from penstock.connectors.kafka.topics import record_bytes_max
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Unpublished
-from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
+from penstock.protocol.marked import DROP, SKIP, OutputMarker, Wanted, visible_blocks
 
 log = logging.getLogger(__name__)
 
@@ -225,6 +225,8 @@ class MarkedTopic:
             yield
         except library().KafkaException as error:
             found = problem(self._where, error.args[0], self._producer)
+            if error.args[0].name() in REFUSALS:  # the topic takes less than at the start of the job
+                found = StorageError(f"{found}: raise the topic's max.message.bytes, or give {SKIP}, or {DROP}")
             self._forget()
             raise found from error
         except OSError as error:

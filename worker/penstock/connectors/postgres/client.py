@@ -16,6 +16,7 @@ from penstock.base.suggest import unknown
 from penstock.connectors import extras
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.postgres_options import PostgresOutput
+from penstock.protocol.marked import DROP, SKIP
 
 NO_COPY = {"adbc.postgresql.use_copy": "false"}  # else the client reads results by COPY, which few statements allow
 CONNECT_MAX_S = 10
@@ -166,7 +167,8 @@ def problem(about: str, error: Any) -> PenstockError:
     if state == "42501":
         return StorageError(f"{about}: a right is missing: {said}: grant it to the user of the job")
     if state.startswith(REFUSED):
-        return StateError(f"{about}: the table refuses a row: {said}")
+        remedy = f"mend the table and start the job again, or give {SKIP}, or {DROP}"
+        return StateError(f"{about}: the table refuses a row: {said}: {remedy}")
     if state.startswith(CHANGED):
         return StateError(f"{about}: the table is another than at the start: {said}")
     if not state and getattr(error, "status_code", None) in MISUSED:

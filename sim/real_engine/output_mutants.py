@@ -20,8 +20,8 @@ OUTPUT_MUTANTS = (
         "the first marker of a task is not written",
         line(
             _TABLE,
-            "\" VALUES ($1, $2, $3, $4, 0, 'seed', 0) ON CONFLICT DO NOTHING\",",
-            "\" SELECT $1, $2, $3, $4, 0, 'seed', 0 WHERE false\",",
+            "\" VALUES ($1, $2, $3, $4, $5, 'seed', 0) ON CONFLICT DO NOTHING\",",
+            "\" SELECT $1, $2, $3, $4, $5::bigint, 'seed', 0 WHERE false\",",
         ),
         "chaos-table",
     ),

@@ -38,6 +38,7 @@ NOTICED_US = (0, 0, SECOND // 2, 5 * SECOND)  # until a server notices that a cl
 STOPPED_US = 10 * SECOND  # longer than the others wait for a worker
 KAFKA_ASKED_MAX = 4
 KAFKA_LATE = ("append", "commit")
+KAFKA_CLAIMS = ("partitions", "bytes_max")
 MAY_BE_LATE = ("COMMIT", "INSERT INTO")  # statements that may come when their client has given up
 
 R = TypeVar("R")
@@ -207,7 +208,7 @@ class ServerCalls:
             self._arrive_behind(arguments[0])
         while left and self._host.kernel.now_us < until_us:
             try:
-                kind = "claim" if name == "partitions" else "server"
+                kind = "claim" if name in KAFKA_CLAIMS else "server"
                 return self.carry(lambda: getattr(self.kafka, name)(*arguments), kind, may_be_late=name in KAFKA_LATE)
             except Silent:
                 left -= 1

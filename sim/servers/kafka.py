@@ -13,6 +13,7 @@ from typing import Any
 from sim.servers import Waits
 
 NEVER_S = 1e9
+RECORD_BYTES_MAX = 1_000_000  # of a topic that says nothing else
 
 Record = tuple[bytes | None, bytes | None]  # key, value
 Offset = tuple[int, str]  # the offset, its metadata
@@ -67,6 +68,7 @@ class VirtualKafka:
         self._committed = committed
         self._retention_s = retention_s
         self._topics: dict[str, list[list[Logged]]] = {}
+        self._bytes_max: dict[str, int] = {}
         self._producers: dict[str, Producer] = {}
         self._offsets: dict[Group, tuple[Offset, float]] = {}
 
@@ -75,6 +77,15 @@ class VirtualKafka:
     def make_topic(self, name: str, partitions: int) -> None:
         """Make a topic."""
         self._topics[name] = [[] for _ in range(partitions)]
+        self._bytes_max[name] = RECORD_BYTES_MAX
+
+    def lower_limit(self, name: str, bytes_max: int) -> None:
+        """Have a topic refuse records whose values are larger, from now on."""
+        self._bytes_max[name] = bytes_max
+
+    def lose_markers(self) -> None:
+        """Forget what groups have committed, as brokers do after days without a write."""
+        self._offsets.clear()
 
     def records(self, topic: str) -> list[Record]:
         """Return what a ``read_committed`` reader sees now: each partition up to its first open transaction."""
@@ -117,6 +128,11 @@ class VirtualKafka:
             raise KafkaRefusal("UNKNOWN_TOPIC_OR_PART")
         return len(self._topics[topic])
 
+    def bytes_max(self, topic: str) -> int:
+        """Return how large a record may be. Raises KafkaRefusal."""
+        self.partitions(topic)
+        return self._bytes_max[topic]
+
     def init(self, name: str, timeout_s: float) -> int:
         """Fence every other producer of an id, and abort what it has open. Return the number of the new one."""
         producer = self._producers.setdefault(name, Producer())
@@ -134,6 +150,8 @@ class VirtualKafka:
         open_, producer = self._opened(name, epoch), self._producers[name]
         if sequence <= producer.sequence:
             return
+        if any(len(value or b"") > self._bytes_max[topic] for _, (_, value) in records):
+            raise KafkaRefusal("MSG_SIZE_TOO_LARGE")
         producer.sequence = sequence
         for partition, record in records:
             logged = Logged(record)

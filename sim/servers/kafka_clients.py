@@ -16,7 +16,6 @@ from penstock.connectors.kafka.client import Complaints
 from sim.servers.kafka import KafkaRefusal
 
 NO_OFFSET = -1001
-RECORD_BYTES_MAX = 1_000_000
 
 OnDelivery = Callable[[Any, Any], None]
 
@@ -89,9 +88,14 @@ class SimProducer(KafkaClient):
         return len(records)
 
     def produce(self, topic: str, value: bytes | None, key: bytes | None, on_delivery: OnDelivery) -> None:
-        """Send one record."""
-        self.produce_batch(topic, [{"key": key, "value": value}])
-        on_delivery(self._failed and self._failed.args[0], None)
+        """Send one record, and say what became of it. The transaction has failed when one is refused."""
+        try:
+            self._send(topic, [{"key": key, "value": value}])
+        except KafkaException as error:
+            self._failed = error
+            on_delivery(error.args[0], None)
+        else:
+            on_delivery(None, None)
 
     def send_offsets_to_transaction(self, offsets: Sequence[TopicPartition], group: str, timeout_s: float) -> None:
         """Add the offset of a group."""
@@ -150,21 +154,25 @@ class SimAdmin(KafkaClient):
 
     def describe_topics(self, topics: Any, *, request_timeout: float) -> dict[str, Future[Described]]:
         """Describe topics."""
-        return {name: self._described(name, Described("id"), request_timeout) for name in topics.topic_names}
+        return {
+            n: self._described("partitions", n, lambda _: Described("id"), request_timeout) for n in topics.topic_names
+        }
 
     def describe_configs(self, resources: Sequence[Any], *, request_timeout: float) -> dict[Any, Future[Any]]:
         """Return the settings of topics."""
-        settings = {"max.message.bytes": Described(value=str(RECORD_BYTES_MAX))}
-        return {each: self._described(each.name, settings, request_timeout) for each in resources}
+        return {each: self._described("bytes_max", each.name, _settings, request_timeout) for each in resources}
 
-    def _described(self, topic: str, what: Any, timeout_s: float) -> Future[Any]:
+    def _described(self, asked: str, topic: str, made: Callable[[int], Any], timeout_s: float) -> Future[Any]:
         answer: Future[Any] = Future()
         try:
-            self.ask(timeout_s, "partitions", topic)
-            answer.set_result(what)
+            answer.set_result(made(self.ask(timeout_s, asked, topic)))
         except KafkaException as error:
             answer.set_exception(error)
         return answer
+
+
+def _settings(bytes_max: int) -> dict[str, Described]:
+    return {"max.message.bytes": Described(value=str(bytes_max))}
 
 
 def client_maker(wire: KafkaWire) -> Callable[[type, Mapping[str, Any]], KafkaClient]:

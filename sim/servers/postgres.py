@@ -35,11 +35,12 @@ class SqlError(Exception):
 
 @dataclass(slots=True)
 class Table:
-    """A table that exists. ``keys``: the columns of its unique index."""
+    """A table that exists. ``keys``: the columns of its unique index. ``takes`` is a CHECK of its rows."""
 
     columns: dict[str, str]
     keys: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
+    takes: Callable[[Row], bool] = lambda _: True
 
 
 @dataclass(slots=True)
@@ -81,6 +82,14 @@ class VirtualPostgres:
     def make_table(self, name: str, columns: dict[str, str], keys: tuple[str, ...] = ()) -> None:
         """Make a table of the schema public: its columns with their types."""
         self._tables[name] = Table(columns, keys)
+
+    def add_check(self, table: str, takes: Callable[[Row], bool]) -> None:
+        """Have a table refuse rows from now on."""
+        self._tables[table].takes = takes
+
+    def lose_markers(self) -> None:
+        """Remove all markers, as somebody does who cleans up."""
+        self._markers.clear()
 
     def rows(self, table: str) -> list[Row]:
         """Return what a reader sees now."""
@@ -186,7 +195,7 @@ class VirtualPostgres:
     def _seed(self, session: SqlSession, match: re.Match[str], values: tuple[Any, ...]) -> Answer:
         key = tuple(map(str, values[:4]))
         if key not in self._markers and match[1].startswith("VALUES"):
-            self._mark(key, (0, "seed", 0))
+            self._mark(key, (int(values[4]), "seed", 0))
         return []
 
     def _update_marker(self, session: SqlSession, _match: re.Match[str], values: tuple[Any, ...]) -> Answer:
@@ -246,10 +255,14 @@ class VirtualPostgres:
         table = self._tables[match["table"]]
         low, high = int(match["low"]), int(match["high"])
         given = [row for row in session.temporary or () if low <= row[NUMBER] < high]
+        if any(value is None for row in given for value in _key(row, table.keys)):
+            raise SqlError("23502", "null value in column violates not-null constraint")
         given = _sorted(given, match["order"])
         if match["by"]:
             given = list({_key(row, _names(match["by"])): row for row in reversed(given)}.values())[::-1]
         added = [{name: row[name] for name in _names(match["names"])} for row in given]
+        if not all(map(table.takes, added)):
+            raise SqlError("23514", "new row violates check constraint")
         if match["conflict"]:
             if len({_key(row, table.keys) for row in added}) < len(added):
                 raise SqlError("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")

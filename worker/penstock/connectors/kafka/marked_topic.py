@@ -117,8 +117,12 @@ class MarkedTopic:
         return left_out
 
     def _commit_accepted(self, marker: OutputMarker, records: list[dict[str, bytes | None]]) -> int:
-        """Write records and the marker; begin anew without the refused ones, until none is refused."""
+        """Write records and the marker; begin anew without the refused ones, until none is refused.
+
+        Raises StorageError when the marker is another one then: a successor has published before it was fenced.
+        """
         refused: dict[int, str] = {}
+        before = self._marker
         while True:
             self._producer.begin_transaction()
             by_client, by_broker = self._refused([(n, r) for n, r in enumerate(records) if n not in refused])
@@ -127,6 +131,8 @@ class MarkedTopic:
                 break
             self._forget()  # the transaction cannot go on, and what was sent behind the record is lost with it
             self._begin(each=True)
+            if self._marker != before:
+                raise StorageError(f"{self._where}: another worker has published meanwhile: the marker is read again")
         self._commit(marker)
         for number, why in refused.items():
             log.warning(

@@ -29,6 +29,7 @@ IDLE_MAX_MS = 60_000  # in a transaction; where a session cannot be ended by the
 EPOCHS = "penstock_epochs"
 ROWS = "pg_temp.penstock_rows"
 NUMBER = "penstock_number"
+SEED = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class MarkedTable(SeededOutput[Block]):
 
     def _seeded(self) -> Epoch:
         with self.session() as session:
-            self._seed(session)
+            self._seed(session, SEED)
             found = self._marker(session)
         assert found is not None, "it was just written"
         return found.epoch
@@ -128,7 +129,8 @@ class MarkedTable(SeededOutput[Block]):
         if found == wanted.marker:
             return 0
         if found is None:
-            self._seed(session)  # there has to be a row to lock
+            # A row to lock. It says to a publisher that comes late that older epochs are done.
+            self._seed(session, wanted.known)
         with session.transaction():
             session.run(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
             session.run(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}")
@@ -150,11 +152,12 @@ class MarkedTable(SeededOutput[Block]):
             )
         return left_out
 
-    def _seed(self, session: PostgresSession) -> None:
+    def _seed(self, session: PostgresSession, epoch: Epoch) -> None:
         session.run(
             f"INSERT INTO {self._table.epochs} (target, job, sink, task, epoch, digest, blocks)"
-            " VALUES ($1, $2, $3, $4, 0, 'seed', 0) ON CONFLICT DO NOTHING",
+            " VALUES ($1, $2, $3, $4, $5, 'seed', 0) ON CONFLICT DO NOTHING",
             *self._owner,
+            int(epoch),
         )
 
     def _insert(self, session: PostgresSession, how: Unpublished) -> int:

@@ -1,0 +1,1 @@
+"""Publishers of one sink task over a virtual server: the connectors that ship, in orders that a seed chooses."""

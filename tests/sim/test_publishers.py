@@ -1,0 +1,39 @@
+"""What publishes to Kafka and PostgreSQL, over virtual servers, in orders that a seed chooses."""
+
+from collections import Counter
+
+import pytest
+
+from sim.mutants.rules import Mutant
+from sim.publishers.publisher_mutants import MUTANTS, RULES
+from sim.publishers.publisher_runs import PublisherCase, run_all
+from sim.publishers.publisher_scenarios import SCENARIOS
+from tests.support.long_tests import count
+
+SEEDS = count(8, 1000)
+BROKEN_ONCE = (
+    ("less-topic", 22),  # a publisher that left rows out fenced its successor, and wrote an older epoch again
+    ("lost-table", 18),  # a marker that had been lost began at 0, so a publisher that came late wrote its epoch again
+)
+SOMETIMES = (
+    *("killed", "stood still", "answer lost", "refused when written", "state older than output"),
+    *("published: Fail", "published: Publish", "published: Skip", "published: Drop"),
+)
+
+
+def test_no_order_breaks_a_promise() -> None:
+    cases = [PublisherCase(name, seed) for name in SCENARIOS for seed in range(SEEDS)]
+    results = run_all([*cases, *(PublisherCase(name, seed) for name, seed in BROKEN_ONCE)])
+    assert [str(result) for result in results if result.rule] == []
+    met = sum((result.happened for result in results), Counter[str]())
+    assert [state for state in SOMETIMES if not met[state]] == []
+
+
+def test_each_rule_has_a_fault() -> None:
+    assert {mutant.rule for mutant in MUTANTS.values()} == set(RULES)
+
+
+@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(4, 1)], ids=lambda mutant: mutant.name)
+def test_an_order_notices_the_fault(mutant: Mutant) -> None:
+    (result,) = run_all([PublisherCase(mutant.scenario, mutant.seed, mutant=mutant.name)], mutant.name)
+    assert result.rule, mutant.name

@@ -11,13 +11,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from penstock.base.errors import ConfigError, StateError
-from penstock.connectors.delta.delta_source import DeltaLaneReader, DeltaSource
+from penstock.connectors.delta.delta_source import DeltaSource
+from penstock.connectors.tables.table_source import TableLane
 from penstock.contract.columns import Column
 from penstock.contract.delta_options import DeltaInput
 from penstock.contract.event_time import EventTime
 from penstock.contract.manifest import SplitState
 from penstock.testing import connectors as kit
+from tests.support import tables
 from tests.support.delta import Table
+from tests.support.tables import numbers, states, take
 
 pytestmark = pytest.mark.timeout(300)
 NOON = datetime.datetime(2026, 11, 27, 12, tzinfo=datetime.UTC)
@@ -48,27 +51,9 @@ def source(folder: Path, follow: float | None = FOLLOW_S, **more: Any) -> DeltaS
     return DeltaSource(DeltaInput(str(folder), follow=follow, **more), ())
 
 
-def opened(folder: Path, states: Iterable[SplitState] | None = None, **more: Any) -> list[DeltaLaneReader]:
+def opened(folder: Path, given: Iterable[SplitState] | None = None, **more: Any) -> list[TableLane]:
     """Open all lanes as a new process does: from the start, or from states."""
-    found = source(folder, **more)
-    return [found.open(state) for state in states or found.splits()]
-
-
-def states(readers: Iterable[DeltaLaneReader]) -> list[SplitState]:
-    return [reader.state() for reader in readers]
-
-
-def take(readers: Iterable[DeltaLaneReader], at_once: int = 7) -> list[dict[str, object]]:
-    """Read what is there now, sorted by number."""
-    found: list[dict[str, object]] = []
-    for reader in readers:
-        while (read := reader.read(at_once)) is not None:
-            found += read.batch.to_pylist()
-    return sorted(found, key=lambda row: str(row["number"]).zfill(9))
-
-
-def numbers(readers: Iterable[DeltaLaneReader]) -> list[object]:
-    return [row["number"] for row in take(readers)]
+    return tables.opened(source(folder, **more), given)
 
 
 def test_it_keeps_the_rules_of_a_source_with_an_end_and_without(tmp_path: Path) -> None:
@@ -139,6 +124,8 @@ def test_a_column_that_is_added_is_null_before_and_read_after_it(tmp_path: Path)
     assert numbers(opened(tmp_path, states(readers))) == [1, 2]
     (old, new) = take(opened(tmp_path))
     assert (old["more"], new["more"], new["at"]) == (None, "new", None)
+    write_deltalake(tmp_path, data.append_column("most", [["x"]]), mode="append", schema_mode="merge")
+    assert numbers(opened(tmp_path, states(readers))) == [1, 2, 2], "the first new column came without the second one"
 
 
 def optimized_and_vacuumed(folder: Path) -> None:
@@ -250,5 +237,5 @@ def test_a_table_that_cannot_be_read_is_refused_with_a_remedy(
 def test_a_checkpoint_that_says_nonsense_is_named(tmp_path: Path) -> None:
     write(tmp_path, 1)
     (first, *_) = source(tmp_path).splits()
-    with pytest.raises(StateError, match="a checkpoint describes a lane of a table of Delta Lake as"):
+    with pytest.raises(StateError, match="a checkpoint describes a lane of a table as"):
         source(tmp_path).open(SplitState(first.split, "[]", 0))

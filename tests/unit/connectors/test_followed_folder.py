@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, StateError
-from penstock.connectors.followed_folder import LANES, FollowedFolder, LaneReader, parse_lane
+from penstock.connectors.followed_folder import FolderLane, FollowedFolder, parse_lane
+from penstock.connectors.lanes import LANES
 from penstock.connectors.text_source import TextForm
 from penstock.contract.manifest import SplitState
 from penstock.testing import connectors as kit
@@ -27,7 +28,7 @@ def put(folder: Path, name: str, numbers: Iterable[int]) -> None:
     draft.rename(folder / name)
 
 
-def take(readers: list[LaneReader]) -> Counter[int]:
+def take(readers: list[FolderLane]) -> Counter[int]:
     found = Counter[int]()
     for reader in readers:
         while (read := reader.read(7)) is not None:
@@ -35,7 +36,7 @@ def take(readers: list[LaneReader]) -> Counter[int]:
     return found
 
 
-def opened(folder: Path, states: Iterable[SplitState]) -> list[LaneReader]:
+def opened(folder: Path, states: Iterable[SplitState]) -> list[FolderLane]:
     source = followed(folder)
     return [source.open(state) for state in states]
 

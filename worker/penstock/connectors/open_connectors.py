@@ -9,7 +9,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.connectors.delta.delta_sink import DeltaSink
-from penstock.connectors.delta.delta_source import DeltaSource, table_log
+from penstock.connectors.delta.delta_source import DeltaSource, delta_log
 from penstock.connectors.discard_sink import DiscardSink, DiscardSpec
 from penstock.connectors.file_output import FileForm, parquet_form
 from penstock.connectors.file_sink import FileSink
@@ -128,7 +128,7 @@ class ConnectorInspector:
             case "s3":
                 return _objects_schema(connector, columns)
             case "delta":
-                return table_log(_delta_input(connector), columns).schema
+                return delta_log(_delta_input(connector), columns).schema
             case "ingest":
                 return ingest_schema(columns)
             case "generator":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, StringType
 
 from penstock.base.errors import StorageError
 from penstock.connectors.iceberg.client import IcebergPlace
@@ -13,8 +13,10 @@ from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
+from tests.integration.command_job import running
+from tests.integration.word_files import WordFiles, counting
 from tests.support.iceberg import NAME, IcebergTable, local_catalog
-from tests.support.iceberg_rest import SECRET, RestServer, rest_server
+from tests.support.iceberg_rest import SECRET, TOKEN, RestServer, rest_server
 
 ROWS = pa.record_batch({"number": pa.array(range(3), pa.int64())})
 WHO = "PENSTOCK_TESTS_ICEBERG_CREDENTIAL"
@@ -88,3 +90,31 @@ def test_a_catalog_that_refuses_who_asks_or_is_away_is_named_with_a_remedy(
     server.server_close()
     with pytest.raises(StorageError, match=f"iceberg: {NAME}: ConnectionError: .*check `catalog`"):
         sink.claim("job", fresh=True)
+
+
+def test_no_secret_of_a_job_is_shown_or_stored_anywhere(server: RestServer, tmp_path: Path) -> None:
+    table = IcebergTable(lambda: local_catalog(tmp_path)).create({"word": StringType(), "times": LongType()})
+    secrets, root = tmp_path / "secrets", tmp_path / "job"
+    secrets.mkdir()
+    root.mkdir()
+    options = {"catalog": server.uri, "table": NAME}
+    for option in ("credential", "accessKey", "secretKey", "sessionToken"):
+        (secrets / option).write_text(f"canary-{option}")
+        options[option] = f"file:{secrets / option}"
+    lines = WordFiles(root / "in")
+    lines.add()
+    job = counting({"json": {"path": "in", "follow": 0.2}}, {"output": {"iceberg": options}})
+    with running(root, "words", job) as found:
+        found.until(lambda: "nobody knows this client" in (root / "log").read_text())  # the catalog refuses the canary
+        (secrets / "credential").write_text(f"tests:{SECRET}")  # which is one, too
+        found.until(lambda: len(table.rows()) >= lines.rows)
+        server.lose_replies = 1
+        lines.add()
+        found.until(lambda: len(table.rows()) >= lines.rows)
+        shown = [found.command("status", "words"), found.command("status", "words", "--json")]
+        found.command("savepoint", "words", "before")
+        shown.append(found.command("logs", "words"))
+        found.stop()
+    shown += [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.parent != secrets]
+    assert len(shown) > 10
+    assert not [text for text in shown for canary in (b"canary-", SECRET.encode(), TOKEN.encode()) if canary in text]

@@ -115,6 +115,72 @@ def merged(old: Plain, patch: Plain) -> Plain:
     return new
 
 
+BUCKET: Plain = {
+    "region": "eu-central-1",
+    "endpoint": "https://minio.example:9000",
+    "accessKey": "secret:lake/key",
+    "secretKey": "secret:lake/secret",
+    "sessionToken": "env:TOKEN",
+}
+BROKERS: Plain = {
+    "bootstrapServers": "a.example:9092,b.example:9092",
+    "clientFile": "/etc/kafka/client.properties",
+    "registry": "https://registry.example",
+    "registryUser": "me",
+    "registryPassword": "secret:registry/password",
+    "format": "avro",
+}
+WORD: Plain = {"columns": [{"name": "word", "type": "string"}]}
+# Every connector with most of its options: sources, and the sinks behind the first one.
+CONNECTORS: list[Plain] = [
+    {
+        "name": "orders",
+        "source": {
+            "kafka": {
+                **BROKERS,
+                "topic": "orders",
+                "startup": "2026-01-31T08:00:00Z",
+                "until": "latest",
+                "discoverEvery": 30,
+                "onError": "dead-letter",
+                "readerSchema": "{}",
+            },
+            **WORD,
+        },
+    },
+    {
+        "name": "objects",
+        "source": {"s3": {**BUCKET, "url": "s3://lake/words", "format": "json", "follow": 1.5}, **WORD},
+    },
+    {
+        "name": "versions",
+        "source": {"delta": {**BUCKET, "table": "s3://lake/table", "follow": 2, "skipChangeCommits": True}, **WORD},
+    },
+    *(
+        {"name": f"to-{name}", "inputs": ["orders"], "sink": {name: options}}
+        for name, options in {
+            "kafka": {**BROKERS, "topic": "out", "keyColumn": "word", "delivery": "at-least-once", "subject": "out"},
+            "postgres": {
+                "uri": "postgresql://me@db.example:5432/shop?sslmode=require",
+                "table": "shop.words",
+                "keyColumns": "word",
+                "password": "secret:db/password",
+            },
+            "s3": {**BUCKET, "url": "s3://lake/out", "format": "parquet", "partitionBy": "word", "rollBytes": "16Mi"},
+            "delta": {**BUCKET, "table": "s3://lake/out", "rollBytes": "16Mi"},
+            "iceberg": {
+                **BUCKET,
+                "catalog": "https://catalog.example/iceberg",
+                "table": "shop.words",
+                "warehouse": "lake",
+                "credential": "secret:catalog/credential",
+                "scope": "PRINCIPAL_ROLE:ALL",
+                "oauth2Server": "https://login.example/token",
+            },
+        }.items()
+    ),
+    *({"name": f"no-{name}", "inputs": [name], "sink": {"discard": {}}} for name in ("objects", "versions")),
+]
 PARAMETERS = {"input": "in", "output": "out", "rate": 0}
 GOOD: dict[str, Plain] = {
     "the least": job(),
@@ -150,6 +216,7 @@ GOOD: dict[str, Plain] = {
         ],
         PARAMETERS,
     ),
+    "connectors": graph_job(CONNECTORS),
     "a script": job({"job": {"entrypoint": None, "script": "def job(p): ..."}}),
     "autoscaling": job({"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}),
     "null is left out": {**job(), "spec": {**job()["spec"], "replay": None, "replicas": None}},

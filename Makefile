@@ -67,8 +67,8 @@ night: $(STAMP)  ## run everything much longer, in pieces; goes on where it was 
 	@echo "== make night: simulation, faults at every effect, real kills, messages; ledger in build/night"
 	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.night $(NIGHT)
 
-mutants: $(STAMP)  ## put faults into the code, one at a time; a test must notice each (half an hour; MUTANTS='--help')
-	@echo "== make mutants: one-line faults against their tests; verdicts are kept in build/mutants"
+mutants: $(STAMP)  ## put faults into the code, one at a time; a test must notice each (hours; MUTANTS='--help')
+	@echo "== make mutants: one-line faults against their tests; verdicts are kept in tools/mutants/verdicts.csv"
 	@$(BIN)/python -m tools.mutants $(MUTANTS)
 
 failpoints: $(STAMP)  ## hit effects of real processes, hours, resumable (FAILPOINTS=--full: with every action)

@@ -1,13 +1,11 @@
 """Runs faults: in copies of the source tree, some at a time, and remembers the verdicts.
 
-A fault is *noticed* when a test fails, when the tests cannot be imported, or when they do not end in
-time. The verdict is kept with a digest of the faulty source and of the tests that were run, so a
-second run repeats only what has changed. A fault whose tests fail without it says nothing. So every
+A fault is *noticed* when a test fails, or when the tests cannot be imported. It *hangs* a test that does
+not end in time. The verdict is kept with a digest of the faulty source and of the tests that were run, so
+a second run repeats only what has changed. A fault whose tests fail without it says nothing. So every
 test file is run once on the unchanged source, before the first fault.
 """
 
-import hashlib
-import json
 import os
 import queue
 import re
@@ -16,20 +14,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from tools.mutants.ledger import Outcome, Verdict, entry_of, key_of
 from tools.mutants.table import REPOSITORY, Fault
+from tools.servers.fetched import CACHE
 
 FOLDER = REPOSITORY / "build" / "mutants"
 TEST_TIMEOUT_S = 60  # of one test: with some faults a test would wait for ever
-FAULT_TIMEOUT_S = 300
+FAULT_TIMEOUTS = 5  # as many time-outs of a test have all tests of a fault
 ALL_TIMEOUT_S = 3600  # of all tests, without a fault
 SOURCE_PATHS = ("worker", "operator", "spark", ".")
-_NOTICED_BY = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_NOTICED_BY = re.compile(r"^(?:FAILED|ERROR) (\S+)(.*)", re.MULTILINE)
+_TIMED_OUT = "from pytest-timeout"
 PASSED = 0  # exit statuses of pytest
 NOTHING_RUN = (4, 5)  # its arguments were wrong, or no test was found
 
@@ -38,46 +39,11 @@ class CannotRunError(Exception):
     """The tests say nothing: they fail without a fault, or there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of one fault. ``by`` names the test that noticed it; empty when none did."""
-
-    id: str
-    key: str
-    noticed: bool
-    by: str
-    seconds: float
-
-
-class Results:
-    """The verdicts of all runs so far, in one file, which is written after every fault."""
-
-    def __init__(self, path: Path) -> None:
-        """Read what is there."""
-        self._path = path
-        self._known: dict[str, Verdict] = {}
-        if path.exists():
-            self._known = {plain["id"]: Verdict(**plain) for plain in json.loads(path.read_text())}
-
-    def known(self, fault: Fault, key: str) -> Verdict | None:
-        """Return the verdict of the same fault on the same source and tests."""
-        found = self._known.get(fault.id)
-        return found if found is not None and found.key == key else None
-
-    def add(self, verdict: Verdict) -> None:
-        """Keep a verdict."""
-        self._known[verdict.id] = verdict
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_suffix(".new")
-        temporary.write_text(json.dumps([asdict(v) for v in self._known.values()], indent=1))
-        temporary.replace(self._path)
-
-
 class Tree:
     """A copy of the source tree, in which one file at a time is changed."""
 
     def __init__(self, folder: Path) -> None:
-        """Copy what git knows, and what it would add."""
+        """Copy what git knows, and what it would add. The servers that tests start are shared."""
         self.folder = folder
         self._changes = 0
         shutil.rmtree(folder, ignore_errors=True)
@@ -87,6 +53,9 @@ class Tree:
             if (REPOSITORY / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(REPOSITORY / name, folder / name)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (folder / "build").mkdir()
+        (folder / "build" / CACHE.name).symlink_to(CACHE)
 
     @contextmanager
     def changed(self, file: str, source: str) -> Iterator[None]:
@@ -106,10 +75,13 @@ class Tree:
             path.write_text(before, encoding="utf-8")
             os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
 
-    def test(self, tests: Sequence[str], limit_s: float, *options: str) -> tuple[int | None, str]:
-        """Run test files; return the exit status of pytest, None after ``limit_s``, and what it said."""
+    def test(self, tests: Sequence[str], test_s: float, all_s: float) -> tuple[int | None, str]:
+        """Run test files; return the exit status of pytest, None after ``all_s``, and what it said.
+
+        A single test fails after ``test_s``.
+        """
         flags = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", "--hypothesis-seed=0")
-        command = [sys.executable, "-m", "pytest", *flags, "-o", f"timeout={TEST_TIMEOUT_S}", *options, *tests]
+        command = [sys.executable, "-m", "pytest", *flags, "-o", f"timeout={test_s}", *tests]
         paths = os.pathsep.join(str(self.folder / path) for path in SOURCE_PATHS)
         process = subprocess.Popen(
             command,
@@ -122,7 +94,7 @@ class Tree:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(timeout=limit_s)
+            said, _ = process.communicate(timeout=all_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # with what its tests have started
             said, _ = process.communicate()
@@ -130,67 +102,44 @@ class Tree:
         return process.returncode, said
 
 
-def key_of(fault: Fault) -> str:
-    """Return the digest of what the verdict depends on: the faulty source, and the tests by name and content."""
-    seen = hashlib.sha256(fault.applied((REPOSITORY / fault.file).read_text(encoding="utf-8")).encode())
-    for test in fault.tests:
-        path = REPOSITORY / test
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            seen.update(file.name.encode() + file.read_bytes())
-    return seen.hexdigest()
-
-
-def tried(fault: Fault, tree: Tree, key: str) -> Verdict:
-    """Run the tests of one fault. Raises CannotRunError when pytest could not run them."""
+def tried(fault: Fault, tree: Tree, test_s: float) -> Verdict:
+    """Run the tests of one fault, each for ``test_s`` at most. Raises CannotRunError when pytest could not run them."""
     began = time.monotonic()
     source = fault.applied((tree.folder / fault.file).read_text(encoding="utf-8"))
     with tree.changed(fault.file, source):
-        status, said = tree.test(fault.tests, FAULT_TIMEOUT_S)
+        status, said = tree.test(fault.tests, test_s, FAULT_TIMEOUTS * test_s)
     if status in NOTHING_RUN:
         raise CannotRunError(f"{fault.id}: pytest ended with {status}:\n{said}")
-    took_s = round(time.monotonic() - began, 1)
-    return Verdict(fault.id, key, status != PASSED, _noticed_by(status, said), took_s)
+    outcome, by = judged(status, said)
+    took_s, today = round(time.monotonic() - began), datetime.now(UTC).date().isoformat()
+    return Verdict(fault.id, entry_of(fault), key_of(fault), outcome, by, took_s, today)
 
 
-def _noticed_by(status: int | None, said: str) -> str:
+def judged(status: int | None, said: str) -> tuple[Outcome, str]:
+    """Return how the tests of a fault ended, and the test that showed it, by what pytest said."""
+    if status == PASSED:
+        return Outcome.SURVIVED, ""
     if status is None:
-        return f"no end within {FAULT_TIMEOUT_S} s"
+        return Outcome.HANGS, "all tests together"
     if status < 0:
-        return f"the process died of {signal.Signals(-status).name}"
+        return Outcome.NOTICED, f"the process died of {signal.Signals(-status).name}"
     found = _NOTICED_BY.search(said)
-    return "" if found is None else found.group(1)
+    test, why = ("", "") if found is None else found.groups()
+    return Outcome.HANGS if _TIMED_OUT in why else Outcome.NOTICED, test
 
 
 def check_unchanged(tree: Tree, tests: Iterable[str]) -> None:
     """Run all test files without a fault. Raises CannotRunError when one fails."""
-    status, said = tree.test(sorted(set(tests)), ALL_TIMEOUT_S, "-o", "timeout=300")
+    status, said = tree.test(sorted(set(tests)), ALL_TIMEOUT_S, ALL_TIMEOUT_S)
     if status != PASSED:
         raise CannotRunError(f"the tests fail without a fault:\n{said}")
 
 
-def run(faults: Sequence[Fault], results: Results, jobs: int, say: Callable[[Verdict, bool], None]) -> list[Verdict]:
-    """Return the verdict of each fault; ``say`` hears each, and whether it was known before.
+def run(faults: Sequence[Fault], jobs: int, test_s: float) -> Iterator[Verdict]:
+    """Yield the verdict of each fault as it comes, of ``jobs`` at a time.
 
     Raises CannotRunError when the tests cannot judge.
     """
-    keys = {fault.id: key_of(fault) for fault in faults}
-    new = [fault for fault in faults if results.known(fault, keys[fault.id]) is None]
-    for fault in faults:
-        known = results.known(fault, keys[fault.id])
-        if known is not None:
-            say(known, True)
-    if new:
-        _run_new(new, keys, results, jobs, say)
-    return [verdict for fault in faults if (verdict := results.known(fault, keys[fault.id])) is not None]
-
-
-def _run_new(
-    faults: Sequence[Fault],
-    keys: dict[str, str],
-    results: Results,
-    jobs: int,
-    say: Callable[[Verdict, bool], None],
-) -> None:
     trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
     first = Tree(FOLDER / "tree-0")
     check_unchanged(first, (test for fault in faults for test in fault.tests))
@@ -201,11 +150,10 @@ def _run_new(
     def one(fault: Fault) -> Verdict:
         tree = trees.get()
         try:
-            return tried(fault, tree, keys[fault.id])
+            return tried(fault, tree, test_s)
         finally:
             trees.put(tree)
 
     with ThreadPoolExecutor(jobs) as pool:
         for done in as_completed([pool.submit(one, fault) for fault in faults]):
-            results.add(done.result())
-            say(done.result(), False)
+            yield done.result()

@@ -1,11 +1,14 @@
 """The table of faults fits today's source, and the operators make what they say."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from penstock.base.values import replace
+from tools.mutants.ledger import VERDICTS, Ledger, Outcome, Verdict, entry_of, key_of, report
 from tools.mutants.operators import faults_of
-from tools.mutants.running import Results, Verdict
+from tools.mutants.running import judged
 from tools.mutants.table import REPOSITORY, Fault, StaleFault, follow, read_faults, stale
 
 FAULT = Fault("f", "worker/a.py", "x + 1", "x + 2", "a count is wrong", ("tests/a.py",))
@@ -76,10 +79,73 @@ def test_the_operators_find_something_in_a_real_file() -> None:
     assert {name.partition(":")[0] for name in (f.id for f in faults_of(file, source, ()))} >= {"negate", "drop-call"}
 
 
-def test_a_verdict_is_kept_until_source_or_tests_change(tmp_path: Path) -> None:
-    file = tmp_path / "build" / "results.json"
-    verdict = Verdict("f", "digest", noticed=True, by="tests/a.py::test", seconds=1.0)
-    Results(file).add(verdict)
-    again = Results(file)
-    assert again.known(FAULT, "digest") == verdict
-    assert again.known(FAULT, "another digest") is None
+REAL = next(iter(read_faults().values()))
+
+
+def verdict(fault: Fault = REAL, **changed: Any) -> Verdict:
+    """Return the verdict of a fault that a test has noticed, but for what is ``changed``."""
+    plain = Verdict(fault.id, entry_of(fault), key_of(fault), Outcome.NOTICED, "tests/a.py::test", 1, "2026-11-27")
+    return replace(plain, **changed)
+
+
+@pytest.mark.parametrize("changed", [{}, {"key": "another"}, {"entry": "another"}])
+def test_a_verdict_gets_old_with_its_entry_and_with_source_or_tests(tmp_path: Path, changed: dict[str, Any]) -> None:
+    file = tmp_path / "build" / "verdicts.csv"
+    Ledger(file).add(verdict(**changed))
+    again = Ledger(file)
+    assert again.of(REAL) == (None if "entry" in changed else verdict(**changed))
+    assert again.known(REAL) == (None if changed else verdict())
+
+
+def test_the_newest_verdict_of_each_fault_has_one_line_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "verdicts.csv"
+    for name, day in (("b", "1"), ("a", "1"), ("b", "2")):
+        Ledger(file).add(verdict(id=name, day=day))
+    head, *lines = file.read_text().splitlines()
+    assert head == "id,entry,key,outcome,by,seconds,day"
+    assert [(line[0], line[-1]) for line in lines] == [("a", "1"), ("b", "2")]
+
+
+def test_the_verdicts_of_the_table_can_be_read() -> None:
+    assert any(Ledger(VERDICTS).of(fault) for fault in read_faults().values())
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "outcome", "by"),
+    [
+        (0, "3 passed", Outcome.SURVIVED, ""),
+        (1, "FAILED tests/a.py::test_b - assert 1 == 2", Outcome.NOTICED, "tests/a.py::test_b"),
+        (
+            1,
+            "FAILED tests/a.py::test_b - Failed: Timeout (>60.0s) from pytest-timeout.",
+            Outcome.HANGS,
+            "tests/a.py::test_b",
+        ),
+        (2, "ERROR tests/a.py - NameError: x", Outcome.NOTICED, "tests/a.py"),
+        (None, "...", Outcome.HANGS, "all tests together"),
+        (-11, "", Outcome.NOTICED, "the process died of SIGSEGV"),
+    ],
+)
+def test_a_test_that_does_not_end_is_told_from_one_that_fails(
+    status: int | None, said: str, outcome: Outcome, by: str
+) -> None:
+    assert judged(status, said) == (outcome, by)
+
+
+def test_the_report_names_each_fault_that_is_not_noticed_for_sure(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "verdicts.csv")
+    noticed, hanging, alive, new = [replace(REAL, id=name) for name in ("noticed", "hanging", "alive", "new")]
+    same = replace(REAL, id="same", equivalent="nobody sees it")
+    ledger.add(verdict(noticed, key="another"))
+    ledger.add(verdict(hanging, outcome=Outcome.HANGS))
+    for fault in (alive, same):
+        ledger.add(verdict(fault, outcome=Outcome.SURVIVED))
+    said = report([noticed, hanging, alive, same, new], ledger)
+    assert said == [
+        "mutants: 4 of 5 faults have a verdict: 1 noticed, 1 hang, 2 survive (50.0%)",
+        "  3 of them on today's source and tests, 1 before a change of either",
+        "  no verdict: new",
+        "  hangs: hanging: tests/a.py::test",
+        f"  alive ({REAL.file}): NOT NOTICED: {REAL.harm}",
+        f"  same ({REAL.file}): equivalent: nobody sees it",
+    ]

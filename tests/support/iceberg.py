@@ -25,9 +25,10 @@ def local_catalog(folder: Path, **more: str) -> SqlCatalog:
 class IcebergTable:
     """A table of a catalog, which is opened anew for each call."""
 
-    def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, open_catalog: Callable[[], Catalog], name: str = NAME) -> None:
         """Ask nothing yet."""
         self._open = open_catalog
+        self._name = name
 
     def create(
         self,
@@ -45,27 +46,27 @@ class IcebergTable:
         ]
         catalog = self._open()
         catalog.create_namespace_if_not_exists("lake")
-        catalog.create_table(NAME, Schema(*fields), partition_spec=PartitionSpec(*spec), properties=properties)
+        catalog.create_table(self._name, Schema(*fields), partition_spec=PartitionSpec(*spec), properties=properties)
         catalog.close()
         return self
 
     def change(self, how: Callable[[Table], object]) -> None:
         """Change the table, as another writer does."""
         catalog = self._open()
-        how(catalog.load_table(NAME))
+        how(catalog.load_table(self._name))
         catalog.close()
 
     def drop(self) -> None:
         """Remove the table."""
         catalog = self._open()
-        catalog.drop_table(NAME)
+        catalog.drop_table(self._name)
         catalog.close()
 
     def ask(self, what: Callable[[Table], Any]) -> Any:
         """Return what a function says of the table as it is now."""
         catalog = self._open()
         try:
-            return what(catalog.load_table(NAME))
+            return what(catalog.load_table(self._name))
         finally:
             catalog.close()
 

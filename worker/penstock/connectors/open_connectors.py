@@ -18,6 +18,7 @@ from penstock.connectors.followed_folder import FollowedFolder, check_followed
 from penstock.connectors.generator import SCHEMA as GENERATED
 from penstock.connectors.generator import WordSource
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
+from penstock.connectors.iceberg.iceberg_source import IcebergSource, iceberg_log
 from penstock.connectors.ingest import IngestSource, ingest_schema
 from penstock.connectors.kafka.direct_sink import DirectKafkaSink
 from penstock.connectors.kafka.kafka_sink import KafkaSink
@@ -35,7 +36,7 @@ from penstock.contract.columns import Columns
 from penstock.contract.connectors import Role, WordsSpec, connector_kinds
 from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.graph import Connector, Source
-from penstock.contract.iceberg_options import IcebergOutput
+from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import FileFormat, S3Input, S3Output
@@ -65,6 +66,8 @@ def open_source(source: Source, files: FileSystem = OS_FILES) -> SourcePort:
             return _open_objects(source)
         case "delta":
             return DeltaSource(_delta_input(connector), source.columns, source.event_time)
+        case "iceberg":
+            return IcebergSource(_iceberg_input(connector), source.columns, source.event_time)
         case "generator":
             return WordSource(_words(connector, source.columns))
         case "ingest":
@@ -129,6 +132,8 @@ class ConnectorInspector:
                 return _objects_schema(connector, columns)
             case "delta":
                 return delta_log(_delta_input(connector), columns).schema
+            case "iceberg":
+                return iceberg_log(_iceberg_input(connector), columns).schema
             case "ingest":
                 return ingest_schema(columns)
             case "generator":
@@ -163,6 +168,10 @@ def _kafka_input(connector: Connector) -> KafkaInput:
 
 def _delta_input(connector: Connector) -> DeltaInput:
     return DeltaInput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
+
+
+def _iceberg_input(connector: Connector) -> IcebergInput:
+    return IcebergInput(**{k: v for k, v in connector.options.items() if v is not None})  # type: ignore[arg-type]
 
 
 def _open_objects(source: Source) -> SourcePort:

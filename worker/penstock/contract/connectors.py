@@ -12,7 +12,7 @@ from typing import Annotated
 from penstock.base.errors import ConfigError
 from penstock.contract.bad_records import OnBadLine
 from penstock.contract.delta_options import DeltaInput, DeltaOutput
-from penstock.contract.iceberg_options import IcebergOutput
+from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import FolderNames, RollBytes, S3Input, S3Output
@@ -239,6 +239,13 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         Role.SOURCE,
         "a table of Delta Lake: the rows of its newest version, and with follow those that later versions add",
         DeltaInput,
+        Bounded.NOT_FOLLOWED,
+    ),
+    ConnectorKind(
+        "iceberg",
+        Role.SOURCE,
+        "a table of Iceberg: the rows of its newest snapshot, and with follow those that later snapshots add",
+        IcebergInput,
         Bounded.NOT_FOLLOWED,
     ),
     ConnectorKind(

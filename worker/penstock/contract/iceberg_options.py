@@ -1,4 +1,4 @@
-"""The options of the Iceberg sink."""
+"""The options of the Iceberg source and sink."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,12 +12,12 @@ from penstock.contract.s3_options import (
     SecretKey,
     SessionToken,
 )
-from penstock.contract.schema import Field, Fields, LongText, SecretPlace
+from penstock.contract.schema import Field, Fields, LongText, Quantity, SecretPlace
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergOutput(Fields):
-    """Options of the Iceberg sink. Those of S3 are for a table in a bucket whose keys the catalog does not give."""
+class IcebergTableOptions(Fields):
+    """Where a table is, and who asks. Those of S3 are for a table in a bucket whose keys the catalog does not give."""
 
     catalog: Annotated[
         LongText,
@@ -67,4 +67,33 @@ class IcebergOutput(Fields):
     access_key: AccessKey = None
     secret_key: SecretKey = None
     session_token: SessionToken = None
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergInput(IcebergTableOptions):
+    """Options of the Iceberg source."""
+
+    rate: Annotated[Quantity, Field("rate", "rows per second of each split, like 2k; 0: as fast as possible")] = 0
+    follow: Annotated[
+        float | None,
+        Field(
+            "follow",
+            "seconds between two looks for new snapshots; the source has no end then, and reads rows that they add",
+            minimum=0.1,
+        ),
+    ] = None
+    skip_change_commits: Annotated[
+        bool | None,
+        Field(
+            "skipChangeCommits",
+            "with follow: leave out as a whole each snapshot that removes rows; without it such a snapshot fails the"
+            " job",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergOutput(IcebergTableOptions):
+    """Options of the Iceberg sink."""
+
     roll_bytes: RollBytes = ROLL_BYTES

@@ -120,12 +120,13 @@ def delta(table: "str | PathLike[str]", **more: Option) -> Connector:
 
 
 def iceberg(table: str, *, catalog: str, **more: Option) -> Connector:
-    """Write rows to a table of Iceberg, exactly once: one snapshot for each checkpoint.
+    """Read a table of Iceberg, or write rows to one, exactly once: one snapshot for each checkpoint.
 
     ``table`` is ``namespace.table``, which has to be there, and its partitions are kept. ``catalog`` is
     ``https://host/path`` (a REST catalog) or ``sqlite:///FILE``. ``more`` are the options of a job file as Python
-    spells them: ``warehouse``, ``token="env:NAME"``, ``credential``, ``catalog_name``, ``roll_bytes``, and those of
-    :func:`s3` for a table in a bucket. Needs ``pip install 'penstock[iceberg]'``.
+    spells them: of a source ``follow``, ``rate`` and ``skip_change_commits``, of a sink ``roll_bytes``, of both
+    ``warehouse``, ``token="env:NAME"``, ``credential``, ``catalog_name``, and those of :func:`s3` for a table in a
+    bucket. Needs ``pip install 'penstock[iceberg]'``.
     """
     options: dict[str, Option] = {"table": table, "catalog": catalog, **more}
     return Connector("iceberg", {name: value for name, value in options.items() if value is not None})

@@ -347,7 +347,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
-        "exactly one of parquet, json, csv, kafka, s3, delta, generator, ingest",
+        "exactly one of parquet, json, csv, kafka, s3, delta, iceberg, generator, ingest",
     ),
     "files of an S3 sink that are too small": (
         _step(sink={"s3": {"url": "s3://lake/words", "rollBytes": "1Ki"}}),

@@ -1,6 +1,6 @@
 """A table of Iceberg, and what the errors of its client mean to a job.
 
-The client (pyiceberg) is an extra, and is loaded when a sink is made.
+The client (pyiceberg) is an extra, and is loaded when a connector is made.
 """
 
 import os
@@ -15,7 +15,7 @@ from penstock.base.threads import Lock
 from penstock.connectors import extras
 from penstock.connectors.s3.object_folder import SHOWN_CHARS, Unusable, told
 from penstock.connectors.secret_places import read_secret
-from penstock.contract.iceberg_options import IcebergOutput
+from penstock.contract.iceberg_options import IcebergTableOptions
 
 SQLITE = "sqlite:///"
 BUSY_MAX_S = "30"  # until a catalog in a file has its lock
@@ -52,8 +52,8 @@ def _errors_of_client() -> tuple[type[BaseException], ...]:
 class IcebergPlace:
     """Where a table is, and who asks. Every call blocks, and raises StorageError when a retry may help."""
 
-    def __init__(self, options: IcebergOutput, make: str) -> None:
-        """Ask nothing yet. ``make`` is the text that makes such a table, for an error.
+    def __init__(self, options: IcebergTableOptions, remedy: str) -> None:
+        """Ask nothing yet. ``remedy`` says what to do when there is no table.
 
         Raises ConfigError when a key lacks the other one, or the client is missing.
         """
@@ -61,7 +61,7 @@ class IcebergPlace:
         if (options.access_key is None) != (options.secret_key is None):
             raise ConfigError("iceberg: accessKey and secretKey go together: give both or none")
         self._options = options
-        self._make = make
+        self._remedy = remedy
         self.name = options.table
         self._catalog: Any = None
         self._lock = Lock()
@@ -72,7 +72,7 @@ class IcebergPlace:
             try:
                 return IcebergSnapshot(self._connected().load_table(self.name))
             except library().NoSuchTableError as error:
-                raise ConfigError(f"{self._where}: there is no table: make it in Python: {self._make}") from error
+                raise ConfigError(f"{self._where}: there is no table: {self._remedy}") from error
 
     def write(self, snapshot: "IcebergSnapshot", location: str, data: bytes) -> None:
         """Write a file of the table, or replace it by an equal one. Its name says what it holds."""
@@ -171,7 +171,7 @@ class IcebergPlace:
 
         file = Path(options.catalog.removeprefix(SQLITE))
         if not file.exists():
-            raise ConfigError(f"iceberg: catalog {file}: there is no such file: make it in Python: {self._make}")
+            raise ConfigError(f"iceberg: catalog {file}: there is no such file: {self._remedy}")
         uri = f"{SQLITE}{file}?timeout={BUSY_MAX_S}"
         return SqlCatalog(options.catalog_name, uri=uri, init_catalog_tables="false", **properties)
 

@@ -1,4 +1,4 @@
-"""Which rows a table of Iceberg takes. What it would refuse, or take and not keep, is refused before the commit.
+"""Which rows a table of Iceberg takes, and gives. What it would not keep is refused before the commit.
 
 A file names its columns by the numbers that the table has for them (field ids). So a column that is renamed while a
 job runs keeps its rows.
@@ -17,7 +17,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.staged_columns import pyarrow_columns
 
-VERSION_MAX = 2  # of the format; the client writes no other one
+VERSION_MAX = 2  # of the format; the client writes no later one
 FIELD_ID = b"PARQUET:field_id"
 STAGED: dict[pa.DataType, pa.DataType] = {
     pa.int8(): pa.int32(),
@@ -37,6 +37,10 @@ SIMPLE: dict[pa.DataType, str] = {
     pa.time64("us"): "time",
 }
 WIDER = (("int", "long"), ("float", "double"))
+PLAIN = {text: kind for kind, text in SIMPLE.items()} | {
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
 DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 TAKES = "booleans, signed whole numbers, floats, decimals, texts, bytes, dates, times of the day and timestamps"
 
@@ -119,6 +123,13 @@ def iceberg_type(field: pa.Field, where: str) -> str:
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     raise ConfigError(f"{where}: column {field.name!r} is {kind}: it takes {TAKES}; make one of these in a step before")
+
+
+def arrow_type(kind: str) -> pa.DataType | None:
+    """Return the type of the values of a column, None for one that is not plain."""
+    if (found := DECIMAL.fullmatch(kind)) is not None:
+        return pa.decimal128(int(found[1]), int(found[2]))
+    return PLAIN.get(kind)
 
 
 def _staged_type(kind: pa.DataType) -> pa.DataType:

@@ -49,7 +49,7 @@ class _IcebergTable:
         self._where = f"iceberg sink: table {options.table}"
         self._columns = IcebergColumns.of(clean_schema(schema), self._where)
         make = self._columns.statement(options.table, options.catalog, options.catalog_name)
-        self._place = IcebergPlace(options, make)
+        self._place = IcebergPlace(options, f"make it in Python: {make}")
         self._staged = self._columns.staged
         self._not_null: tuple[str, ...] = ()
         self._partitions = PartitionFields(())

@@ -1,6 +1,6 @@
 """A REST catalog that answers, or an error: the client's own has no bound on time.
 
-Only ``client.py`` imports this module, when a sink has such a catalog, because pyiceberg is an extra.
+Only ``client.py`` imports this module, when a connector has such a catalog, because pyiceberg is an extra.
 """
 
 from typing import Any

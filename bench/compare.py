@@ -91,7 +91,7 @@ def _ready(name: str, record: Record) -> Peer | None:
         print(f"   {name} is left out: {error}")
         record["not_run"][name] = str(error)
         return None
-    told = {k: v for k, v in asdict(found).items() if k not in {"name", "environment"}}
+    told = {k: v for k, v in asdict(found).items() if k not in {"name", "environment", "lock"}}
     record["engines"][name] = {**told, "versions": versions}
     return found
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
+from tools.servers.fetched import ServerMissing, fetched
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).parent / "peers"
@@ -31,7 +32,8 @@ class Peer:
     """One engine. ``rows`` is chosen so that a run takes about ten seconds.
 
     ``inputs`` are the files it reads (lines, parquet) where it does not make rows from the block;
-    ``shares`` names the engine whose environment it uses.
+    ``shares`` names the engine whose environment it uses, ``jars`` a set of ``tools/servers`` that it loads beside.
+    With a ``lock``, its environment is what this file has, with hashes.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Peer:
     environment: dict[str, str] = field(default_factory=dict)
     java: bool = False
     shares: str | None = None
+    jars: str | None = None
+    lock: Path | None = None
 
     @property
     def home(self) -> Path:
@@ -69,20 +73,21 @@ class PeerError(Exception):
     """An engine could not be installed, or failed. The message has the end of its output."""
 
 
-def names() -> list[str]:
+def names(folder: Path = FOLDER) -> list[str]:
     """List the engines that are known."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def load(name: str) -> Peer:
+def load(name: str, folder: Path = FOLDER) -> Peer:
     """Read an engine's file. Raises SystemExit naming the known ones."""
-    path = FOLDER / f"{name}.toml"
+    path = folder / f"{name}.toml"
     if not path.exists():
-        raise SystemExit(f"unknown engine {name!r}: known are {', '.join(names())}")
+        raise SystemExit(f"unknown engine {name!r}: known are {', '.join(names(folder))}")
     plain = tomllib.loads(path.read_text())
     for key in ("packages", "inputs"):
         plain[key] = tuple(plain.get(key, ()))
-    return Peer(name=name, **plain)
+    lock = path.with_suffix(".lock")
+    return Peer(name=name, lock=lock if lock.exists() else None, **plain)
 
 
 # --- Its environment ------------------------------------------------------------------------
@@ -91,7 +96,9 @@ def load(name: str) -> Peer:
 def install(peer: Peer) -> dict[str, str]:
     """Create the environment if it is missing, and return the versions in it. Raises PeerError."""
     marker = peer.home / "installed"
-    wanted = hashlib.sha256(" ".join(peer.packages).encode()).hexdigest()
+    given = ["--require-hashes", "-r", str(peer.lock)] if peer.lock else peer.packages
+    text = peer.lock.read_text() if peer.lock else " ".join(peer.packages)
+    wanted = hashlib.sha256(text.encode()).hexdigest()
     if not marker.exists() or marker.read_text() != wanted:
         print(f"   installing {', '.join(peer.packages)} into {peer.home}", flush=True)
         shutil.rmtree(peer.home, ignore_errors=True)
@@ -99,7 +106,7 @@ def install(peer: Peer) -> dict[str, str]:
         python = str(_python(peer))
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"]
         _call([*pip, "install", INSTALLER], peer)
-        _call([python, "-m", "uv", "pip", "install", "--python", python, *peer.packages], peer)
+        _call([python, "-m", "uv", "pip", "install", "--python", python, *given], peer)
         marker.write_text(wanted)
     if peer.program.endswith(".java"):
         _compile(peer)
@@ -116,6 +123,12 @@ def _classes(peer: Peer) -> Path:
 
 def _jars(peer: Peer) -> str:
     found = sorted(peer.home.glob("lib/python*/site-packages/pyflink/lib/*.jar"))
+    if peer.jars is not None:
+        name, _, version = peer.jars.partition("-")
+        try:
+            found += sorted(fetched(name, version).glob("*.jar"))
+        except ServerMissing as error:
+            raise PeerError(f"{peer.name}: {error}") from error
     return os.pathsep.join([str(_classes(peer)), *map(str, found)])
 
 
@@ -183,10 +196,16 @@ def run(peer: Peer, folder: Path, splits: int, checkpoint_s: float) -> Answer:
 def command(peer: Peer, folder: Path, splits: int, checkpoint_s: float) -> list[str]:
     """Return the command line of a run."""
     if peer.program.endswith(".java"):
-        given = [str(folder), str(peer.rows), str(splits), str(round(1000 * checkpoint_s))]
+        return program(peer, [str(folder), str(peer.rows), str(splits), str(round(1000 * checkpoint_s))])
+    return program(peer, [str(folder)])
+
+
+def program(peer: Peer, given: list[str]) -> list[str]:
+    """Return the command line of its program with arguments."""
+    if peer.program.endswith(".java"):
         name = peer.program.removesuffix(".java")
         return ["java", "-Xmx3g", *_JAVA_OPENS, "-cp", _jars(peer), name, *given]
-    return [str(_python(peer)), "-m", f"bench.peers.programs.{peer.program}", str(folder)]
+    return [str(_python(peer)), "-m", f"bench.peers.programs.{peer.program}", *given]
 
 
 _JAVA_OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util", "nio", "time")]

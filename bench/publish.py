@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     for file in files:
         records.publish(file)
         if options.replace:
-            SPEC.write_text(naming(SPEC.read_text(), records.stem_of(file), records.read(file)))
+            SPEC.write_text(naming(SPEC.read_text(), records.stem_of(file), records.read(file), summary.read()))
     named = named_files()
     for path in records.PUBLISHED.glob("*.json.gz"):
         if records.stem_of(path) not in named:
@@ -91,13 +91,23 @@ def lines_of(file: Path) -> Iterator[summary.Line]:
     return summary.lines_of(records.stem_of(file), records.read(file))
 
 
-def naming(text: str, stem: str, record: Mapping[str, Any]) -> str:
-    """Return the text of ``published.toml`` in which rows name a record if it has their run, exact."""
+def naming(text: str, stem: str, record: Mapping[str, Any], lines: Sequence[Line] = ()) -> str:
+    """Return the text of ``published.toml`` in which rows name a record if it has their run, exact.
+
+    A row that compares names it if it has the comparison and ``lines`` say that the same command made its old record.
+    """
     runs = {run["name"] for run in record["runs"] if run["exact"]}
+    alike = {line["file"] for line in lines if line["command"] == record["command"]}
+
+    def has(row: Row) -> bool:
+        if "with" not in row:
+            return row["run"] in runs
+        return row["file"] in alike and _compares(row, record.get("verdicts", ())) is not None
+
     parts = re.split(r"(?m)^(?=\[\[)", text)
     for place, part in enumerate(parts):
         rows = tomllib.loads(part).get("table", {}).values()
-        if any(row.get("run") in runs for some in rows for row in some):
+        if any(has(row) for some in rows for row in some):
             parts[place] = re.sub(r'(?m)^file = ".*"$', f'file = "{stem}"', part)
     return "".join(parts)
 
@@ -158,18 +168,22 @@ def run_cells(row: Row, lines: Sequence[Line]) -> list[str]:
 
 def pair_cells(row: Row, lines: Sequence[Line]) -> list[str]:
     """Return the table row of a comparison. Raises ValueError."""
-    wanted = {"figure": row["figure"], "base": row["without"], "other": row["with"]}
-    wanted |= {"cell": row["cell"]} if "cell" in row else {}
     of_file = [line["verdict"] for line in lines if line["file"] == row["file"] and "verdict" in line]
-    found = [v for v in of_file if wanted.items() <= v.items()]
-    if not found:
-        raise ValueError(f"{row['what']}: {row['file']} has no comparison {wanted}")
-    verdict = found[0]
+    verdict = _compares(row, of_file)
+    if verdict is None:
+        raise ValueError(f"{row['what']}: {row['file']} has no such comparison of {row['without']} and {row['with']}")
     scale = _scale(row)
     spread = [" / ".join(_number(value * scale) for value in verdict[side]) for side in ("base_spread", "other_spread")]
     least, most = map(_number, verdict["extremes"])
     ratio = f"{_number(verdict['ratio'])} ({least} to {most})"
     return [row["what"], *spread, row["unit"], ratio, str(verdict["pairs"])]
+
+
+def _compares(row: Row, verdicts: Iterable[Line]) -> Line | None:
+    """Return the comparison that a row is about; None if it is not among them."""
+    wanted = {"figure": row["figure"], "base": row["without"], "other": row["with"]}
+    wanted |= {"cell": row["cell"]} if "cell" in row else {}
+    return next((verdict for verdict in verdicts if wanted.items() <= verdict.items()), None)
 
 
 def _scale(row: Row) -> float:

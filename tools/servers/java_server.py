@@ -41,6 +41,7 @@ class JavaServer(ABC):
     """One server with its folder. Its ports stay the same when it is started again."""
 
     port: int
+    memory: tuple[str, ...] = MEMORY  # options of Java; a server for measuring has others
 
     def __init__(self, name: str, version: str, folder: Path, host: str) -> None:
         """Fetch the server, and make its folder. It is to listen at ``host``, an address of this machine.
@@ -128,4 +129,4 @@ class JavaServer(ABC):
         return self._folder / "log"
 
     def _command(self, *words: str) -> list[str]:
-        return [self._java, *MEMORY, "-cp", f"{self._jars}/*", *words]
+        return [self._java, *self.memory, "-cp", f"{self._jars}/*", *words]

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ def program(name: str) -> str:
 
 class PostgresServer:
     """One server with a folder of its own. Its port stays the same when it is started again."""
+
+    settings: Mapping[str, str] = SETTINGS  # a server for measuring has others
 
     def __init__(self, password: str, host: str = LOOPBACK) -> None:
         """Make the folder, without a process. The user ``penstock`` owns the database ``penstock``.
@@ -122,7 +125,7 @@ class PostgresServer:
         words = [self._postgres, "-D", str(self._data), "-p", str(self.port), "-k", str(self._folder)]
         settings = [
             word
-            for name, value in (SETTINGS | {"listen_addresses": self.host}).items()
+            for name, value in ({**self.settings} | {"listen_addresses": self.host}).items()
             for word in ("-c", f"{name}={value}")
         ]
         with self._log.open("wb") as out:

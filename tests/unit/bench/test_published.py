@@ -67,9 +67,18 @@ def test_a_figure_that_misses_its_target_is_bold() -> None:
 def test_rows_name_a_new_record_that_has_their_run() -> None:
     row = '[[table.t]]\nwhat = "w"\nrun = "{}"\nfile = "old-1-2"\n'
     text = "# head\n" + row.format("a") + "\n" + row.format("b") + "\n" + row.format("c")
-    record = {"runs": [{"name": "a", "exact": True}, {"name": "b", "exact": False}]}
+    record = {"command": "x", "runs": [{"name": "a", "exact": True}, {"name": "b", "exact": False}]}
     found = publish.naming(text, "new-1-2", record)
     assert found == text.replace('run = "a"\nfile = "old-1-2"', 'run = "a"\nfile = "new-1-2"')
+
+
+def test_a_row_that_compares_names_a_new_record_of_the_same_command() -> None:
+    row = '[[table.t]]\nwhat = "w"\nfigure = "r"\nwithout = "{}"\nwith = "b"\nfile = "{}"\n'
+    text = row.format("a", "old-1-2") + row.format("a", "other-1-2") + row.format("c", "old-1-2")
+    lines = [{"file": "old-1-2", "command": "x"}, {"file": "other-1-2", "command": "x --y"}]
+    record = {"command": "x", "runs": [], "verdicts": [{"figure": "r", "base": "a", "other": "b"}]}
+    found = publish.naming(text, "new-1-2", record, lines)
+    assert found == text.replace("old-1-2", "new-1-2", 1)
 
 
 @pytest.mark.parametrize(

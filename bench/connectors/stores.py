@@ -1,0 +1,136 @@
+"""The sinks of PostgreSQL and of S3, each with one worker and a real server."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from adbc_driver_postgresql import dbapi
+
+from bench import inputs
+from bench.connectors import jobs
+from bench.connectors.runs import Run
+from bench.scenario import Scenario
+from tools.servers.postgres import PostgresServer
+from tools.servers.s3 import S3Server
+
+USER, PASSWORD = "penstock", "penstock"  # of servers that only this machine reaches, while they are measured
+ENVIRONMENT = {"PGPASSWORD": PASSWORD, "AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD}
+UPSERTED_KEYS = 1_000_000  # nearly every row of a checkpoint is another key
+
+
+class Postgres(PostgresServer):
+    """A server as it is operated: the one of the tests has little memory, and checkpoints all the time."""
+
+    settings: Mapping[str, str] = {"max_connections": "50", "shared_buffers": "1GB", "max_wal_size": "4GB"}
+
+
+class Store(S3Server):
+    """A server as it is operated: the one of the tests has a small heap, and no optimizing compiler."""
+
+    memory = ("-Xmx1g", "-XX:+UseG1GC", "-XX:-UsePerfData")
+
+    def objects(self, bucket: str) -> list[Path]:
+        """List the files that are objects of Parquet."""
+        return sorted((self._data / bucket).rglob("*.parquet"))
+
+
+def words(rows: int, keys: int = 10_000) -> Scenario:
+    """Return the words of the generator: one split."""
+    return Scenario("stores", "", rows=rows, keys=keys, source_splits=1)
+
+
+class Table:
+    """The tables of a server, as psql would see them."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        """Connect to ``server``, which runs."""
+        self.server = server
+        self._session = dbapi.connect(server.uri.replace("@", f":{PASSWORD}@"), autocommit=True)
+
+    def run(self, sql: str) -> list[tuple[object, ...]]:
+        """Run a statement, and return its rows."""
+        with self._session.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def written(self, table: str) -> int:
+        """Return how many rows were added or replaced, as the server's statistics say."""
+        found = self.run(f"SELECT n_tup_ins + n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'")
+        return int(str(found[0][0])) if found else 0
+
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
+
+def append(table: Table, rows: int, turn: int) -> Run:
+    """Add every word to a table without a key."""
+    name, spec = f"words_{turn}", words(rows)
+    table.run(f"CREATE TABLE {name} (word text NOT NULL)")
+
+    def check(_: Path) -> list[str]:
+        found = {str(word): int(str(n)) for word, n in table.run(f"SELECT word, count(*) FROM {name} GROUP BY 1")}
+        return inputs.differences(inputs.expected_counts(spec), found)
+
+    steps = [jobs.generated(rows), jobs.to("postgres", uri=table.server.uri, table=name, password="env:PGPASSWORD")]
+    return _into_table("append", table, name, (rows, steps), check)
+
+
+def upsert(table: Table, rows: int, turn: int) -> Run:
+    """Put the count of each word into the row of the word."""
+    name, spec = f"counts_{turn}", words(rows, UPSERTED_KEYS)
+    table.run(f"CREATE TABLE {name} (word text PRIMARY KEY, count bigint NOT NULL)")
+
+    def check(_: Path) -> list[str]:
+        found = {str(word): int(str(n)) for word, n in table.run(f"SELECT word, count FROM {name}")}
+        return inputs.differences(inputs.expected_counts(spec), found)
+
+    to = {"uri": table.server.uri, "table": name, "keyColumns": "word", "password": "env:PGPASSWORD"}
+    steps = [jobs.generated(rows, keys=UPSERTED_KEYS), jobs.counts(), jobs.to("postgres", **to)]
+    return _into_table("upsert", table, name, (rows, steps), check)
+
+
+def _into_table(
+    what: str, table: Table, name: str, job: tuple[int, list[jobs.Step]], check: Callable[[Path], list[str]]
+) -> Run:
+    rows, steps = job
+    return Run(
+        f"postgres {what}",
+        rows,
+        table.server.pid,
+        lambda folder: jobs.running(folder, steps, environment=ENVIRONMENT),
+        lambda _: table.written(name),
+        check,
+        ends=True,
+    )
+
+
+def parquet(store: Store, rows: int, turn: int) -> Run:
+    """Write every word to Parquet in a bucket."""
+    bucket, known = f"words-{turn}", dict[Path, int]()
+    url = store.bucket(bucket)
+
+    def visible(_: Path) -> int:
+        for file in store.objects(bucket):
+            if file not in known:
+                known[file] = pq.read_metadata(file).num_rows
+        return sum(known.values())
+
+    def check(_: Path) -> list[str]:
+        found = Counter[str]()
+        for file in store.objects(bucket):
+            values = pq.read_table(file).column("word").value_counts()
+            found.update({row["values"]: row["counts"] for row in values.to_pylist()})
+        return inputs.differences(inputs.expected_counts(words(rows)), dict(found))
+
+    steps = [jobs.generated(rows), jobs.to("s3", url=url, endpoint=store.endpoint)]
+    return Run(
+        "s3 parquet",
+        rows,
+        store.pid,
+        lambda folder: jobs.running(folder, steps, environment=ENVIRONMENT),
+        visible,
+        check,
+        ends=True,
+    )

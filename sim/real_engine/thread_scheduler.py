@@ -1,8 +1,12 @@
-"""Runs real threads one at a time, in an order that a seed chooses, on a virtual clock.
+"""Runs the threads of a process in turn, in an order that a seed chooses, on a virtual clock.
 
 One thread has the baton, and only this thread runs. It may lose the baton at each *point*: a lock,
 a wait, a put, a sleep, a call to a file. Between two points no other thread runs. So a run depends
 on the seed alone.
+
+Each thread is a greenlet: a stack of its own, of Python and of C, on the one thread of the system. To
+pass the baton on is to switch stacks. Threads of the system would do the same, with two calls of the
+kernel and a wait for Python's lock at each switch.
 
 ::
 
@@ -19,18 +23,20 @@ outside of every process. When its time has come, it runs at the next point, and
 until it waits in :meth:`ThreadScheduler.drive`.
 """
 
-import _thread
+import asyncio
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from greenlet import getcurrent, greenlet
+
 POINT_US = 20  # the virtual time of a point
 TURN_POINTS_MAX = 400  # so many points later a thread must let others run
 TIMEOUTS_MAX = 2_000  # of one thread in a virtual second: more is a busy loop
 SECOND_US = 1_000_000
-UNWIND_S = 5.0
+UNWINDS_MAX = 1_000  # of one thread: it goes on after each, so it does not end
 NEVER = 1 << 62
 
 Trace = Callable[[str], None]
@@ -52,18 +58,16 @@ class VirtualClock(Protocol):
 
 @dataclass(eq=False, slots=True)
 class SimThread:
-    """A real thread as the scheduler knows it. ``process`` is the simulated process that it belongs to.
+    """A thread as the scheduler knows it. ``process`` is the simulated process that it belongs to.
 
-    ``baton`` is locked while the thread has to wait. ``waits`` counts its waits, so that a deadline of
-    an earlier wait is not taken for one of the present.
+    ``waits`` counts its waits, so that a deadline of an earlier wait is not taken for one of the present.
     """
 
     number: int
     name: str
     process: str
     priority: float
-    baton: _thread.LockType = field(default_factory=_thread.allocate_lock)
-    ident: int = 0
+    stack: greenlet = field(default_factory=getcurrent)
     blocked: bool = False
     timed_out: bool = False
     stopped: bool = False
@@ -73,6 +77,7 @@ class SimThread:
     worked_us: int = 0
     timeouts: int = 0
     timeouts_since_us: int = 0
+    unwinds: int = 0
     joiners: list["SimThread"] = field(default_factory=list)
 
 
@@ -111,13 +116,12 @@ class ThreadScheduler:
         self._lowest = 0.0
         self._turn = 0
         self._driver_at = NEVER
-        self._unwound: _thread.LockType | None = None
+        self.unwinding = False  # when the run is over: nothing has an effect any more
         self.points = 0
         self.switches = 0
         self.failed: tuple[SimThread, BaseException] | None = None
         self.at_rest: Callable[[], None] | None = None  # called when no thread can run, before time passes
         self.driver = self._new("driver", "")
-        self.driver.ident = _thread.get_ident()
         self.current = self.driver
 
     # --- Threads and processes
@@ -125,7 +129,7 @@ class ThreadScheduler:
     def spawn(self, run: Callable[[], object], name: str, process: str) -> SimThread:
         """Start a thread of a process."""
         thread = self._new(name, process)
-        _thread.start_new_thread(self._run, (thread, run))
+        thread.stack = greenlet(lambda *_: self._run(thread, run), self.driver.stack)
         self._runnable.append(thread)
         self._trace(f"start {thread.number} {name} of {process}")
         self.point()
@@ -161,31 +165,25 @@ class ThreadScheduler:
 
     def unwind(self) -> int:
         """End all threads that are left; return the number of those that did not end."""
-        stuck = 0
-        self._unwound = _thread.allocate_lock()
+        self.unwinding = True
         for thread in [t for t in self._threads if not t.done and t is not self.driver]:
-            self._unwound.acquire(blocking=False)
             self.current = thread
-            thread.baton.release()
-            stuck += not self._unwound.acquire(timeout=UNWIND_S)
+            if thread.stack:  # it has begun
+                thread.stack.throw(Unwound)
+            else:
+                thread.done = True
         self.current = self.driver
-        return stuck
-
-    @property
-    def unwinding(self) -> bool:
-        """True when the run is over: nothing has an effect any more."""
-        return self._unwound is not None
+        return sum(not thread.done for thread in self._threads if thread is not self.driver)
 
     # --- Points
 
     def point(self) -> None:
         """Take a little time. Perhaps another thread runs before this returns."""
         me = self.current
-        if self._unwound is not None:
-            raise Unwound
+        if self.unwinding:
+            self._unwind_more(me)
         if me is self.driver:
             return
-        assert _thread.get_ident() == me.ident, "a thread without the baton runs"
         self.points += 1
         me.worked_us += POINT_US
         self._clock.now_us += POINT_US
@@ -196,11 +194,10 @@ class ThreadScheduler:
 
     def block(self, timeout_us: int | None = None) -> bool:
         """Wait until woken (True), or until the time is over (False)."""
-        if self._unwound is not None:
-            raise Unwound
         me = self.current
+        if self.unwinding:
+            self._unwind_more(me)
         assert me is not self.driver, "the driver waits in drive()"
-        assert _thread.get_ident() == me.ident, "a thread without the baton waits"
         me.blocked, me.timed_out = True, False
         me.waits += 1
         self._runnable.remove(me)
@@ -214,7 +211,7 @@ class ThreadScheduler:
 
     def wake(self, thread: SimThread) -> None:
         """End the wait of a thread. It runs when the seed says so."""
-        if thread.blocked and self._unwound is None:
+        if thread.blocked and not self.unwinding:
             self._end_wait(thread, timed_out=False)
 
     # --- The driver
@@ -237,29 +234,32 @@ class ThreadScheduler:
 
     def _new(self, name: str, process: str) -> SimThread:
         thread = SimThread(len(self._threads), name, process, self._draw.random())
-        thread.baton.acquire()
         self._threads.append(thread)
         return thread
 
     def _run(self, thread: SimThread, run: Callable[[], object]) -> None:
-        thread.baton.acquire()
-        thread.ident = _thread.get_ident()
+        asyncio._set_running_loop(None)
         try:
-            if self._unwound is None:
-                run()
+            run()
         except Unwound:
             pass
         except BaseException as error:  # the run is judged by it
-            if self._unwound is None:
+            if not self.unwinding:
                 self._fail(error)
         thread.done = True
-        if self._unwound is not None:
-            self._unwound.release()
+        if self.unwinding:
             return
         for joiner in thread.joiners:
             self.wake(joiner)
         self._runnable.remove(thread)
-        self._pass_on(self._next())
+        thread.stack.parent = self._given_to(self._next()).stack  # who goes on when this returns
+
+    def _unwind_more(self, me: SimThread) -> None:
+        """Raise Unwound again in a thread that went on after it. One that never ends is left alone."""
+        me.unwinds += 1
+        if me.unwinds > UNWINDS_MAX:
+            self.driver.stack.switch()
+        raise Unwound
 
     def _count_timeout(self, me: SimThread) -> None:
         if self._clock.now_us - me.timeouts_since_us > SECOND_US:
@@ -327,18 +327,18 @@ class ThreadScheduler:
 
     def _pass_on(self, other: SimThread) -> None:
         """Give the baton to another thread, and wait until it comes back."""
-        me = self.current
-        if other is me:
-            return
+        if other is not self.current:
+            loop = asyncio._get_running_loop()  # of this stack: asyncio keeps it for each thread of the system
+            self._given_to(other).stack.switch()
+            asyncio._set_running_loop(loop)
+
+    def _given_to(self, other: SimThread) -> SimThread:
+        """Note that another thread has the baton."""
         self.switches += 1
         self._turn = 0
-        self._trace(f"{me.number}>{other.number} {self.points}")
+        self._trace(f"{self.current.number}>{other.number} {self.points}")
         self.current = other
-        other.baton.release()
-        if not me.done:
-            me.baton.acquire()
-            if self._unwound is not None and me is not self.driver:
-                raise Unwound
+        return other
 
 
 def _priority(thread: SimThread) -> float:

@@ -1,6 +1,7 @@
 """The twins of threads, locks, queues and pools keep the contracts of the originals, under any seed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -436,3 +437,18 @@ def test_when_no_thread_can_run_the_rule_is_checked_before_time_passes() -> None
     scheduler.drive(3 * SECOND)
     assert [us // SECOND for us in at] == [0, 1]
     assert scheduler.unwind() == 0
+
+
+def test_a_thread_that_swallows_the_end_of_a_run_for_ever_is_counted() -> None:
+    clock = SimpleNamespace(now_us=0)
+    scheduler = ThreadScheduler(clock, Random(0), lambda _: None)
+
+    def go_on() -> None:
+        while True:
+            with suppress(BaseException):
+                scheduler.block()
+
+    scheduler.spawn(go_on, "stubborn", "p")
+    scheduler.spawn(scheduler.block, "ends", "p")
+    scheduler.drive(SECOND)
+    assert scheduler.unwind() == 1

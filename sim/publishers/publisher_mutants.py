@@ -8,6 +8,7 @@ RULES = {
     "marker-rises": "of an epoch with visible blocks the others are written",
     "marker-ahead": "a marker of other output, or of a higher epoch, is an error",
     "marker-lost": "a marker that was known and is gone is an error; what takes its place says what was known",
+    "marker-seeded": "a first marker says up to which epoch output is visible when it is written",
     "drop-marks": "output that is given up has its marker, so nobody can publish it later",
     "refused-early": "what the target is known to refuse is refused when it is written",
     "skip-refused": "Skip leaves out the refused rows only, and a successor that it has fenced loses nothing",
@@ -79,9 +80,25 @@ MUTANTS = {
         Mutant(
             "lost-marker-begins-anew",
             "marker-lost",
-            line(_TABLE, "self._seed(session, wanted.known)", "self._seed(session, SEED)"),
+            line(_TABLE, "self._seed(session, wanted.known)", "self._seed(session, Epoch(0))"),
             "lost-table",
             18,
+        ),
+        Mutant(
+            "first-marker-of-a-topic-is-zero",
+            "marker-seeded",
+            line(
+                _TOPIC, 'self._commit(OutputMarker(visible, "seed", 0))', 'self._commit(OutputMarker(Epoch(0), "", 0))'
+            ),
+            "rest-topic",
+            47,
+        ),
+        Mutant(
+            "first-marker-of-a-table-is-zero",
+            "marker-seeded",
+            line(_TABLE, "self._seed(session, visible)", "self._seed(session, Epoch(0))"),
+            "rest-table",
+            1,
         ),
         Mutant(
             "given-up-topic-without-marker",

@@ -9,6 +9,7 @@ class Trouble(Enum):
 
     NONE = auto()
     LOST_MARKERS = auto()  # somebody removes them, or they expire
+    LOST_AT_REST = auto()  # the same, while all that is committed is visible, and another worker goes on
     OLD_STATE = auto()  # metadata and volume are replaced by an older copy
     TAKES_LESS = auto()  # the target refuses rows that it took when the job began
     GIVEN_UP = auto()  # the user gives output up
@@ -30,6 +31,7 @@ SCENARIOS = {
     for scenario in (
         PublisherScenario(f"plain-{target}", target),
         PublisherScenario(f"lost-{target}", target, Trouble.LOST_MARKERS),
+        PublisherScenario(f"rest-{target}", target, Trouble.LOST_AT_REST),
         PublisherScenario(f"old-{target}", target, Trouble.OLD_STATE),
         PublisherScenario(f"less-{target}", target, Trouble.TAKES_LESS),
         PublisherScenario(f"given-up-{target}", target, Trouble.GIVEN_UP),

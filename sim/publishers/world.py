@@ -106,7 +106,11 @@ class PublisherWorld:
             self._due = epoch == trouble_at
             if not self._publish(wanted, blocks):
                 return self._end()  # the state is older than the output, and the error says so
-            if epoch == trouble_at and self.scenario.trouble is Trouble.OLD_STATE:
+            if self.scenario.trouble is Trouble.LOST_AT_REST:
+                self.happened["markers lost at rest"] += 1
+                self._target.lose_markers()
+                self._replace_worker()
+            elif epoch == trouble_at and self.scenario.trouble is Trouble.OLD_STATE:
                 self.happened["old state"] += 1
                 self._replace_worker()
                 trouble_at, epoch = 0, backup
@@ -138,7 +142,7 @@ class PublisherWorld:
             batches = [pa.RecordBatch.from_pylist(block, SCHEMA) for block in rows]
 
             def write(output: MarkedOutput, staged: StagedTarget, batches: Sequence[Any] = batches) -> Any:
-                return output.known(), [[staged.encode(batch)] for batch in batches]
+                return output.known(Epoch(epoch - 1)), [[staged.encode(batch)] for batch in batches]
 
             done, error = self._order(write)
             if done is not None:

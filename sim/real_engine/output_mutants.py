@@ -40,7 +40,7 @@ OUTPUT_MUTANTS = (
     EngineMutant(
         "marker-not-seeded",
         "output is prepared for a task that has no marker yet",
-        line("connectors.staged_sink", "known = self._output.known()", "known = Epoch(0)"),
+        line("connectors.staged_sink", "known = self._output.known(self._visible)", "known = Epoch(0)"),
         "chaos-topic",
     ),
     EngineMutant(

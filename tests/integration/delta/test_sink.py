@@ -100,7 +100,7 @@ def test_a_publisher_that_another_one_overtakes_adds_nothing(tmp_path: Path, mom
     cut = parse_cut(json.loads(staged(target.claimed(), 1).data)["cut"], tmp_path / "staged" / "_staging" / "job")
     columns, options = DeltaColumns.of(ROWS.schema, "here"), DeltaOutput(table=target.url)
     quick = MarkedVersions(DeltaPlace(options, ""), columns, ("job", "out"))
-    wanted = Wanted(Epoch(1), "ab" * 16, 1, quick.known())
+    wanted = Wanted(Epoch(1), "ab" * 16, 1, quick.known(Epoch(0)))
 
     def publish(table: MarkedVersions) -> None:
         table.publish(wanted, [StagedFile(part, "here", OS_FILES) for part in cut.parts])

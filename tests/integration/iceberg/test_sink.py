@@ -92,7 +92,7 @@ def test_a_publisher_that_another_one_overtakes_adds_nothing(tmp_path: Path, mom
     target = Target(tmp_path)
     cut = parse_cut(json.loads(staged(target.claimed(), 1).data)["cut"], tmp_path / "staged" / "_staging" / "job")
     quick = MarkedSnapshots(IcebergPlace(target.options, ""), ("job", "out"))
-    wanted = Wanted(Epoch(1), "ab" * 16, 1, quick.known())
+    wanted = Wanted(Epoch(1), "ab" * 16, 1, quick.known(Epoch(0)))
 
     def publish(table: MarkedSnapshots) -> None:
         table.publish(wanted, [StagedFile(part, "here", OS_FILES) for part in cut.parts])
@@ -113,7 +113,7 @@ def test_a_first_marker_that_comes_late_changes_nothing(tmp_path: Path) -> None:
         Interrupted(target.options, {"commit": lambda: sink.publisher.publish_all([staged(sink, 1)], Epoch(1))}),
         ("job", "out"),
     )
-    assert late.known() == 1
+    assert late.known(Epoch(0)) == 1
     assert target.table.epochs() == [1]
 
 

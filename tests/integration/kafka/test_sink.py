@@ -124,7 +124,7 @@ def test_a_predecessor_that_is_in_the_middle_of_it_is_fenced_before_its_marker_i
             return found
 
     predecessor = MarkedTopic(settings, topic, name, "murmur2_random")
-    assert predecessor.known() == 0
+    assert predecessor.known(Epoch(0)) == 0
     Successor(settings, topic, name, "murmur2_random").publish(wanted, blocks())
     assert [record.value for record in kafka.read(topic)] == [b"once"]
 

@@ -197,7 +197,7 @@ def test_rows_that_are_refused_only_with_the_commit_are_left_out_too(postgres: P
 def test_a_publisher_that_stands_still_with_the_lock_is_ended_by_the_next_one(target: Target) -> None:
     target.claimed()
     stuck, other, wanted = target.marked(MarkedTable), target.marked(MarkedTable), Wanted(Epoch(1), "d", 1, Epoch(0))
-    stuck.known()
+    stuck.known(Epoch(0))
 
     def hold_the_lock() -> None:
         with stuck.session() as session, session.transaction():
@@ -228,7 +228,7 @@ def test_of_two_publishers_at_once_one_writes(target: Target, place: str) -> Non
             return found
 
     other = target.marked(MarkedTable)
-    assert other.known() == 0
+    assert other.known(Epoch(0)) == 0
     late = target.marked(Overtaken)
     with suppress(StorageError):  # one that waits with the lock for so long is ended, and begins again
         late.publish(wanted, [iter([ROWS])])

@@ -22,14 +22,14 @@ class SeededOutput(ABC, Generic[Taken]):
         self._known: Epoch | None = None
         self._lock = Lock()
 
-    def known(self) -> Epoch:
-        """Return an epoch that the marker has reached; write one when there is none. Blocking.
+    def known(self, visible: Epoch) -> Epoch:
+        """Return an epoch that the marker has reached; write one of ``visible`` when there is none. Blocking.
 
-        The first call comes while nothing of the task, or of the sink, is unpublished. Raises StorageError.
+        See ``MarkedOutput``. Raises StorageError.
         """
         with self._lock:
             if self._known is None:
-                self._known = self._seeded()
+                self._known = self._seeded(visible)
             return self._known
 
     def publish(self, wanted: Wanted, blocks: Iterable[Taken]) -> int:
@@ -47,8 +47,8 @@ class SeededOutput(ABC, Generic[Taken]):
         """Do nothing: there is a connection only during a call."""
 
     @abstractmethod
-    def _seeded(self) -> Epoch:
-        """Return the epoch of the marker, after writing one when there is none."""
+    def _seeded(self, visible: Epoch) -> Epoch:
+        """Return the epoch of the marker, after writing one of ``visible`` when there is none."""
 
     @abstractmethod
     def _published(self, wanted: Wanted, blocks: Iterable[Taken]) -> int:

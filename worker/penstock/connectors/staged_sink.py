@@ -85,10 +85,11 @@ class StagedFile:
 class MarkedOutput(Protocol):
     """The target as one sink task writes it, or the sink: rows and a marker in one step. Any thread may use it."""
 
-    def known(self) -> Epoch:
-        """Return an epoch that the marker has reached; write one when there is none. Blocking.
+    def known(self, visible: Epoch) -> Epoch:
+        """Return an epoch that the marker has reached; write one of ``visible`` when there is none. Blocking.
 
-        The first call comes while nothing of the task, or of the sink, is unpublished. Raises StorageError.
+        The first call comes while all output of the task, or of the sink, is visible up to that epoch. So a publisher
+        of an older one, which comes late, finds nothing to do, also when the marker was lost. Raises StorageError.
         """
         ...
 
@@ -210,7 +211,9 @@ class StagedWriter:
 
     def seal(self, epoch: Epoch, name: str) -> "StagedPending":
         """Cut: all rows so far belong to ``epoch``."""
-        return StagedPending(self._step, self._staging.seal(epoch, name), self._output, whole=self._target.whole)
+        visible = Epoch(epoch - 1)  # no epoch starts before the one before it is published
+        staging = self._staging.seal(epoch, name)
+        return StagedPending(self._step, staging, self._output, visible, whole=self._target.whole)
 
     def close(self) -> None:
         """Drop rows and files that are in no cut."""
@@ -220,10 +223,11 @@ class StagedWriter:
 class StagedPending:
     """The rows of one cut."""
 
-    def __init__(self, step: str, staging: FilePending, output: MarkedOutput, *, whole: bool) -> None:
+    def __init__(self, step: str, staging: FilePending, output: MarkedOutput, visible: Epoch, *, whole: bool) -> None:
         self._step = step
         self._staging = staging
         self._output = output
+        self._visible = visible
         self._whole = whole
 
     def finish(self) -> SinkHandle | None:
@@ -231,7 +235,7 @@ class StagedPending:
         if self._staging.empty:
             return self._staging.finish()
         try:
-            known = self._output.known()
+            known = self._output.known(self._visible)
         except BaseException:
             self._staging.give_back()
             raise

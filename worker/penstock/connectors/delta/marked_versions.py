@@ -26,7 +26,6 @@ from penstock.connectors.staged_sink import StagedFile
 from penstock.contract.ids import Epoch
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
 
-SEED = Epoch(0)
 SEEDS_MAX = 10  # tries to write the first marker, while others commit
 DIGEST_CHARS = 15  # in hex; the number of a transaction has 63 bits
 NAME_CHARS = 16
@@ -89,14 +88,14 @@ class MarkedVersions(SeededOutput[StagedFile]):
             adds.append(library().transaction.AddAction(name, len(data), *about))
         return adds
 
-    def _seeded(self) -> Epoch:
+    def _seeded(self, visible: Epoch) -> Epoch:
         for _ in range(SEEDS_MAX):
             snapshot = self._open()
             found = snapshot.numbers[self._id]
             if found is not None:
                 return Epoch(found)
             try:
-                self._mark(snapshot, SEED, 0, [])
+                self._mark(snapshot, visible, 0, [])
             except StorageError as error:
                 failed = error  # another task of the sink, or another writer, was quicker
         raise failed

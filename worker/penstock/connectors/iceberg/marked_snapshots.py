@@ -91,7 +91,7 @@ class MarkedSnapshots(SeededOutput[StagedFile]):
                 raise StateError(f"{self._where} was changed: {why}; then start the job again")
         self._mark(snapshot, wanted.epoch, wanted.digest, files)
 
-    def _seeded(self) -> Epoch:
+    def _seeded(self, visible: Epoch) -> Epoch:
         for _ in range(SEEDS_MAX):
             snapshot = self._place.open()
             marker = self._marker(snapshot)
@@ -99,7 +99,7 @@ class MarkedSnapshots(SeededOutput[StagedFile]):
                 return marker[0]
             try:
                 with self._place.asked():
-                    self._mark(snapshot, Epoch(0), SEEDED, [])
+                    self._mark(snapshot, visible, SEEDED, [])
             except StorageError as error:
                 failed = error  # another task of the sink, or another writer, was quicker
         raise failed

@@ -29,7 +29,6 @@ TRANSACTION_MAX_MS = 60_000
 REFUSALS = ("INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")  # what a topic does not take
 SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
 QUEUED_MAX = 200_000  # records on their way
-SEEDED = OutputMarker(Epoch(0), "seed", 0)
 
 
 class MarkedTopic:
@@ -46,17 +45,17 @@ class MarkedTopic:
         self._marker: OutputMarker | None = None
         self._lock = Lock()
 
-    def known(self) -> Epoch:
-        """Return the epoch that the marker has reached; write one when there is none. Blocking.
+    def known(self, visible: Epoch) -> Epoch:
+        """Return an epoch that the marker has reached; write one of ``visible`` when there is none. Blocking.
 
-        Called only while nothing of this task is unpublished. Raises StorageError.
+        See ``MarkedOutput``. Raises StorageError.
         """
         with self._lock, self._calls():
             if self._producer is None:
                 self._begin()
             if self._marker is None:
                 self._producer.begin_transaction()
-                self._commit(SEEDED)
+                self._commit(OutputMarker(visible, "seed", 0))
             assert self._marker is not None, "it was just written"
             return self._marker.epoch
 

@@ -29,7 +29,6 @@ IDLE_MAX_MS = 60_000  # in a transaction; where a session cannot be ended by the
 EPOCHS = "penstock_epochs"
 ROWS = "pg_temp.penstock_rows"
 NUMBER = "penstock_number"
-SEED = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +106,9 @@ class MarkedTable(SeededOutput[Block]):
         self._name = f"penstock-{owner[1][:30]}-{digest}"  # PostgreSQL keeps 63 characters
         self._where = f"postgres sink: table {table.text}"
 
-    def _seeded(self) -> Epoch:
+    def _seeded(self, visible: Epoch) -> Epoch:
         with self.session() as session:
-            self._seed(session, SEED)
+            self._seed(session, visible)
             found = self._marker(session)
         assert found is not None, "it was just written"
         return found.epoch

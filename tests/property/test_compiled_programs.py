@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from tests.property import typed_programs
 from tests.support.long_tests import count
 
 PROGRAMS = count(2_000, 100_000)
+PARTS = 4  # so that no test process has all of them while the others have nothing left
 INPUT = pa.schema(
     {
         "key": pa.string(),
@@ -98,8 +100,9 @@ def check(source: str, batches: list[list[dict[str, Any]]], number: int) -> bool
     return True
 
 
-@settings(max_examples=PROGRAMS, deadline=None, suppress_health_check=list(HealthCheck))
-@given(typed_programs.sources(), st.lists(typed_programs.ROWS, min_size=1, max_size=2))
-def test_a_compiled_program_does_what_python_does(source: str, batches: list[list[dict[str, Any]]]) -> None:
-    compiled = check(source, batches, 0)
+@pytest.mark.parametrize("part", range(PARTS))
+@settings(max_examples=PROGRAMS // PARTS, deadline=None, suppress_health_check=list(HealthCheck))
+@given(source=typed_programs.sources(), batches=st.lists(typed_programs.ROWS, min_size=1, max_size=2))
+def test_a_compiled_program_does_what_python_does(part: int, source: str, batches: list[list[dict[str, Any]]]) -> None:
+    compiled = check(source, batches, part)
     event("compiled" if compiled else "refused")

@@ -155,3 +155,11 @@ def test_open_windows_can_be_looked_at(tmp_path: Path) -> None:
     tasks.push(batch([(1, 3, 4, 4), (1, 9, 1, None)], [-99] * 2))
     (shown,) = kept(tasks)
     assert (shown["window_start"].microsecond, shown["window_end"].microsecond) == (3, 19)
+
+
+def test_the_rows_of_the_next_session_stay(tmp_path: Path) -> None:
+    tasks = Tasks(stepped(SessionShape(10, 0, "ts")), tmp_path)
+    tasks.push(batch([(1, 8, 1, 1), (1, 19, 2, 2)], [-99] * 2))
+    for time in (18, 29):  # a bucket has 10 us: that of time 19 begins before the end of the first session
+        tasks.watermark(time)
+    assert plain(tasks.main) == [(1, 8, 18, "[(8, 1.0, 1)]"), (1, 19, 29, "[(19, 2.0, 2)]")]

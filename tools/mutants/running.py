@@ -25,6 +25,7 @@ from tools.mutants.table import REPOSITORY, Fault
 from tools.servers.fetched import CACHE
 
 FOLDER = REPOSITORY / "build" / "mutants"
+KERNELS = FOLDER / "kernels"  # compiled code of all trees: a new tree has most of its source from the one before
 TEST_TIMEOUT_S = 60  # of one test: with some faults a test would wait for ever
 FAULT_TIMEOUTS = 5  # as many time-outs of a test have all tests of a fault
 ALL_TIMEOUT_S = 3600  # of all tests, without a fault
@@ -86,7 +87,7 @@ class Tree:
         process = subprocess.Popen(
             command,
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(KERNELS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,6 +1,6 @@
 """Publishes figures: ``python -m bench.publish [FILE ...] [--replace]``.
 
-``published.toml`` says what is published: each row names a record and its figures. FILEs are new
+``published.toml`` says what is published: each row names a record and its figures, or no record yet. FILEs are new
 records (bench/out). The lines of each are added to ``results/summary.jsonl``. Records that a row
 names are kept with all their samples. With ``--replace``, rows name the new record if it has their run, exact.
 Then the tables between the marks
@@ -120,7 +120,7 @@ def spec() -> dict[str, list[Row]]:
 
 def named_files() -> set[str]:
     """List the records whose samples are kept."""
-    return {row["file"] for rows in spec().values() for row in rows}
+    return {row["file"] for rows in spec().values() for row in rows if row["file"]}
 
 
 def with_tables(page: Path) -> str:
@@ -141,7 +141,7 @@ def table_of(rows: Sequence[Row], lines: Sequence[Line], results: str) -> str:
     paired = "with" in rows[0]
     head = PAIR_HEAD if paired else HEAD
     body = [(pair_cells if paired else run_cells)(row, lines) for row in rows]
-    links = [f"[{r['file'].split('-')[-2][:7]}]({results}/{r['file']}.json.gz)" for r in rows]
+    links = [f"[{r['file'].split('-')[-2][:7]}]({results}/{r['file']}.json.gz)" if r["file"] else "" for r in rows]
     body = [[*cells, link] for cells, link in zip(body, links, strict=True)]
     spelt = [head, ["---"] * len(head), *body]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in spelt)
@@ -151,6 +151,8 @@ def run_cells(row: Row, lines: Sequence[Line]) -> list[str]:
     """Return the table row of a run. Raises ValueError."""
     figures = [Figure.of(text) for text in row["figures"]]
     scale = _scale(row)
+    if not row["file"]:
+        return [row["what"], _targets(figures, scale), "not measured yet", row["unit"], ""]
     runs = [line for line in lines if line.get("run") == row["run"] and line["exact"]]
     own = [line for line in runs if line["file"] == row["file"]]
     if not own:
@@ -159,7 +161,7 @@ def run_cells(row: Row, lines: Sequence[Line]) -> list[str]:
     kept = [line for line in since if _undisturbed(line) or line in own]
     return [
         row["what"],
-        " / ".join(f"{f.how} {_number(f.bound * scale)}" for f in figures if f.how),
+        _targets(figures, scale),
         " / ".join(_measured(f, own, scale) for f in figures),
         row["unit"],
         _all_of(figures, kept, scale),
@@ -192,6 +194,10 @@ def _scale(row: Row) -> float:
 
 def _undisturbed(line: Line) -> bool:
     return bool(line["figures"].get("others_share", 0.0) <= OTHERS_SHARE_MAX)
+
+
+def _targets(figures: Sequence[Figure], scale: float) -> str:
+    return " / ".join(f"{f.how} {_number(f.bound * scale)}" for f in figures if f.how)
 
 
 def _measured(figure: Figure, runs: Sequence[Line], scale: float) -> str:

@@ -35,7 +35,7 @@ PARTS = ("source", "sink", "through", "postgres", "s3")
 QUICK_SHARE = 4
 FORMS = ("raw", "json")
 DELIVERIES = ("exactly-once", "at-least-once")
-SOURCE_ROWS = SINK_ROWS = THROUGH_ROWS = 6_000_000
+SOURCE_ROWS = SINK_ROWS = THROUGH_ROWS = 4_000_000
 APPEND_ROWS, UPSERT_ROWS, PARQUET_ROWS = 4_000_000, 2_000_000, 60_000_000
 COMPARED = ("rows_per_s", "rows_per_core_s")
 
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("part", nargs="*", help=", ".join(PARTS))
     parser.add_argument("--engine", nargs="*", default=peer.names(engines.FOLDER), help="beside Penstock (all)")
-    parser.add_argument("--turns", type=int, default=3, help="times that each run is repeated (3)")
+    parser.add_argument("--turns", type=int, default=3, help="times that each engine runs from topic to topic (3)")
     parser.add_argument("--quick", action="store_true", help="a quarter of the rows, one turn")
     parser.add_argument("--prepare", action="store_true", help="fetch and install, and measure nothing")
     parser.add_argument("--out", type=Path, default=records.OUT, help="folder of the results")
@@ -130,10 +130,10 @@ def _with_broker(topics: Topics, plan: Plan) -> Iterator[Record]:
 
 
 def _kafka_runs(topics: Topics, filled: Mapping[int, str], plan: Plan, turn: int) -> Iterator[Callable[[], Run]]:
-    if "source" in plan.parts:
+    if "source" in plan.parts and not turn:
         rows = SOURCE_ROWS // plan.share
         yield from (partial(kafka.source, topics, filled[rows], rows, form) for form in FORMS)
-    if "sink" in plan.parts:
+    if "sink" in plan.parts and not turn:
         for form in FORMS:
             yield from (partial(kafka.sink, topics, SINK_ROWS // plan.share, form, delivery) for delivery in DELIVERIES)
     if "through" in plan.parts:
@@ -151,9 +151,8 @@ def _postgres(plan: Plan) -> Iterator[Record]:
     try:
         server.start()
         table = stores.Table(server)
-        for turn in range(plan.turns):
-            yield measure(stores.append(table, APPEND_ROWS // plan.share, turn), turn)
-            yield measure(stores.upsert(table, UPSERT_ROWS // plan.share, turn), turn)
+        yield measure(stores.append(table, APPEND_ROWS // plan.share), 0)
+        yield measure(stores.upsert(table, UPSERT_ROWS // plan.share), 0)
         table.close()
     finally:
         server.remove()
@@ -166,8 +165,7 @@ def _s3(plan: Plan) -> Iterator[Record]:
         store = stores.Store(Path(folder), stores.USER, stores.PASSWORD)
         store.start()
         try:
-            for turn in range(plan.turns):
-                yield measure(stores.parquet(store, PARQUET_ROWS // plan.share, turn), turn)
+            yield measure(stores.parquet(store, PARQUET_ROWS // plan.share), 0)
         finally:
             store.stop()
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,10 +13,11 @@ from bench.connectors.runs import Run
 from bench.connectors.topics import Topics, differences
 from bench.peer import Peer
 from bench.scenario import Scenario
+from penstock.base.values import replace
 from penstock.connectors.discard_sink import read_reports
 
 WORKERS = 2  # from topic to topic: one for each processor
-LATE_S = 5.0
+SETTLE_S = 1.5 * jobs.CHECKPOINT_S  # the end of a transaction looks like a record: the last rows may come with the next
 WORDS = pa.schema([("word", pa.string())])
 COUNTS = pa.schema([("word", pa.string()), ("count", pa.int64())])
 PENSTOCK = "penstock"
@@ -25,6 +27,11 @@ THROUGH = "kafka to kafka "
 def words(rows: int) -> Scenario:
     """Return the words of a topic, or of the generator: one split."""
     return Scenario("kafka", "", rows=rows, source_splits=1)
+
+
+def first_words(rows: int, found: Mapping[str, int], keys: int = 10_000) -> list[str]:
+    """Say what is wrong with the numbers of words that are to be the first ones of the generator; none, if nothing."""
+    return inputs.differences(inputs.expected_counts(replace(words(rows), keys=keys)), dict(found))
 
 
 def source(topics: Topics, topic: str, rows: int, form: str) -> Run:
@@ -59,8 +66,7 @@ def sink(topics: Topics, rows: int, form: str, delivery: str) -> Run:
 
     def check(_: Path) -> list[str]:
         texts = topics.texts(target) if form == "raw" else topics.rows(target, WORDS).column("word")
-        found = {row["values"]: row["counts"] for row in texts.value_counts().to_pylist()}
-        return inputs.differences(inputs.expected_counts(words(rows)), found)
+        return first_words(rows, {row["values"]: row["counts"] for row in texts.value_counts().to_pylist()})
 
     return Run(
         f"kafka sink {form} {delivery}",
@@ -70,6 +76,7 @@ def sink(topics: Topics, rows: int, form: str, delivery: str) -> Run:
         lambda _: topics.visible(target),
         check,
         ends=True,
+        whole=True,
     )
 
 
@@ -95,14 +102,9 @@ def through(topics: Topics, topic: str, rows: int, engine: Peer | None) -> Run:
     }
 
     def check(_: Path) -> list[str]:
-        end = time.monotonic() + LATE_S
-        while True:
-            found = topics.rows(target, COUNTS).combine_chunks()
-            # The ends of transactions look like records from outside: the last rows may come a moment later.
-            if found.num_rows >= rows or time.monotonic() > end:
-                counts = found.column("count").to_numpy()
-                return differences(inputs.expected_counts(words(rows)), found.column("word").combine_chunks(), counts)
-            time.sleep(0.5)
+        found = topics.rows(target, COUNTS).combine_chunks()
+        counts = found.column("count").to_numpy()
+        return differences(inputs.expected_counts(words(rows)), found.column("word").combine_chunks(), counts)
 
     return Run(
         name_of(engine),
@@ -112,4 +114,5 @@ def through(topics: Topics, topic: str, rows: int, engine: Peer | None) -> Run:
         lambda _: topics.visible(target),
         check,
         ends=False,
+        settle=lambda: time.sleep(SETTLE_S),
     )

@@ -60,9 +60,16 @@ class Watched:
 
 
 def watch(
-    process: "subprocess.Popen[str]", server: int, visible: Callable[[], int], wanted: int | None, timeout_s: float
+    process: "subprocess.Popen[str]",
+    server: int,
+    visible: Callable[[], int | None],
+    wanted: int | None,
+    timeout_s: float,
 ) -> Watched:
-    """Look until ``wanted`` rows are visible, the process ends, or the time is over. ``server`` is a pid."""
+    """Look until ``wanted`` rows are visible, the process ends, or the time is over. ``server`` is a pid.
+
+    ``visible`` says None until the job runs: the first mark is then one without rows.
+    """
     begun, marks = time.monotonic(), list[Mark]()
     engine, of_server = Cpu(process.pid), Cpu(server)
     server_s, own_s = of_server.seconds(), time.process_time()
@@ -70,9 +77,9 @@ def watch(
         code, now = process.poll(), time.monotonic()
         rows = visible()
         used = engine.seconds(), of_server.seconds() - server_s
-        if rows > (marks[-1].rows if marks else 0):
+        if rows is not None and rows > (marks[-1].rows if marks else -1):
             marks.append(Mark(now, rows, *used))
-        reached = wanted is not None and rows >= wanted
+        reached = wanted is not None and (rows or 0) >= wanted
         if reached or code is not None or now - begun > timeout_s:
             return Watched(
                 marks, code, reached, engine.memory_max, now - begun, sum(used) + time.process_time() - own_s
@@ -94,10 +101,14 @@ def window(marks: Sequence[Mark]) -> list[Mark]:
     return kept if len(kept) > 1 and kept[-1].at - kept[0].at >= MEASURED_MIN_S else []
 
 
-def figures(marks: Sequence[Mark]) -> dict[str, float]:
-    """Return rates and CPU times; none where the marks are too few."""
-    inside = window(marks)
-    if not inside:
+def figures(marks: Sequence[Mark], *, whole: bool = False) -> dict[str, float]:
+    """Return rates and CPU times; none where the marks are too few.
+
+    ``whole``: from the first mark to the last. A sink publishes behind what the job does, so only a whole run has all
+    CPU time of its rows.
+    """
+    inside = marks if whole else window(marks)
+    if len(inside) < 2:
         return {}
     first, last = inside[0], inside[-1]
     rows, span_s = last.rows - first.rows, last.at - first.at

@@ -21,7 +21,8 @@ class Run:
     """A run of ``rows`` rows. ``server`` is the pid of the server that it uses.
 
     ``start`` begins it in a folder of its own. ``visible`` says how many rows a reader sees; ``check`` what is wrong
-    with them. A run that does not ``end`` by itself is ended behind its last row.
+    with them, when the job has ended. A run that does not ``end`` by itself is ended when so many rows are visible,
+    and ``settle`` has waited for what must come. A ``whole`` run is measured from its first status to its last row.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Run:
     visible: Callable[[Path], int]
     check: Callable[[Path], list[str]]
     ends: bool
+    settle: Callable[[], None] = lambda: None
+    whole: bool = False
 
 
 def measure(run: Run, turn: int) -> Record:
@@ -40,10 +43,16 @@ def measure(run: Run, turn: int) -> Record:
         others = processes.Others()
         with run.start(folder) as process:
             wanted = None if run.ends else run.rows
-            seen = watch(process, run.server, lambda: run.visible(folder), wanted, RUN_MAX_S)
+            seen = watch(process, run.server, lambda: _seen(run, folder), wanted, RUN_MAX_S)
             share = others.share(seen.cpu_s)
-            wrong = [*_ended(run, seen, folder), *run.check(folder)]
-    found = {**figures(seen.marks), "rows": run.rows, "seconds": round(seen.seconds, 1), "others_share": share}
+            run.settle()
+        wrong = [*_ended(run, seen, folder), *run.check(folder)]
+    found = {
+        **figures(seen.marks, whole=run.whole),
+        "rows": run.rows,
+        "seconds": round(seen.seconds, 1),
+        "others_share": share,
+    }
     found["memory_max_mib"] = round(seen.memory_max / 2**20)
     if "rows_per_s" not in found:
         wrong = [*wrong, f"{run.rows} rows are too few: {len(seen.marks)} marks"]
@@ -53,6 +62,12 @@ def measure(run: Run, turn: int) -> Record:
         "name": run.name, "turn": turn, "exact": not wrong, "wrong": wrong, "results": found,
         "marks": as_plain(seen.marks),
     }  # fmt: skip
+
+
+def _seen(run: Run, folder: Path) -> int | None:
+    if run.whole and not (folder / "statuses").read_text():
+        return None
+    return run.visible(folder)
 
 
 def _ended(run: Run, seen: Watched, folder: Path) -> list[str]:

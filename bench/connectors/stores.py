@@ -7,10 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
-from bench import inputs
 from bench.connectors import jobs
+from bench.connectors.kafka import first_words
 from bench.connectors.runs import Run
-from bench.scenario import Scenario
 from tools.servers.postgres import PostgresServer
 from tools.servers.s3 import S3Server
 
@@ -33,11 +32,6 @@ class Store(S3Server):
     def objects(self, bucket: str) -> list[Path]:
         """List the files that are objects of Parquet."""
         return sorted((self._data / bucket).rglob("*.parquet"))
-
-
-def words(rows: int, keys: int = 10_000) -> Scenario:
-    """Return the words of the generator: one split."""
-    return Scenario("stores", "", rows=rows, keys=keys, source_splits=1)
 
 
 class Table:
@@ -64,27 +58,27 @@ class Table:
         self._session.close()
 
 
-def append(table: Table, rows: int, turn: int) -> Run:
+def append(table: Table, rows: int) -> Run:
     """Add every word to a table without a key."""
-    name, spec = f"words_{turn}", words(rows)
+    name = "words"
     table.run(f"CREATE TABLE {name} (word text NOT NULL)")
 
     def check(_: Path) -> list[str]:
         found = {str(word): int(str(n)) for word, n in table.run(f"SELECT word, count(*) FROM {name} GROUP BY 1")}
-        return inputs.differences(inputs.expected_counts(spec), found)
+        return first_words(rows, found, UPSERTED_KEYS)
 
     steps = [jobs.generated(rows), jobs.to("postgres", uri=table.server.uri, table=name, password="env:PGPASSWORD")]
     return _into_table("append", table, name, (rows, steps), check)
 
 
-def upsert(table: Table, rows: int, turn: int) -> Run:
+def upsert(table: Table, rows: int) -> Run:
     """Put the count of each word into the row of the word."""
-    name, spec = f"counts_{turn}", words(rows, UPSERTED_KEYS)
+    name = "counts"
     table.run(f"CREATE TABLE {name} (word text PRIMARY KEY, count bigint NOT NULL)")
 
     def check(_: Path) -> list[str]:
         found = {str(word): int(str(n)) for word, n in table.run(f"SELECT word, count FROM {name}")}
-        return inputs.differences(inputs.expected_counts(spec), found)
+        return first_words(rows, found, UPSERTED_KEYS)
 
     to = {"uri": table.server.uri, "table": name, "keyColumns": "word", "password": "env:PGPASSWORD"}
     steps = [jobs.generated(rows, keys=UPSERTED_KEYS), jobs.counts(), jobs.to("postgres", **to)]
@@ -103,12 +97,13 @@ def _into_table(
         lambda _: table.written(name),
         check,
         ends=True,
+        whole=True,
     )
 
 
-def parquet(store: Store, rows: int, turn: int) -> Run:
+def parquet(store: Store, rows: int) -> Run:
     """Write every word to Parquet in a bucket."""
-    bucket, known = f"words-{turn}", dict[Path, int]()
+    bucket, known = "words", dict[Path, int]()
     url = store.bucket(bucket)
 
     def visible(_: Path) -> int:
@@ -122,7 +117,7 @@ def parquet(store: Store, rows: int, turn: int) -> Run:
         for file in store.objects(bucket):
             values = pq.read_table(file).column("word").value_counts()
             found.update({row["values"]: row["counts"] for row in values.to_pylist()})
-        return inputs.differences(inputs.expected_counts(words(rows)), dict(found))
+        return first_words(rows, found)
 
     steps = [jobs.generated(rows), jobs.to("s3", url=url, endpoint=store.endpoint)]
     return Run(
@@ -133,4 +128,5 @@ def parquet(store: Store, rows: int, turn: int) -> Run:
         visible,
         check,
         ends=True,
+        whole=True,
     )

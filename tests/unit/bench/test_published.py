@@ -60,6 +60,8 @@ def test_a_figure_that_misses_its_target_is_bold() -> None:
     assert met == ["w", ">= 2", "2", "M rows/s", "2 to 3 (2)"]
     missed = publish.run_cells({**row, "figures": ["a >= 2.1e6"]}, lines)
     assert missed[2] == "**2**"
+    none = publish.run_cells({**row, "file": "", "figures": ["a >= 2e6"]}, lines)
+    assert none == ["w", ">= 2", "not measured yet", "M rows/s", ""]
     with pytest.raises(ValueError, match="no exact run 'x'"):
         publish.run_cells({**row, "run": "x", "figures": ["a"]}, lines)
 

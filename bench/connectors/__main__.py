@@ -35,8 +35,9 @@ PARTS = ("source", "sink", "through", "postgres", "s3")
 QUICK_SHARE = 4
 FORMS = ("raw", "json")
 DELIVERIES = ("exactly-once", "at-least-once")
-SOURCE_ROWS = SINK_ROWS = THROUGH_ROWS = 4_000_000
-APPEND_ROWS, UPSERT_ROWS, PARQUET_ROWS = 4_000_000, 2_000_000, 60_000_000
+SOURCE_ROWS = THROUGH_ROWS = 5_000_000  # of one topic
+SINK_ROWS = 4_000_000
+APPEND_ROWS, UPSERT_ROWS, PARQUET_ROWS = 3_000_000, 1_000_000, 30_000_000
 COMPARED = ("rows_per_s", "rows_per_core_s")
 
 

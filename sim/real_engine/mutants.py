@@ -274,7 +274,7 @@ _TABLE = (
         "time-passes-rows-that-wait",
         "a task says a time while rows wait that came before it",
         _line(
-            "steps.enrich.enrich_step",
+            "steps.enrich.asked_rows",
             "return time_us if held is None else min(time_us, held)",
             "return time_us",
         ),

@@ -50,6 +50,8 @@ async def fetch_all(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class Service:
     """Makes calls when the test says so."""
 
+    tries_max: int | None = None
+
     def __init__(self) -> None:
         self.open: list[tuple[object, int, Ask]] = []
         self.given: dict[object, list[CallOutcome]] = defaultdict(list)

@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     from penstock.model.declared.state_types import renamed, state
     from penstock.patterns.pipeline_farm import Farm, Pipeline, farm, pipeline
     from penstock.ports import (
+        Found,
+        Lookup,
+        LookupConnection,
         Pending,
         Read,
         Sink,
@@ -154,6 +157,9 @@ _HOMES = {
     "penstock.model.declared.state_types": ("field", "renamed", "state"),
     "penstock.patterns.pipeline_farm": ("Farm", "Pipeline", "farm", "pipeline"),
     "penstock.ports": (
+        "Found",
+        "Lookup",
+        "LookupConnection",
         "Pending",
         "Read",
         "Sink",
@@ -178,9 +184,12 @@ __all__ = [
     "Decimal",
     "Enum",
     "Farm",
+    "Found",
     "Job",
     "KeyedStream",
     "List",
+    "Lookup",
+    "LookupConnection",
     "Map",
     "Out",
     "Parameters",

@@ -530,35 +530,44 @@ class InheritingSink(Protocol):
         ...
 
 
+@hot_dataclass
+class Found:
+    """Rows of a table, in any order: row i is that of key number ``keys[i]`` of those that were asked for."""
+
+    rows: "pa.RecordBatch"
+    keys: "Sequence[int]"
+
+
+class LookupConnection(Protocol):
+    """A connection to a table that rows are looked up in. One thread at a time uses it."""
+
+    def find(self, keys: "pa.RecordBatch") -> Found:
+        """Return the rows that have these keys, which differ and have no null. Blocking.
+
+        Raises StorageError when a new connection may help. Any other error ends the attempt.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the connection; idempotent."""
+        ...
+
+
+class Lookup(Protocol):
+    """A table of another system that rows are looked up in. Any thread may use it."""
+
+    def connect(self, keys: "pa.Schema", columns: "pa.Schema") -> LookupConnection:
+        """Connect to look up ``columns`` by ``keys``, both columns of the table. Blocking.
+
+        Raises ConfigError when the table does not have them so, StorageError when a later try may help.
+        """
+        ...
+
+
 __all__ = [
-    "BlobStore",
-    "Clock",
-    "EntryKind",
-    "FileSystem",
-    "FolderEntry",
-    "GatheringReader",
-    "Ids",
-    "InheritingSink",
-    "JudgedSource",
-    "LatencyMeter",
-    "LeaseStore",
-    "LeaseView",
-    "MetaStore",
-    "PacedReader",
-    "Pending",
-    "PushedSource",
-    "Read",
-    "ReleasingReader",
-    "RemoteReader",
-    "RestingReader",
-    "RestoringPublisher",
-    "Sink",
-    "SinkPublisher",
-    "SinkWriter",
-    "Source",
-    "SplitReader",
-    "SwapConflict",
-    "SwapUnknown",
-    "Versioned",
-    "WholePublisher",
-]
+    "BlobStore", "Clock", "EntryKind", "FileSystem", "FolderEntry", "Found", "GatheringReader", "Ids",
+    "InheritingSink", "JudgedSource", "LatencyMeter", "LeaseStore", "LeaseView", "Lookup", "LookupConnection",
+    "MetaStore", "PacedReader", "Pending", "PushedSource", "Read", "ReleasingReader", "RemoteReader",
+    "RestingReader", "RestoringPublisher", "Sink", "SinkPublisher", "SinkWriter", "Source", "SplitReader",
+    "SwapConflict", "SwapUnknown", "Versioned", "WholePublisher",
+]  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 
 import penstock as ps
 from penstock.base.errors import ConfigError
-from penstock.contract.graph import Step, WindowTop
+from penstock.contract.chosen_rows import WindowTop
+from penstock.contract.graph import Step
 from penstock.graph import load_job
 from tests.unit.graph.test_bad_graphs import SINK, TIME, graph_file, message
 

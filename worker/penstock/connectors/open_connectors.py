@@ -24,6 +24,7 @@ from penstock.connectors.kafka.direct_sink import DirectKafkaSink
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
 from penstock.connectors.parquet_source import ParquetSource, check_files, plain_schema
+from penstock.connectors.postgres.postgres_lookup import PostgresTable
 from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.published import plain_step
 from penstock.connectors.s3.object_folder import open_folder
@@ -38,10 +39,11 @@ from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.graph import Connector, Source
 from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
-from penstock.contract.postgres_options import PostgresOutput
+from penstock.contract.postgres_options import PostgresLookup, PostgresOutput
 from penstock.contract.s3_options import FileFormat, S3Input, S3Output
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
+from penstock.ports import Lookup as LookupPort
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 
@@ -112,6 +114,15 @@ def open_sink(
             return DiscardSink(step, schema, _discard(connector))
         case _:
             raise ConfigError(unknown("sink", connector.kind, connector_kinds(Role.SINK)))
+
+
+def open_lookup(connector: Connector) -> LookupPort:
+    """Open the table of a lookup. Connects nothing yet. Raises ConfigError for an unknown kind."""
+    match connector.kind:
+        case "postgres":
+            return PostgresTable(PostgresLookup(**{k: v for k, v in connector.options.items() if v is not None}))  # type: ignore[arg-type]
+        case _:
+            raise ConfigError(unknown("lookup", connector.kind, connector_kinds(Role.LOOKUP)))
 
 
 class ConnectorInspector:

@@ -19,7 +19,10 @@ from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle, SplitState
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import (
+    Found,
     InheritingSink,
+    Lookup,
+    LookupConnection,
     MeteredReader,
     Pending,
     PreparedSource,
@@ -322,6 +325,42 @@ class OwnWholePublisher(OwnPublisher):
         assert isinstance(self._own, WholePublisher), "OwnSink has looked"
         with _naming_errors(f"{self._place}, publish_all()"):
             self._own.publish_all(handles, epoch)
+
+
+class OwnLookup:
+    """A user's table that rows are looked up in."""
+
+    def __init__(self, step: str, own: Lookup) -> None:
+        self._place, self._own = f"lookup {step!r}", own
+
+    def connect(self, keys: pa.Schema, columns: pa.Schema) -> "OwnConnection":
+        """Pass on. Raises ConnectorError when the user's code raises."""
+        with _naming_errors(f"{self._place}, connect()"):
+            return OwnConnection(self._place, self._own.connect(keys, columns), columns)
+
+
+class OwnConnection:
+    """A connection to a user's table. It checks what is found."""
+
+    def __init__(self, place: str, own: LookupConnection, columns: pa.Schema) -> None:
+        self._place, self._own, self._columns = place, own, columns
+
+    def find(self, keys: pa.RecordBatch) -> Found:
+        """Pass on. Raises StateError for rows that do not fit, ConnectorError when the user's code raises."""
+        with _naming_errors(f"{self._place}, find()"):
+            found = self._own.find(keys)
+        if not isinstance(found, Found):
+            raise StateError(f"{self._place}: its find() gave {type(found).__name__}, find() gives ps.Found")
+        if not found.rows.schema.equals(self._columns):
+            given, due = _schema_text(found.rows.schema), _schema_text(self._columns)
+            raise StateError(f"{self._place}: rows of {given}, declared are {due}")
+        if len(found.keys) != found.rows.num_rows or any(not 0 <= key < keys.num_rows for key in found.keys):
+            raise StateError(f"{self._place}: keys has to have the number of a key that was asked for, for each row")
+        return found
+
+    def close(self) -> None:
+        """Pass on."""
+        self._own.close()
 
 
 def _schema_text(schema: pa.Schema) -> str:

@@ -14,7 +14,7 @@ from penstock.contract.bad_records import OnBadLine
 from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
-from penstock.contract.postgres_options import PostgresOutput
+from penstock.contract.postgres_options import PostgresLookup, PostgresOutput
 from penstock.contract.s3_options import FolderNames, RollBytes, S3Input, S3Output
 from penstock.contract.schema import (
     Count,
@@ -29,10 +29,11 @@ from penstock.contract.schema import (
 
 
 class Role(StrEnum):
-    """Whether a connector reads or writes."""
+    """Whether a connector reads, writes, or is asked for rows."""
 
     SOURCE = "source"
     SINK = "sink"
+    LOOKUP = "lookup"
 
 
 class Bounded(StrEnum):
@@ -185,7 +186,7 @@ class DiscardOutput(Fields):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorKind:
-    """One kind of source or sink. ``guarantee`` is that of a sink's output.
+    """One kind of source, sink or lookup. ``guarantee`` is that of a sink's output.
 
     ``keyed_by`` is an option with names of columns: rows that are equal in them go to one task of the sink, in order.
     """
@@ -324,6 +325,12 @@ CONNECTORS: tuple[ConnectorKind, ...] = (
         "counts rows and keeps nothing, for measurements",
         DiscardOutput,
         guarantee="none",
+    ),
+    ConnectorKind(
+        "postgres",
+        Role.LOOKUP,
+        "a table of PostgreSQL, whose key has a unique index",
+        PostgresLookup,
     ),
 )
 

@@ -13,6 +13,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.contract.call_types import MIGRATES, CompileChoice, Reference, TimerHandlers
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import PLUGIN, Plugin, Role, connector_kinds, option_row
 from penstock.contract.graph import (
@@ -25,13 +26,12 @@ from penstock.contract.graph import (
     Connect,
     Connector,
     CountWindow,
-    Distinct,
     Enrich,
     Filter,
     FlatMap,
     Join,
     KeyTtl,
-    LatestRow,
+    Lookup,
     Map,
     OnError,
     Option,
@@ -43,10 +43,8 @@ from penstock.contract.graph import (
     Source,
     Split,
     StepName,
-    Top,
     Window,
     WindowAll,
-    WindowTop,
 )
 from penstock.contract.join_times import JOIN_TIMES, check_loading, check_table_join, declared_join_times
 from penstock.contract.schema import Field, FieldRow, Fields, Kind, Rule, object_row, rows_of
@@ -249,6 +247,16 @@ def _enrich() -> FieldRow:
 
 
 ENRICH = _enrich()
+
+
+def _lookup(**values: object) -> Lookup:
+    connector, others = _split(values, Role.LOOKUP)
+    return Lookup(connector, **others)  # type: ignore[arg-type]
+
+
+LOOKUP = _connected(
+    Role.LOOKUP, "adds columns of a table of another system to each row, by the columns of keyBy", Lookup, _lookup
+)
 PROCESS = _calling(Process, "process", "a user function over the rows of keys, with state")
 
 
@@ -258,7 +266,8 @@ class DeclaredStep(Fields):
 
     ONE_OF = (
         "source", "map", "flatMap", "filter", "split", "aggregate", "window", "session", "windowAll", "countWindow",
-        "join", "distinct", "latest", "top", "process", "connect", "enrich", "side", "sink",
+        "join", "distinct", "latest", "top", "process", "connect", "enrich", "lookup", "side",
+        "sink",
     )  # fmt: skip
     RULES = (
         Rule(
@@ -282,7 +291,7 @@ class DeclaredStep(Fields):
             "has(self.keyBy) && size(self.keyBy) > 0"
             " || !has(self.aggregate) && !has(self.window) && !has(self.session) && !has(self.countWindow)"
             " && !has(self.join) && !has(self.distinct) && !has(self.latest) && !has(self.top) && !has(self.process)"
-            " && !has(self.connect) && !has(self.enrich)",
+            " && !has(self.connect) && !has(self.enrich) && !has(self.lookup)",
             "a step that keeps state needs keyBy",
             path=".keyBy",
         ),
@@ -360,6 +369,7 @@ class DeclaredStep(Fields):
         DeclaredConnect | None, Field("connect", "two inputs with one state: a function for the rows of each of them")
     ] = None
     enrich: Annotated[Enrich | None, ENRICH] = None
+    lookup: Annotated[Lookup | None, LOOKUP] = None
     side: Annotated[
         SideTable | None, Field("side", "a table that each task of the steps that name it in sideInputs has a copy of")
     ] = None
@@ -376,6 +386,11 @@ class DeclaredStep(Fields):
             raise ConfigError(f"step {self.name!r}: windowAll takes all rows: it has no keyBy and no partition")
         if isinstance(self.parameters, STATEFUL) and not self.key_by and self.window_all is None:
             raise ConfigError(f"step {self.name!r} keeps state by key: keyBy is missing")
+        if self.lookup is not None and self.lookup.on and len(self.lookup.on) != len(self.key_by):
+            raise ConfigError(
+                f"step {self.name!r}: keyBy has {len(self.key_by)} columns and keys {len(self.lookup.on)}: each key"
+                " column needs one of the table"
+            )
 
         if self.side_inputs and self.process is None:
             raise ConfigError(f"step {self.name!r}: sideInputs: only the function of a process step reads side tables")
@@ -400,7 +415,8 @@ class DeclaredStep(Fields):
             self.window_all,
             self.count_window,
         )
-        others = (self.source, self.split, self.aggregate, self.side, self.sink)
+        lookup = None if self.lookup is None else replace(self.lookup, on=self.lookup.on or self.key_by)
+        others = (self.source, self.split, self.aggregate, lookup, self.side, self.sink)
         return next(each for each in (*calls, *ranked, *windows, *others) if each is not None)
 
     @property

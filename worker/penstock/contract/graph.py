@@ -19,6 +19,7 @@ from penstock.base.errors import ConfigError, PeerError
 from penstock.contract import codec
 from penstock.contract.asynchronous import Cache, OnFailure, ResultOrder, Retries
 from penstock.contract.call_types import CallTypes, CompileChoice, MigrateFunction, Reference, TimerHandlers, WholeCall
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT, Absent, Message
 from penstock.contract.columns import ColumnName, DeclaredColumns
 from penstock.contract.event_time import EventTime
@@ -372,36 +373,6 @@ class Join(Message, tag="Join"):
         return self.allowed_lateness_us + max(missed)
 
 
-class Distinct(Message, tag="Distinct"):
-    """The rows of keys that are no duplicates: the first one, and the next one after ``within``. None: no other one."""
-
-    within_us: Annotated[
-        DurationUs | None,
-        Field("within", "how long a row makes the next ones duplicates; for ever when left out", minimum="1us"),
-    ] = None
-    allowed_lateness_us: Annotated[DurationUs, Field("allowedLateness", "how long a key waits for late rows")] = 0
-
-
-class LatestRow(Message, tag="LatestRow"):
-    """The row of each key with the greatest value of a column: one row out each time that it changes."""
-
-    by: Annotated[ColumnName, Field("by", "the column whose greatest value counts: a number, bool, date or time")]
-
-
-class Top(Message, tag="Top"):
-    """The rows of each key with the greatest values of a column: rows that enter and leave them."""
-
-    count: Annotated[int, Field("count", "how many rows are kept for each key", minimum=1, maximum=limits.TOP_ROWS_MAX)]
-    by: Annotated[ColumnName, Field("by", "the column whose greatest values count: a number, bool, date or time")]
-
-
-class WindowTop(Message, tag="WindowTop"):
-    """The rows of each window with the greatest values of a column, whatever their key, when the window is over."""
-
-    count: int
-    by: str
-
-
 class KeyTtl(Message, tag="KeyTtl"):
     """When the keys of a step are forgotten."""
 
@@ -457,6 +428,36 @@ class Enrich(Message, tag="Enrich"):
     cache: Annotated[Cache | None, Field("cache", "answers that are remembered by what was asked")] = None
 
 
+class LookupHow(StrEnum):
+    """Which rows leave a lookup: those with a row of the table, or all."""
+
+    INNER = "inner"
+    LEFT = "left"
+
+
+class Lookup(Message, tag="Lookup"):
+    """Adds columns of a row of another system's table to each row: of the one whose columns ``on`` equal its keys."""
+
+    connector: Connector
+    columns: Annotated[DeclaredColumns, Field("columns", "the columns of the table that are added, with their types")]
+    on: Annotated[
+        tuple[ColumnName, ...],
+        Field("keys", "columns of the table that equal those of keyBy, in their order; those of keyBy when left out"),
+    ] = ()
+    how: Annotated[LookupHow, Field("how", "rows without a row of the table are left out, or leave with nulls")] = (
+        LookupHow.INNER
+    )
+    capacity: Annotated[
+        int, Field("capacity", "queries that a task makes at once", minimum=1, maximum=limits.LOOKUP_CALLS_MAX)
+    ] = 2
+    batch: Annotated[int, Field("batch", "rows that one query asks for", minimum=1, maximum=limits.CALL_ROWS_MAX)] = (
+        1000
+    )
+    cache: Annotated[
+        Cache | None, Field("cache", "rows of the table that are remembered; without it each query asks anew")
+    ] = None
+
+
 class Sink(Message, tag="Sink"):
     """Writes to an output."""
 
@@ -467,19 +468,19 @@ Parameters = (
     Source | Map | FlatMap | Filter | Split
     | Aggregate | Window | Session | WindowParts | WindowAll | CountWindow
     | Join | Distinct | LatestRow | Top | WindowTop | Process | Connect
-    | Enrich | SideTable | Sink
+    | Enrich | Lookup | SideTable | Sink
 )  # fmt: skip
 Holding = Window | Session | WindowAll | Join
 STATEFUL = (
     Aggregate, Window, Session, WindowAll, CountWindow,
-    Join, Distinct, LatestRow, Top, WindowTop, Process, Connect, Enrich,
+    Join, Distinct, LatestRow, Top, WindowTop, Process, Connect, Enrich, Lookup,
 )  # fmt: skip
 KINDS: dict[type, str] = {
     Source: "source", Map: "map", FlatMap: "flatMap", Filter: "filter", Split: "split", Aggregate: "aggregate",
     Window: "window", Session: "session", CountWindow: "countWindow", WindowParts: "windowParts",
     WindowAll: "windowAll", Join: "join", Distinct: "distinct", LatestRow: "latest", Top: "top",
     WindowTop: "windowTop", Process: "process", Connect: "connect", Enrich: "enrich", SideTable: "side",
-    Sink: "sink",
+    Lookup: "lookup", Sink: "sink",
 }  # fmt: skip
 
 
@@ -578,7 +579,7 @@ def outputs_of(parameters: Parameters) -> tuple[str, ...]:
             return (MAIN, *dict.fromkeys((*_named_outputs(left), *_named_outputs(right))), *letters)
         case Source(connector) if connector.options.get("on_error") == OnError.DEAD_LETTER:
             return (MAIN, DEAD_LETTER)
-        case Source() | Split() | SideTable() | Aggregate() | CountWindow() | LatestRow() | Top():
+        case Source() | Split() | SideTable() | Aggregate() | CountWindow() | LatestRow() | Top() | Lookup():
             return (MAIN,)
 
 

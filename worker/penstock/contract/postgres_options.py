@@ -1,4 +1,4 @@
-"""The options of the PostgreSQL sink."""
+"""The options of the PostgreSQL sink and lookup."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,31 +7,50 @@ from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
 URI_RULE = "postgresql://user@host:5432/database without a password: give `password`, which says where it is"
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]*"
+Uri = Annotated[
+    LongText,
+    Field(
+        "uri",
+        "the database as postgresql://user@host:5432/database; behind ? settings of TLS, like sslmode=verify-full",
+        pattern=r"postgres(ql)?://([^/?#@:]+@)?[^/?#@]*(/[^/?#@]*)?(\?[^#]*)?",
+        rule=URI_RULE,
+        secret=True,
+    ),
+]
+Table = Annotated[
+    str,
+    Field(
+        "table",
+        "the table, with its schema in front if it is another than public",
+        pattern=rf"({_NAME}\.)?{_NAME}",
+        rule="table or schema.table, of letters, digits and _",
+    ),
+]
+Password = Annotated[
+    SecretPlace | None,
+    Field(
+        "password",
+        "where the password is: secret:NAME/KEY (a Secret of Kubernetes), env:NAME or file:/PATH; read"
+        " for each connection. Without it as libpq does: PGPASSWORD, ~/.pgpass",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresLookup(Fields):
+    """Options of the PostgreSQL lookup."""
+
+    uri: Uri
+    table: Table
+    password: Password = None
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresOutput(Fields):
     """Options of the PostgreSQL sink."""
 
-    uri: Annotated[
-        LongText,
-        Field(
-            "uri",
-            "the database as postgresql://user@host:5432/database; behind ? settings of TLS, like sslmode=verify-full",
-            pattern=r"postgres(ql)?://([^/?#@:]+@)?[^/?#@]*(/[^/?#@]*)?(\?[^#]*)?",
-            rule=URI_RULE,
-            secret=True,
-        ),
-    ]
-    table: Annotated[
-        str,
-        Field(
-            "table",
-            "the table, with its schema in front if it is another than public",
-            pattern=rf"({_NAME}\.)?{_NAME}",
-            rule="table or schema.table, of letters, digits and _",
-        ),
-    ]
+    uri: Uri
+    table: Table
     key_columns: Annotated[
         str | None,
         Field(
@@ -42,11 +61,4 @@ class PostgresOutput(Fields):
             rule="names with commas between",
         ),
     ] = None
-    password: Annotated[
-        SecretPlace | None,
-        Field(
-            "password",
-            "where the password is: secret:NAME/KEY (a Secret of Kubernetes), env:NAME or file:/PATH; read"
-            " for each connection. Without it as libpq does: PGPASSWORD, ~/.pgpass",
-        ),
-    ] = None
+    password: Password = None

@@ -117,7 +117,8 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     came too late for their window, ``untimed_rows`` have no event time: both are in no window. ``shed_rows`` were not
     sent, because too many were outstanding. ``splits`` are the splits of a source, and ``pending_rows`` and
     ``pending_bytes`` what is there and not read; None if one of the splits does not know. ``varies``: its results
-    depend on the clock, or on when rows came, so after a rollback they may be others.
+    depend on the clock, or on when rows came, so after a rollback they may be others. ``waits_s`` is for how
+    long a lookup has had no answer of its table, None while it has, and ``because`` why.
     """
 
     name: str
@@ -140,6 +141,8 @@ class StepStatus(TolerantMessage, tag="StepStatus"):
     splits: int = 0
     pending_rows: int | None = None
     pending_bytes: int | None = None
+    waits_s: float | None = None
+    because: str = ""
 
 
 class SplitStatus(TolerantMessage, tag="SplitStatus"):
@@ -311,8 +314,13 @@ def late_text(status: JobStatus) -> str:
 
 
 def held_up_texts(status: JobStatus) -> list[str]:
-    """Say of each sink that cannot publish since when, and why."""
-    return [
+    """Say of each sink that cannot publish, and each lookup without an answer, since when, and why."""
+    waiting = [
+        f"step {step.name!r} has waited {step.waits_s:.0f} s for its table: {step.because}"
+        for step in status.steps
+        if step.waits_s is not None
+    ]
+    return waiting + [
         f"sink {sink.name!r} cannot publish for {max(0, status.time_us - sink.since_us) // 1_000_000} s, and no"
         f" checkpoint is taken meanwhile: {sink.because}"
         for sink in status.sinks

@@ -200,6 +200,7 @@ def merge_steps(engines: Iterable[Sequence[StepStatus]]) -> tuple[StepStatus, ..
 
 def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
     tasks = one.tasks + two.tasks
+    longest = max(one, two, key=lambda step: -1.0 if step.waits_s is None else step.waits_s)
     marks = [m for m in (one.watermark_us, two.watermark_us) if m is not None]
     share = (one.tasks / tasks, two.tasks / tasks) if tasks else (0.5, 0.5)
     return replace(
@@ -219,6 +220,8 @@ def _merge(one: StepStatus, two: StepStatus) -> StepStatus:
         queue_bytes=one.queue_bytes + two.queue_bytes,
         state_keys=one.state_keys + two.state_keys,
         watermark_us=min(marks, default=None),
+        waits_s=longest.waits_s,
+        because=longest.because,
         splits=one.splits + two.splits,
         pending_rows=_added(one.splits, one.pending_rows, two.splits, two.pending_rows),
         pending_bytes=_added(one.splits, one.pending_bytes, two.splits, two.pending_bytes),

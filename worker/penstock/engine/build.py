@@ -11,11 +11,11 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.limits import HELD_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.in_flight import InFlightPage, Slot
-from penstock.connectors.open_connectors import open_sink, open_source
-from penstock.connectors.own import OwnSink, OwnSource
+from penstock.connectors.open_connectors import open_lookup, open_sink, open_source
+from penstock.connectors.own import OwnLookup, OwnSink, OwnSource
 from penstock.contract.codec import encode
 from penstock.contract.control_messages import Splits, StageSplits
-from penstock.contract.graph import Sink, Source
+from penstock.contract.graph import Lookup, Sink, Source
 from penstock.contract.guarantees import guarantee_of, path_of, varying_steps
 from penstock.contract.ids import Attempt, StageIndex, TaskId
 from penstock.contract.manifest import Origin
@@ -41,6 +41,7 @@ from penstock.ports import (
     SinkPublisher,
     SinkWriter,
 )
+from penstock.ports import Lookup as LookupPort
 from penstock.ports import Sink as SinkPort
 from penstock.ports import Source as SourcePort
 from penstock.protocol.engine.engine_messages import MakeTasks
@@ -90,6 +91,7 @@ class JobParts:
         self._job = job
         self._scratch = scratch
         self._inputs = {s.plan.index: _open_source(s, files) for s in job.stages}
+        self._tables = _open_tables(job)
         self._sinks = _open_sinks(job, files, (shared or scratch) / STAGED)
         self._budget: StateBudget | None = None  # of all tasks, made with the first keyed one
         self._want_checkpoint: Callable[[], None] | None = None
@@ -291,7 +293,7 @@ class JobParts:
             emits["edge", edge.plan.index] = edge.rows.append
         for name, slot in sinks.items():
             emits["sink", name] = slot.write
-        return assemble(stage, state, emits)
+        return assemble(stage, state, emits, self._tables)
 
 
 def check_splits(found: Sequence[StageSplits], names: Mapping[StageIndex, str]) -> None:
@@ -331,6 +333,20 @@ def _open_source(stage: CompiledStage, files: FileSystem) -> _Input | None:
 
 def _sink_nodes(stage: CompiledStage) -> tuple[CompiledStep, ...]:
     return tuple(n for n in stage.nodes if isinstance(n.parameters, Sink))
+
+
+def _open_tables(job: CompiledJob) -> dict[str, LookupPort]:
+    nodes = (node for stage in job.stages for node in stage.nodes)
+    return {node.name: _table(node, node.parameters) for node in nodes if isinstance(node.parameters, Lookup)}
+
+
+def _table(node: CompiledStep, lookup: Lookup) -> LookupPort:
+    try:
+        if node.connector is not None:
+            return OwnLookup(node.name, node.connector)  # type: ignore[arg-type]
+        return open_lookup(lookup.connector)
+    except ConfigError as error:
+        raise ConfigError(f"step {node.name!r}: {error}") from error
 
 
 def _open_sinks(job: CompiledJob, files: FileSystem, staging: Path) -> dict[str, SinkPort]:

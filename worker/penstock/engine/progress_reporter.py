@@ -20,6 +20,7 @@ from penstock.contract.status import (
 from penstock.engine.output_publisher import HeldUp
 from penstock.engine.task_runtime import TaskProgress
 from penstock.engine.task_thread import TaskThread
+from penstock.steps.lookup.table_calls import TableWait
 from penstock.transport.stats import ExchangeStats
 
 INTERVAL_S = 1.0
@@ -76,6 +77,7 @@ class ProgressCounters:
         known = [w for w in times if w is not None]
         watermark = min(known) if known and len(known) == len(times) else None
         counters = _counters(tasks)
+        waits = _longest(tasks)
         return [
             StepStatus(
                 name=step,
@@ -95,6 +97,8 @@ class ProgressCounters:
                 watermark_us=watermark,
                 varies=stage.varying is not ABSENT and step in stage.varying,
                 shed_rows=counters.get((step, "shed"), 0),
+                waits_s=max(0.0, self._at - waits[step].since_s) if step in waits else None,
+                because=waits[step].because if step in waits else "",
             )
             for place, step in enumerate(stage.steps)
         ]
@@ -111,6 +115,15 @@ class ProgressCounters:
         whole = span * len(tasks)
         waits = min(1.0, blocked / whole)
         return max(0.0, min(1.0, 1.0 - slept / whole - waits)), waits
+
+
+def _longest(tasks: Iterable[TaskThread]) -> dict[str, TableWait]:
+    """Return the lookups of tasks that wait for their table: of each step the one that has waited for longest."""
+    found: dict[str, TableWait] = {}
+    for task in tasks:
+        for step, waits in task.waiting_for().items():
+            found[step] = min(found.get(step, waits), waits, key=lambda each: each.since_s)
+    return found
 
 
 def with_pending(steps: Iterable[StepStatus], splits: Iterable[SplitStatus]) -> tuple[StepStatus, ...]:

@@ -14,6 +14,7 @@ class TaskCalls:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """Call ``wake``, from another thread, when an answer has come."""
+        self.tries_max: int | None = None
         self._wake = wake
         self._answers: dict[object, list[CallOutcome]] = defaultdict(list)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -23,6 +23,7 @@ from penstock.model.elements import Barrier, BarrierKind
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.rescale_buffer import BufferPhase
 from penstock.steps.enrich.async_calls import AsyncCalls
+from penstock.steps.lookup.table_calls import TableWait
 from penstock.transport.input import Wakeup
 
 POLL_S = 0.002  # how often to check a sink without room, which cannot wake the task
@@ -66,6 +67,10 @@ class TaskLoop:
         if rest and self._parts.edges:
             counted.setdefault((rest[-1], "rows_out"), self.progress.rows_out)
         return counted
+
+    def waiting_for(self) -> dict[str, TableWait]:
+        """Return the steps whose tables do not answer, and why. From any thread."""
+        return self._parts.chain.waits()
 
     def pending(self) -> tuple[SplitStatus, ...]:
         """Return what the splits of a source had left to read, and have the task measure again. From any thread."""
@@ -320,4 +325,5 @@ class TaskThread(Thread):
         self.progress = loop.progress
         self.counters = loop.counters
         self.pending = loop.pending
+        self.waiting_for = loop.waiting_for
         self.marks = loop.marks

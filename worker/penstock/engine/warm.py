@@ -2,7 +2,7 @@
 
 A kernel is compiled, or read from the cache, at its first call, which takes 5 ms to 1 s. This module
 does so before the engine reports to the keeper, so that a reset, a first checkpoint or a rescale does
-not wait for it. Stages with user functions, and edges with a user's partitioner, are left out: user
+not wait for it. Stages with user functions or lookups, and edges with a user's partitioner, are left out: user
 code must see the user's rows only.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.threads import Event
-from penstock.contract.graph import MAIN, Source
+from penstock.contract.graph import MAIN, Lookup, Source
 from penstock.contract.ids import BlobName, Epoch, Ordinal, TaskId
 from penstock.contract.keygroups import Range
 from penstock.contract.plan import first_assignment, routes
@@ -40,7 +40,7 @@ def warm(job: CompiledJob, folder: Path, first: int) -> None:
     """
     begin = first % len(job.stages)
     for stage in (*job.stages[begin:], *job.stages[:begin]):
-        if all(node.function is None for node in stage.nodes):
+        if all(node.function is None and not isinstance(node.parameters, Lookup) for node in stage.nodes):
             _stage(job, stage, folder / f"warm-{stage.plan.index}")
 
 

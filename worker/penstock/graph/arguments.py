@@ -22,6 +22,7 @@ OnErrorLike = Literal["fail", "dead-letter"]
 TimeUnitLike = Literal["s", "ms", "us"]
 AsOfLike = Literal["event", "now"]
 HowLike = Literal["inner", "left", "right", "full"]
+LookupHowLike = Literal["inner", "left"]
 OnLike = str | Iterable[str] | Mapping[str, str]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT
 from penstock.contract.graph import (
     DEAD_LETTER,
@@ -21,13 +22,12 @@ from penstock.contract.graph import (
     Call,
     Connect,
     CountWindow,
-    Distinct,
     Enrich,
     Filter,
     FlatMap,
     How,
     Join,
-    LatestRow,
+    Lookup,
     Map,
     Process,
     Session,
@@ -35,11 +35,9 @@ from penstock.contract.graph import (
     Source,
     Split,
     TimeKind,
-    Top,
     Window,
     WindowAll,
     WindowParts,
-    WindowTop,
 )
 from penstock.contract.join_times import loaded_us
 from penstock.contract.manifest import child_state
@@ -48,6 +46,7 @@ from penstock.graph.arrow import arrow_schema
 from penstock.graph.compiled import ENTRY, CompiledSide, CompiledStage, CompiledStep
 from penstock.graph.timer_handlers import in_order
 from penstock.model.declared.function_types import FunctionTypes
+from penstock.ports import Lookup as LookupPort
 from penstock.steps import keyed, stateless
 from penstock.steps.base import NOTHING_DUE, Emit, KeyedState, StateSchema, Step
 from penstock.steps.chain import Chain, WiredStep
@@ -62,6 +61,7 @@ from penstock.steps.joins.partners import IntervalPartners, VersionPartners
 from penstock.steps.joins.sides import JoinSide, join_side, timed_side, untimed_side
 from penstock.steps.joins.window_join import JoinWindows, WindowJoinStep
 from penstock.steps.load_first import HeldInput, InnerStep, LoadFirstStep
+from penstock.steps.lookup.lookup_step import LookupStep
 from penstock.steps.process import ProcessStep
 from penstock.steps.ranked import RankedStep, Ranking
 from penstock.steps.seq_node import SeqNode, SeqNodeStep
@@ -84,6 +84,7 @@ from penstock.steps.windows.top import WindowTopStep
 if TYPE_CHECKING:
     from typing import Any
 
+_Opening = AnyWindowStep | AllKeysStep | ClockStep | CountStep | WindowTopStep | EnrichStep | LookupStep
 Emits = Mapping[tuple[str, int | str], Emit]
 
 
@@ -97,13 +98,15 @@ class States(Protocol):
         ...
 
 
-def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain:
+def assemble(
+    stage: CompiledStage, states: States | None, emits: Emits, tables: Mapping[str, LookupPort] = MappingProxyType({})
+) -> Chain:
     """Build the chain of one task.
 
     ``emits`` has a callable for every edge, ``("edge", index)``, and every sink,
     ``("sink", name)``. In a source stage, the caller gives the chain the rows that the source has
-    read. ``states`` is None for a stage that is not keyed. Raises ConfigError for columns that do
-    not fit the steps.
+    read. ``states`` is None for a stage that is not keyed. ``tables`` has those of lookups, by step.
+    Raises ConfigError for columns that do not fit the steps.
     """
     inner = [i for i, node in enumerate(stage.nodes) if not _is_source_or_sink(node)]
     source = next((i for i, n in enumerate(stage.nodes) if isinstance(n.parameters, Source)), ENTRY)
@@ -111,7 +114,7 @@ def assemble(stage: CompiledStage, states: States | None, emits: Emits) -> Chain
     position = {node: i for i, node in enumerate(inner, int(has_letters))}
     wired = [
         WiredStep(
-            _step(stage, i, states),
+            _step(stage, i, states, tables),
             _readers_by_output(stage, i, position),
             _emits_by_output(stage, i, emits),
         )
@@ -166,7 +169,7 @@ def _emits(stage: CompiledStage, node: int, output: str, emits: Emits) -> tuple[
     return (*edges, *sinks)
 
 
-def _step(stage: CompiledStage, place: int, states: States | None) -> Step:
+def _step(stage: CompiledStage, place: int, states: States | None, tables: Mapping[str, LookupPort]) -> Step:
     node = stage.nodes[place]
     input_schema = node.input_schema()
     if node.types is not None and not isinstance(node.parameters, Process | Connect | Enrich):
@@ -193,7 +196,7 @@ def _step(stage: CompiledStage, place: int, states: States | None) -> Step:
             return PartsStep(node.name, shape, compute, (input_schema, node.output_schema(MAIN)))
         case _ if isinstance(node.parameters, STATEFUL):
             assert states is not None, f"step {node.name!r} keeps state: its stage is keyed"
-            return _keyed_step(node, input_schema, states)
+            return _keyed_step(node, input_schema, states, tables.get(node.name))
         case _:
             raise AssertionError(f"{type(node.parameters).__name__} is not an inner step")
 
@@ -218,7 +221,7 @@ def _typed_schemas(node: CompiledStep, types: FunctionTypes) -> Schemas:
     return {output: node.output_schema(output) for output in outputs_of(types)}
 
 
-def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> Step:
+def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States, table: LookupPort | None) -> Step:
     try:
         keys = keyed.KeyColumns(input_schema, node.keys, states.max_key_groups)
     except ConfigError as error:
@@ -250,11 +253,10 @@ def _keyed_step(node: CompiledStep, input_schema: pa.Schema, states: States) -> 
             own = InputFunction(keys, call, function, node.types, input_schema, node.time)
             return _typed_process(node, (own,), node.types, states, copies)
         case Enrich():
-            enriching = EnrichStep(
-                node.name, keys, node.parameters, (_function(node), node.types), schemas, timed=node.timed
-            )
-            enriching.open(states.open)
-            return enriching
+            typed = (_function(node), node.types)
+            return _opened(EnrichStep(node.name, keys, node.parameters, typed, schemas, timed=node.timed), states)
+        case Lookup():
+            return _opened(LookupStep(node.name, keys, node.parameters, table, schemas, timed=node.timed), states)
         case Connect(left, right):
             assert node.types is not None, f"step {node.name!r} was checked to have types"
             calls = ((LEFT, left, DEAD_LETTER), (RIGHT, right, DEAD_LETTER_RIGHT))
@@ -383,7 +385,7 @@ def _window(
     return _opened(ClockStep(step, timed=node.timed) if by_clock else step, states)
 
 
-def _opened(step: AnyWindowStep | AllKeysStep | ClockStep | CountStep | WindowTopStep, states: States) -> Step:
+def _opened(step: _Opening, states: States) -> Step:
     step.open(states.open)
     return step
 

@@ -29,12 +29,14 @@ from penstock.contract.graph import (
     LATE_RIGHT,
     LEFT,
     MAIN,
+    ONLY,
     RIGHT,
     AsOf,
     Connector,
     Filter,
     Input,
     Join,
+    Lookup,
     Map,
     OnError,
     Parameters,
@@ -52,6 +54,7 @@ from penstock.graph.arguments import (
     ColumnsLike,
     CompiledLike,
     HowLike,
+    LookupHowLike,
     OnErrorLike,
     OnLike,
     PerLike,
@@ -68,7 +71,7 @@ from penstock.graph.arguments import (
 )
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
-from penstock.graph.enriched import OnFailureLike, ResultOrderLike, check_enrich, enrich_of
+from penstock.graph.enriched import OnFailureLike, ResultOrderLike, check_enrich, enrich_of, lookup_of
 from penstock.graph.scheme_functions import NO_FUNCTIONS, Functions, partition_functions, schemes_of
 from penstock.graph.side_input import SideInput
 from penstock.graph.typed_calls import typed_parameters
@@ -477,6 +480,35 @@ class Stream:
         stream = self._step(name, declared, fetch)
         check_enrich(declared, fetch, self.job.draft.types.get(name), about)
         return stream
+
+    def lookup(
+        self,
+        name: str,
+        table: object,
+        *,
+        on: OnLike,
+        columns: ColumnsLike,
+        how: LookupHowLike = "inner",
+        cache: Cache | None = None,
+        capacity: int = 2,
+        batch: int = 1000,
+    ) -> "Stream":
+        """Add to each row columns of a table of another system: of the row with the same values in ``on``.
+
+        ``table`` is ``ps.postgres(...)``, or an object of your own that follows ``ps.Lookup``. Rows go to tasks by
+        ``on``, so one task asks for a key, and rows of a key leave in their order. ``columns`` are those that are
+        added, with their types. ``how="left"`` also emits rows without a row of the table, with nulls. ``cache`` is
+        ``ps.cache(100_000, ttl="30s")``: answers are as old as ``ttl``, that there is no row among them. A task makes
+        ``capacity`` queries at once, each for the different keys of ``batch`` rows. Raises ConfigError.
+        """
+        place = caller_place()
+        pairs = on_of(place, name, on)
+        options = {"how": how, "cache": cache, "capacity": capacity, "batch": batch}
+        given = Lookup(connector_of(table), columns_of(columns), tuple(pairs.values()))
+        declared = lookup_of(f"{place}: step {name!r}", given, options)
+        self.job._connect(name, table, Role.LOOKUP)
+        inputs = side_inputs(self.inputs, ONLY, tuple(pairs))
+        return self.job._add(Step(name, declared, inputs, self.parallelism), place)
 
     def side(
         self,

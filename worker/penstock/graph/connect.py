@@ -85,11 +85,11 @@ def kafka(topic: str, *, bootstrap_servers: str, **more: Option) -> Connector:
 def postgres(
     table: str, *, uri: str, key_columns: "str | list[str] | None" = None, password: str | None = None
 ) -> Connector:
-    """Write rows to a table of PostgreSQL, exactly once.
+    """Write rows to a table of PostgreSQL, exactly once; or look rows up in one (:meth:`Stream.lookup`).
 
     ``uri`` is ``postgresql://user@host:5432/database``, and ``password`` says where the password is: ``env:NAME`` or
     ``file:/path``. With ``key_columns`` a row takes the place of the one with the same values in these columns;
-    without, every row is added. Needs ``pip install 'penstock[postgres]'``.
+    without, every row is added. A lookup has no ``key_columns``. Needs ``pip install 'penstock[postgres]'``.
     """
     names = key_columns if isinstance(key_columns, str | None) else ",".join(key_columns)
     options: dict[str, Option] = {"table": table, "uri": uri, "key_columns": names, "password": password}
@@ -181,11 +181,12 @@ def discard() -> Connector:
 _REQUIRED_MEMBERS = {
     Role.SOURCE: ("bounded", "schema", "splits", "open"),
     Role.SINK: ("guarantee", "publisher", "claim", "sweep", "writer", "close"),
+    Role.LOOKUP: ("connect",),
 }
 
 
 def check_user_connector(place: str, connector: object, role: Role) -> None:
-    """Raise ConfigError if a user's object lacks a member that a source or sink must have.
+    """Raise ConfigError if a user's object lacks a member that a source, sink or lookup must have.
 
     ``place`` begins the message.
     """

@@ -1,6 +1,7 @@
 """Describes steps, edges and stages in a few words. All drawings of a job use these texts."""
 
 from penstock.contract.call_types import WholeCall
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.graph import (
     MAIN,
@@ -10,12 +11,11 @@ from penstock.contract.graph import (
     Compute,
     Connect,
     CountWindow,
-    Distinct,
     Enrich,
     Filter,
     FlatMap,
     Join,
-    LatestRow,
+    Lookup,
     Map,
     Parameters,
     Process,
@@ -24,12 +24,10 @@ from penstock.contract.graph import (
     Source,
     Split,
     TimeKind,
-    Top,
     Trigger,
     Window,
     WindowAll,
     WindowParts,
-    WindowTop,
 )
 from penstock.contract.join_times import signed_text
 from penstock.contract.side_inputs import SideTable
@@ -60,6 +58,9 @@ def describe(parameters: Parameters) -> str:
         case Enrich(call, order, capacity, batch=batch):
             rows = "" if batch == 1 else f", {batch} rows each"
             return f"answers of {_name(call)}, {capacity} calls at once{rows}, in the order of {order}"
+        case Lookup(connector, columns, on, how):
+            added = ", ".join(column.name for column in columns)
+            return f"{how} {added} by {', '.join(on)} from {connector.kind}{_options(connector.options)}"
         case Aggregate(compute):
             return _compute_text(compute)
         case Window(size_us, compute, allowed_lateness_us=late) as window:
@@ -88,11 +89,15 @@ def describe(parameters: Parameters) -> str:
             return f"top {most} by {by}"
         case WindowTop(most, by):
             return f"top {most} of each window by {by}"
-        case Join(within_us, how, allowed_lateness_us=late, call=call) as join:
-            lateness = f" + {duration_text(late)}" if late else ""
-            function = "" if call is None else f": {_name(call)} per {call.per}"
-            times = _times(join) if within_us is None else f"within {duration_text(within_us)}"
-            return f"{how} {times}{lateness}{function}"
+        case Join() as join:
+            return _join_text(join)
+
+
+def _join_text(join: Join) -> str:
+    lateness = f" + {duration_text(join.allowed_lateness_us)}" if join.allowed_lateness_us else ""
+    function = "" if join.call is None else f": {_name(join.call)} per {join.call.per}"
+    times = _times(join) if join.within_us is None else f"within {duration_text(join.within_us)}"
+    return f"{join.how} {times}{lateness}{function}"
 
 
 def _times(join: Join) -> str:

@@ -1,4 +1,4 @@
-"""``stream.enrich``: its arguments, and what an asynchronous function must be."""
+"""``stream.enrich`` and ``stream.lookup``: their arguments, and what an asynchronous function must be."""
 
 import importlib
 import inspect
@@ -8,8 +8,9 @@ from typing import Any, Literal
 from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
+from penstock.base.values import replace
 from penstock.contract.asynchronous import Cache, OnFailure, ResultOrder, Retries
-from penstock.contract.graph import Call, Enrich
+from penstock.contract.graph import Call, Enrich, Lookup, LookupHow
 from penstock.graph.window_shapes import Duration, microseconds
 from penstock.model.declared.function_types import FunctionTypes, function_place
 
@@ -54,18 +55,35 @@ def enrich_of(about: str, call: Call, options: dict[str, Any]) -> Enrich:
     for name, kind in (("order", ResultOrder), ("on_error", OnFailure)):
         if options[name] not in set(kind):
             raise ConfigError(f"{about}: {name}={options[name]!r} is not one of {', '.join(kind)}")
-    for name, most in (("capacity", limits.CALLS_MAX), ("batch", limits.CALL_ROWS_MAX)):
-        if type(options[name]) is not int or not 1 <= options[name] <= most:
-            raise ConfigError(f"{about}: {name}={options[name]!r}: it must be a whole number from 1 to {most:,}")
+    _check_counts(about, options, limits.CALLS_MAX)
     timeout_us = microseconds("timeout", options["timeout"])
     if timeout_us < 1_000:
         raise ConfigError(f"{about}: timeout={options['timeout']!r}: it must be at least 1ms")
-    for name, wanted in (("retries", Retries), ("cache", Cache)):
-        if options[name] is not None and not isinstance(options[name], wanted):
-            raise ConfigError(f"{about}: {name}={options[name]!r}: write {name}=ps.{name}(...)")
+    _check_made(about, options, {"retries": Retries, "cache": Cache})
     kept = {name: options[name] for name in ("capacity", "batch", "retries", "cache")}
     order, on_error = ResultOrder(options["order"]), OnFailure(options["on_error"])
     return Enrich(call, order, timeout_us=timeout_us, on_error=on_error, **kept)
+
+
+def lookup_of(about: str, declared: Lookup, options: dict[str, Any]) -> Lookup:
+    """Return a lookup with these arguments of :meth:`Stream.lookup`. Raises ConfigError that begins with ``about``."""
+    if options["how"] not in set(LookupHow):
+        raise ConfigError(f"{about}: how={options['how']!r} is not one of {', '.join(LookupHow)}")
+    _check_counts(about, options, limits.LOOKUP_CALLS_MAX)
+    _check_made(about, options, {"cache": Cache})
+    return replace(declared, **options | {"how": LookupHow(options["how"])})
+
+
+def _check_counts(about: str, options: dict[str, Any], calls_max: int) -> None:
+    for name, most in (("capacity", calls_max), ("batch", limits.CALL_ROWS_MAX)):
+        if type(options[name]) is not int or not 1 <= options[name] <= most:
+            raise ConfigError(f"{about}: {name}={options[name]!r}: it must be a whole number from 1 to {most:,}")
+
+
+def _check_made(about: str, options: dict[str, Any], kinds: dict[str, type[object]]) -> None:
+    for name, wanted in kinds.items():
+        if options[name] is not None and not isinstance(options[name], wanted):
+            raise ConfigError(f"{about}: {name}={options[name]!r}: write {name}=ps.{name}(...)")
 
 
 def check_enrich(enrich: Enrich, function: Callable[..., Any], types: FunctionTypes | None, place: str) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.contract.asynchronous import OnFailure
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import (
     HIDDEN_PREFIX,
@@ -41,14 +42,13 @@ from penstock.contract.graph import (
     Compute,
     Connect,
     CountWindow,
-    Distinct,
     Enrich,
     Filter,
     FlatMap,
     Function,
     Join,
-    LatestRow,
     LogicalGraph,
+    Lookup,
     Map,
     OnError,
     Per,
@@ -59,11 +59,9 @@ from penstock.contract.graph import (
     Split,
     Step,
     TimeKind,
-    Top,
     Window,
     WindowAll,
     WindowParts,
-    WindowTop,
 )
 from penstock.contract.join_times import loaded_us
 from penstock.contract.side_inputs import SideTable
@@ -248,7 +246,7 @@ class _Tracer:
                 if table.load_until is not None:
                     self._check_loading(table.load_until, flow)
                 return {MAIN: flow}
-            case Enrich():
+            case Enrich() | Lookup():
                 return self._enriched(self.step.parameters, flow)
             case Join() | Connect():
                 raise AssertionError("it has two flows")
@@ -274,18 +272,25 @@ class _Tracer:
             flows[DEAD_LETTER] = Flow(None if before.columns is None else before.columns + ERROR_COLUMNS)
         return flows
 
-    def _enriched(self, enrich: Enrich, flow: Flow) -> dict[str, Flow]:
+    def _enriched(self, enrich: Enrich | Lookup, flow: Flow) -> dict[str, Flow]:
         """Return the flows of rows with the columns of their answers."""
+        if isinstance(enrich, Lookup):
+            return {MAIN: self._with_columns(enrich.columns, "of the table", flow)}
         flows = self._called(enrich.call, flow, Flow(None, flow.time))
-        if not enrich.call.columns:
-            self._report("columns are missing: declare the columns of the answer")
-        elif flow.columns is not None:
-            columns = (*flow.columns, *enrich.call.columns)
-            self._check_names(columns)
-            flows[MAIN] = Flow(columns, flow.time)
+        flows[MAIN] = self._with_columns(enrich.call.columns, "of the answer", flow)
         if enrich.on_error is OnFailure.DEAD_LETTER:
             flows[DEAD_LETTER] = Flow(None if flow.columns is None else flow.columns + ERROR_COLUMNS)
         return flows
+
+    def _with_columns(self, added: Columns, about: str, flow: Flow) -> Flow:
+        """Return the flow of rows with more columns; ``about`` says whose these are."""
+        if not added:
+            self._report(f"columns are missing: declare the columns {about}")
+        if not added or flow.columns is None:
+            return Flow(None, flow.time)
+        columns = (*flow.columns, *added)
+        self._check_names(columns)
+        return Flow(columns, flow.time)
 
     def _side_flow(self, columns: Columns, before: Flow) -> Flow:
         self._check_names(columns)

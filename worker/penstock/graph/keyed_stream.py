@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place, users_frame
 from penstock.contract.call_types import TimerHandler
-from penstock.contract.graph import Aggregate, Distinct, LatestRow, Process, Top, WindowTop
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
+from penstock.contract.graph import Aggregate, Process
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.arguments import (
     ColumnsLike,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from penstock.base.values import replace
 from penstock.contract import codec
 from penstock.contract.call_types import CallTypes, StateFields
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.graph import (
     MAIN,
@@ -23,26 +24,23 @@ from penstock.contract.graph import (
     Call,
     Connect,
     CountWindow,
-    Distinct,
     Enrich,
     Filter,
     FlatMap,
     Holding,
     Input,
     Join,
-    LatestRow,
     LogicalGraph,
+    Lookup,
     Process,
     Session,
     Sink,
     Source,
     Step,
     TimeKind,
-    Top,
     Trigger,
     Window,
     WindowAll,
-    WindowTop,
 )
 from penstock.contract.ids import StageIndex
 from penstock.contract.plan import EdgePlan, Partitioning, PhysicalPlan, StagePlan
@@ -129,7 +127,7 @@ def _stage_to_join(step: Step, senders: list[PlannedStage]) -> PlannedStage | No
     indexes = {stage.index for stage in senders}
     if step.has_sides:
         return None  # the edge that brings a row says on which side it is
-    if isinstance(step.parameters, Enrich):
+    if isinstance(step.parameters, Enrich | Lookup):
         return None  # the time that its rows hold is that of the stage
     if len(indexes) != 1 or not all(_stays_in_task(entry, senders[0]) for entry in step.inputs):
         return None
@@ -254,7 +252,7 @@ def _varies(step: Step) -> bool:
     match step.parameters:
         case Window(trigger=Trigger()) | Window(time=TimeKind.CLOCK) | Session(time=TimeKind.CLOCK) | CountWindow():
             return True
-        case Connect() | Enrich() | FlatMap(sheds=True) | Join(as_of=AsOf.NOW):
+        case Connect() | Enrich() | Lookup() | FlatMap(sheds=True) | Join(as_of=AsOf.NOW):
             return True
         case Process(Call(types=CallTypes(state=StateFields(fields=fields)))):
             return any(field.type == "ClockTimer" for field in fields)
@@ -309,7 +307,7 @@ def _state_of(step: Step, flows: Flows) -> list[object]:
             return [*_keyed(step, flows), codec.to_plain(step.parameters), _output_types(step, flows)]
         case Process(state=state):
             return [*_keyed(step, flows), codec.to_plain(state)]
-        case Connect() | Enrich():
+        case Connect() | Enrich() | Lookup():
             return _keyed(step, flows)
         case _:
             return []

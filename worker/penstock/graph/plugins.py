@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import nearest, unknown
 from penstock.contract.connectors import Role, connector_kinds
-from penstock.contract.graph import PYTHON_CONNECTOR, Connector, Option, Sink, Source
+from penstock.contract.graph import PYTHON_CONNECTOR, Connector, Lookup, Option, Sink, Source
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CONNECTOR, GraphDraft
 from penstock.graph.entrypoint import error_with_traceback
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "penstock.connectors"
-API: Final = 1  # of ps.Source, ps.Sink and ConnectorPlugin; it rises when an older package would no longer work
+API: Final = 1  # of what a package gives; it rises when an older package would no longer work
 STEP: Final = "step"  # a factory's parameter with this name has the name of the step
+_ROLES: Final = {Source: Role.SOURCE, Sink: Role.SINK, Lookup: Role.LOOKUP}
 _TRUTH: Final = {"true": True, "false": False}
 _READERS: Final[dict[object, Callable[[str], Option]]] = {int: int, float: float, bool: lambda text: _TRUTH[text]}
 _FORMS: Final[dict[object, str]] = {int: "a whole number", float: "a number", bool: "true or false"}
@@ -32,24 +33,25 @@ _FORMS: Final[dict[object, str]] = {int: "a whole number", float: "a number", bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorPlugin:
-    """What an entry point of the group ``penstock.connectors`` gives: how to make a source, a sink, or both.
+    """What an entry point of the group ``penstock.connectors`` gives: how to make a source, a sink or a lookup.
 
-    The parameters of ``source`` and ``sink`` are the options of the connector. A parameter ``step`` has the name of the
-    step instead. ``api`` is the version of this contract for which the package was written.
+    The parameters of ``source``, ``sink`` and ``lookup`` are the options of the connector. A parameter ``step``
+    has the name of the step instead. ``api`` is the version of this contract for which the package was written.
     """
 
     source: Callable[..., object] | None = None
     sink: Callable[..., object] | None = None
+    lookup: Callable[..., object] | None = None
     api: int = API
 
 
 def open_plugins(draft: GraphDraft) -> None:
-    """Make the sources and sinks of kinds that are not built in. Raises ConfigError with all problems."""
+    """Make the sources, sinks and lookups of kinds that are not built in. Raises ConfigError with all problems."""
     problems = Problems(draft)
     for step in draft.steps:
-        if not isinstance(step.parameters, Source | Sink) or (step.name, CONNECTOR) in draft.functions:
+        if not isinstance(step.parameters, Source | Sink | Lookup) or (step.name, CONNECTOR) in draft.functions:
             continue
-        role = Role.SOURCE if isinstance(step.parameters, Source) else Role.SINK
+        role = _ROLES[type(step.parameters)]
         connector = step.parameters.connector
         if connector.kind == PYTHON_CONNECTOR or connector.kind in connector_kinds(role):
             continue
@@ -66,8 +68,8 @@ def _made(step: str, connector: Connector, role: Role) -> object:
     plugin = _loaded(found, about)
     factory: Callable[..., object] | None = getattr(plugin, role)
     if factory is None:
-        other = Role.SINK if role is Role.SOURCE else Role.SOURCE
-        raise ConfigError(f"{about} is no {role}: it has a {other} only")
+        others = " and a ".join(other for other in Role if getattr(plugin, other) is not None)
+        raise ConfigError(f"{about} is no {role}: it has a {others} only")
     make = partial(factory, **_arguments(factory, connector.options, step, about))
     try:
         made = make()

@@ -17,6 +17,7 @@ from penstock.contract.graph import (
     STATEFUL,
     Connector,
     LogicalGraph,
+    Lookup,
     Sink,
     Source,
     Step,
@@ -120,6 +121,8 @@ def _check_connector(step: Step, draft: GraphDraft, problems: Problems) -> None:
             role = Role.SOURCE
         case Sink(connector):
             role = Role.SINK
+        case Lookup(connector):
+            role = Role.LOOKUP
         case _:
             return
     if (step.name, CONNECTOR) in draft.functions:

@@ -3,6 +3,7 @@
 from penstock.base.limits import JOIN_BUCKET_US_MIN, JOIN_TABLE_BUCKET_US
 from penstock.base.values import replace
 from penstock.contract.call_types import CallTypes, StateFields
+from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns, find
 from penstock.contract.graph import (
@@ -13,21 +14,18 @@ from penstock.contract.graph import (
     Compute,
     Connect,
     CountWindow,
-    Distinct,
     Enrich,
     Join,
-    LatestRow,
     LogicalGraph,
+    Lookup,
     Process,
     Session,
     Sink,
     Source,
     Step,
     TimeKind,
-    Top,
     Window,
     WindowAll,
-    WindowTop,
 )
 from penstock.contract.plan import StateColumn, StepState
 from penstock.contract.side_inputs import SideTable
@@ -79,7 +77,7 @@ def _state_of(step: Step, flows: Flows) -> StepState | None:
             return _keyed(step, flows, _joined(step, flows), (within_us or 0, offset_us))
         case Distinct():
             return _keyed(step, flows, ())
-        case Enrich():
+        case Enrich() | Lookup():
             return _keyed(step, flows, _rows(step, flows))
         case SideTable(on):
             columns = input_flow(step, flows).columns or ()

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
 from penstock.contract.call_types import WholeCall
+from penstock.contract.chosen_rows import WindowTop
 from penstock.contract.codec import ABSENT
-from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window, WindowAll, WindowTop
+from penstock.contract.graph import Compute, CountWindow, Session, TimeKind, Window, WindowAll
 from penstock.contract.window_parts import check_all
 from penstock.contract.window_sizes import check_times, check_top
 from penstock.graph.aggregations import Aggregation

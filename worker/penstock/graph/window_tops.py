@@ -4,7 +4,8 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
 from penstock.base.values import replace
-from penstock.contract.graph import LATE, MAIN, Input, Step, WindowAll, WindowTop
+from penstock.contract.chosen_rows import WindowTop
+from penstock.contract.graph import LATE, MAIN, Input, Step, WindowAll
 from penstock.contract.plan import Partitioning
 
 WINDOW_COLUMNS = ("window_start", "window_end")

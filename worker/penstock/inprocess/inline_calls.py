@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from penstock.base.limits import LOOKUP_TRIES_MAX
 from penstock.base.threads import ThreadPoolExecutor
 from penstock.steps.enrich.async_calls import Ask, CallOutcome, outcome_of
 
@@ -19,6 +20,7 @@ class InlineCalls:
 
     def __init__(self) -> None:
         """Begin without a call."""
+        self.tries_max: int | None = LOOKUP_TRIES_MAX
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: dict[asyncio.Task[CallOutcome], object] = {}
 

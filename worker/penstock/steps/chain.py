@@ -17,6 +17,8 @@ from penstock.contract.manifest import CopyDigest
 from penstock.steps.base import NOTHING_DUE, Emit, OutstandingRows, SheddingStep, SidedStep, Step, StoppingStep
 from penstock.steps.enrich.async_calls import AskingStep, AsyncCalls
 from penstock.steps.load_first import LoadFirstStep
+from penstock.steps.lookup.lookup_step import LookupStep
+from penstock.steps.lookup.table_calls import TableWait
 from penstock.steps.processing_time import ClockedStep
 from penstock.steps.side_copies import CopyingStep
 
@@ -222,6 +224,11 @@ class Chain:
         for step in self.steps:
             if isinstance(step, StoppingStep):
                 step.stop()
+
+    def waits(self) -> dict[str, TableWait]:
+        """Return the steps whose tables do not answer, and why. From any thread."""
+        lookups = (step for step in self.steps if isinstance(step, LookupStep))
+        return {step.name: step.waits for step in lookups if step.waits is not None}
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return the counters of each step, with ``rows_in`` and ``rows_out`` (main output only)."""

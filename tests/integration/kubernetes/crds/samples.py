@@ -343,7 +343,7 @@ BAD: dict[str, tuple[Plain, str]] = {
     "a step of two kinds": (
         _step(split={"column": "c"}, sink={"parquet": {"path": "p"}}),
         "exactly one of source, map, flatMap, filter, split, aggregate, window, session, windowAll, countWindow, join, "
-        "distinct, latest, top, process, connect, enrich, side, sink",
+        "distinct, latest, top, process, connect, enrich, lookup, side, sink",
     ),
     "a source of two kinds": (
         _step(source={"parquet": {"path": "p"}, "generator": {}}),
@@ -409,6 +409,16 @@ BAD: dict[str, tuple[Plain, str]] = {
         "must be at least 1ms",
     ),
     "answers without keys": (_step(keyBy=[], enrich={"function": "m:f"}), "a step that keeps state needs keyBy"),
+    "a lookup without keys": (
+        _step(
+            keyBy=[],
+            lookup={
+                "postgres": {"uri": "postgresql://db/x", "table": "t"},
+                "columns": [{"name": "c", "type": "string"}],
+            },
+        ),
+        "a step that keeps state needs keyBy",
+    ),
     "two inputs and one function": (
         _step(keyBy=["k"], connect={"right": ["other"], "leftFunction": "m:f"}),
         "rightFunction",

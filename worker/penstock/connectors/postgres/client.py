@@ -15,7 +15,7 @@ from penstock.base.errors import ConfigError, ConnectorError, PenstockError, Sta
 from penstock.base.suggest import unknown
 from penstock.connectors import extras
 from penstock.connectors.secret_places import read_secret
-from penstock.contract.postgres_options import PostgresOutput
+from penstock.contract.postgres_options import PostgresLookup, PostgresOutput
 from penstock.protocol.marked import DROP, SKIP
 
 NO_COPY = {"adbc.postgresql.use_copy": "false"}  # else the client reads results by COPY, which few statements allow
@@ -50,7 +50,7 @@ def library() -> Any:
 class PostgresDatabase:
     """A database, as the options of a connector name it."""
 
-    def __init__(self, options: PostgresOutput) -> None:
+    def __init__(self, options: PostgresOutput | PostgresLookup) -> None:
         """Connect nothing yet. Raises ConfigError for a setting in ``uri`` that is not allowed."""
         self._parts = urlsplit(options.uri)
         self._password = options.password
@@ -112,6 +112,14 @@ class PostgresSession:
             cursor.adbc_statement.set_options(**NO_COPY)
             cursor.execute(sql, values or None)
             return cursor.fetchall() if cursor.description else []
+
+    def fetch(self, sql: str, values: pa.RecordBatch) -> pa.RecordBatch:
+        """Run a query with the one row ``values`` for $1, $2 ... Return what it gives."""
+        with self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**NO_COPY)
+            cursor.execute(sql, values)
+            table = cursor.fetch_arrow_table().combine_chunks()
+            return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
 
     def accepted(self, sql: str) -> str | None:
         """Run a statement within a transaction. When the table refuses a row, undo it alone and return why."""

@@ -22,7 +22,12 @@ class CallOutcome:
 
 
 class AsyncCalls(Protocol):
-    """Makes the calls of one task, several at once. All methods are called by the thread of the task."""
+    """Makes the calls of one task, several at once. All methods are called by the thread of the task.
+
+    ``tries_max`` is how often the engine itself asks a server that is away; None: until it is there.
+    """
+
+    tries_max: int | None
 
     def begin(self, source: object, call: int, ask: Ask) -> None:
         """Begin a call of ``source``. Does not wait for it."""

@@ -53,6 +53,10 @@ class PendingRows:
         """Return the least time that was heard when a row came that still waits; None if none does."""
         return min(self._held, default=None)
 
+    def waits(self, line: Hashable) -> bool:
+        """Return whether rows of a line wait, of those that leave in order."""
+        return line in self._lines
+
     def add(self, number: int, line: Hashable, held_us: int) -> None:
         """Let a row wait that came when ``held_us`` was the time heard."""
         self._rows[number] = _Row(line, held_us)

@@ -1,0 +1,129 @@
+"""Lookups against a real server: what it finds, what it refuses, and a job through kills while the server restarts."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.base.errors import ConfigError, StateError, StorageError
+from tests.integration.command_job import running
+from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
+
+pytestmark = pytest.mark.timeout(600)
+COLUMNS = {"price": "decimal128(12, 2)", "stock": "int64", "at": "timestamp[us, tz=UTC]"}
+TABLE = "sku text PRIMARY KEY, price numeric(10,2), stock integer, at timestamptz, name varchar(9)"
+ITEMS = ["a", "b", "gone", None, "a", "x\0y", "", "b"]
+
+
+@pytest.fixture
+def prices(postgres: Postgres) -> str:
+    table = postgres.table(TABLE, "prices")
+    postgres.run(f"INSERT INTO {table} VALUES ('a', 1.5, 3, '2026-01-01 00:00+00'), ('b', 2.25, NULL, NULL)")
+    return table
+
+
+def found(postgres: Postgres, table: str, items: list[str | None] = ITEMS, **options: Any) -> list[dict[str, Any]]:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"n": "int64", "item": "string"})
+    target = ps.postgres(table, uri=postgres.server.uri, password=f"env:{PASSWORD_VARIABLE}")
+    given = {"on": {"item": "sku"}, "columns": COLUMNS, **options}
+    rows.lookup("prices", target, **given).sink("out", ps.parquet("o"))
+    given_rows = [{"n": n, "item": item} for n, item in enumerate(items)]
+    result = job.run(inputs={"rows": given_rows}, collect=True)
+    return sorted(result["out"], key=lambda row: row["n"])
+
+
+@pytest.mark.parametrize("cache", [None, ps.cache(1, ttl="1m"), ps.cache(100)])
+def test_rows_leave_with_their_row_of_the_table_once(postgres: Postgres, prices: str, cache: Any) -> None:
+    every = found(postgres, prices, how="left", cache=cache, batch=2)
+    assert [(row["n"], str(row["price"]), row["stock"]) for row in every] == [
+        (0, "1.50", 3), (1, "2.25", None), (2, "None", None), (3, "None", None), (4, "1.50", 3), (5, "None", None),
+        (6, "None", None), (7, "2.25", None),
+    ]  # fmt: skip
+    assert str(every[0]["at"]) == "2026-01-01 00:00:00+00:00"
+    assert [row["n"] for row in found(postgres, prices, cache=cache)] == [0, 1, 4, 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"columns": {"price": "int64"}}, "column 'price' is numeric, the job has int64: it has to be .*bigint"),
+        ({"columns": {"stock": "int16"}}, "column 'stock' is integer, the job has int16"),
+        ({"columns": {"prize": "double"}}, "did you mean 'price'"),
+        ({"on": {"item": "name"}}, r"no unique index has only columns of `on` \(name\): CREATE UNIQUE INDEX ON"),
+        ({"on": {"n": "sku"}}, "column 'sku' is text, the job has int64"),
+    ],
+)
+def test_a_table_that_is_not_as_declared_is_refused_with_a_remedy(
+    postgres: Postgres, prices: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        found(postgres, prices, **options)
+
+
+def test_a_table_right_or_password_that_is_missing_is_named(
+    postgres: Postgres, prices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"there is none in 127\.0\.0\.1:.*: make it, or correct `table`"):
+        found(postgres, f"{prices}_not")
+    view = f"{prices}_twice"
+    postgres.run(f"CREATE VIEW {view} AS SELECT * FROM {prices} UNION ALL SELECT * FROM {prices}")
+    with pytest.raises(StateError, match=r"the table has several rows with sku = '[ab]': name columns in `on`"):
+        found(postgres, view)
+    monkeypatch.setenv(PASSWORD_VARIABLE, "wrong-one")
+    with pytest.raises(StorageError, match="correct `uri` and `password`") as told:
+        found(postgres, prices)
+    assert "wrong-one" not in str(told.value)
+
+
+def test_rows_are_looked_up_exactly_once_while_engines_and_the_server_are_killed(
+    postgres: Postgres, prices: str, tmp_path: Path
+) -> None:
+    table = postgres.table("id bigint PRIMARY KEY, price bigint", "prices")
+    postgres.run(f"INSERT INTO {table} SELECT i, i * 7 FROM generate_series(0, 40) i WHERE i % 5 <> 0")
+    (tmp_path / "in").mkdir()
+    rows = [{"n": n, "item": n * 13 % 41} for n in range(3000)]
+    for file in range(3):
+        pq.write_table(pa.Table.from_pylist(rows[file::3]), tmp_path / "in" / f"{file}.parquet")
+    job_file = f"""\
+apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {{name: prices}}
+spec:
+  replicas: 2
+  checkpoint: {{interval: 500ms}}
+  job:
+    graph:
+      steps:
+        - name: rows
+          source: {{parquet: {{path: in, rate: 100}}}}
+        - name: prices
+          keyBy: [item]
+          lookup:
+            postgres: {{uri: "{postgres.server.uri}", table: {table}, password: "env:{PASSWORD_VARIABLE}"}}
+            keys: [id]
+            columns: [{{name: price, type: int64}}]
+            how: left
+            batch: 20
+            cache: {{rows: 20, ttl: 200ms}}
+        - {{name: out, sink: {{parquet: {{path: out}}}}}}
+"""
+    with running(tmp_path, "prices", job_file) as job:
+        job.until(lambda: any((tmp_path / "out").rglob("*.parquet")))
+        postgres.server.kill()
+        job.until(lambda: any("no connection to" in step.because for step in job.status().steps))
+        job.kill(0)
+        postgres.server.start()
+        job.rescale(3)
+        job.kill(1)
+        job.rescale(2)
+        assert job.process.wait(200) == 0, (tmp_path / "log").read_text()
+    written = pq.read_table(tmp_path / "out").to_pylist()
+    due = Counter((r["n"], r["item"], r["item"] * 7 if r["item"] % 5 else None) for r in rows)
+    assert Counter((r["n"], r["item"], r["price"]) for r in written) == due
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert left == [], "the password is in what the job has left"

@@ -1,0 +1,248 @@
+"""The step that adds columns of a row of another system's table to each row.
+
+    on_batch ──> rows whose answer is remembered leave; the others are stored, and wait ──> queries
+    on_answers ──> rows leave with the columns of their row of the table, and are deleted from the state
+    on_loaded ──> rows that wait in a checkpoint are asked for again
+
+Rows come by the key that is looked up. So rows of a key leave in their order, and its answer is for all that wait.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import StateError
+from penstock.base.threads import monotonic
+from penstock.contract.graph import Lookup, LookupHow
+from penstock.contract.keygroups import Share
+from penstock.model.arrays import Int32s, Int64s, variable_array
+from penstock.ports import Lookup as LookupPort
+from penstock.steps.base import PlainStep, split_hidden, with_hidden
+from penstock.steps.enrich.answer_cache import AnswerCache
+from penstock.steps.enrich.asked_rows import AskedRows
+from penstock.steps.enrich.async_calls import AsyncCalls, CallOutcome
+from penstock.steps.enrich.pending_rows import PendingRows
+from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.lookup.table_calls import TableAnswer, TableCalls, TableWait
+from penstock.steps.lookup.table_rows import NO_ROW, TableRow, TableRows
+
+OPENED = 0  # the number of the call that connects; those of queries are greater
+
+
+class LookupStep(PlainStep):
+    """Emits each row with the columns of its row of the table behind its own."""
+
+    def __init__(
+        self,
+        name: str,
+        keys: KeyColumns,
+        declared: Lookup,
+        table: LookupPort | None,
+        schemas: tuple[pa.Schema, pa.Schema],
+        *,
+        timed: bool,
+    ) -> None:
+        """Look rows of ``schemas[0]`` up in ``table``, and emit rows of ``schemas[1]``.
+
+        ``table`` is None where only the state is opened. ``timed``: rows have the hidden bound column.
+        """
+        super().__init__(name)
+        self._keys, self._declared, self._table, self._output = keys, declared, table, schemas[1]
+        self._added = pa.schema(list(schemas[1])[len(schemas[0]) :])
+        self._asked = pa.schema([(on, kind) for on, (_, kind) in zip(declared.on, keys.fields, strict=True)])
+        self._found = TableRows(self._added)
+        self._cache = None if declared.cache is None else AnswerCache.of(declared.cache)
+        self._pending = PendingRows(declared.capacity, declared.batch, ordered=True)
+        self._rows: AskedRows[None] = AskedRows(keys, schemas[0], self._pending, lambda _: None, timed=timed)
+        self._queries: dict[int, dict[bytes, int]] = {}  # by call: the keys, each with its first row that waits
+        self._calls: AsyncCalls
+        self._table_calls: TableCalls | None = None
+        self._opened = False
+
+    def open(self, state: OpenState) -> None:
+        """Open the state. Called once, before all other methods."""
+        self._rows.open(self.name, state)
+
+    def ask_through(self, calls: AsyncCalls) -> None:
+        """Connect, and make queries through ``calls``."""
+        assert self._table is not None, "only a step with a table gets rows"
+        schemas, capacity = (self._asked, self._added), self._declared.capacity
+        made = TableCalls(self.name, self._table, schemas, capacity=capacity, tries_max=calls.tries_max)
+        self._table_calls = made
+        self._calls = calls
+        calls.begin(self, OPENED, made.open)
+
+    def stop(self) -> None:
+        """End the connections."""
+        if self._table_calls is not None:
+            self._table_calls.close()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many rows wait; one more until the table has been looked at."""
+        return len(self._pending) + (not self._opened)
+
+    @property
+    def full(self) -> bool:
+        """Return whether no more rows should come before answers do."""
+        return self._pending.full
+
+    @property
+    def waits(self) -> TableWait | None:
+        """Return since when the table does not answer, and why; None while it does. From any thread."""
+        return None if self._table_calls is None else self._table_calls.waits
+
+    # --- Rows that come -----------------------------------------------------------------------
+
+    def on_batch(self, batch: pa.RecordBatch) -> None:
+        """Let the rows leave whose answer is known. Store the others, and ask for as many as may be asked for now."""
+        batch = self._rows.as_kept(batch)
+        rows, _ = split_hidden(batch)
+        offsets, data, *_ = self._rows.lines(rows)
+        lines = variable_array(pa.binary(), offsets, data).dictionary_encode()
+        places = lines.indices.to_numpy()
+        nulls = self._has_null(rows)
+        if nulls is not None:
+            places = np.where(nulls, len(lines.dictionary), places)
+        answers = [*self._known(lines.dictionary.to_pylist()), NO_ROW]
+        known = np.array([answer is not None for answer in answers])[places]
+        if known.all():
+            self._emit_found(batch, answers, places)
+            return
+        if known.any():
+            self._emit_found(batch.filter(pa.array(known)), answers, places[known])
+            batch = batch.filter(pa.array(~known))
+        self._rows.add(batch)
+        self._ask()
+
+    def _has_null(self, rows: pa.RecordBatch) -> np.ndarray[Any, Any] | None:
+        """Return which rows have no key that could be found; None if all have one."""
+        columns = [column for column in self._keys.of(rows) if column.null_count]
+        if not columns:
+            return None
+        found: np.ndarray[Any, Any] = np.logical_or.reduce(
+            [pc.is_null(column).to_numpy(zero_copy_only=False) for column in columns]
+        )
+        return found
+
+    def _known(self, lines: Sequence[bytes]) -> list[TableRow | None]:
+        """Return the answer of each key that is remembered, unless rows of the key wait."""
+        if self._cache is None:
+            return [None] * len(lines)
+        find, waits, now_s = self._cache.find, self._pending.waits, monotonic()
+        return [None if waits(line) else find(line, now_s) for line in lines]
+
+    def on_loaded(self) -> None:
+        """Ask for the rows that wait in state that was loaded."""
+        self._rows.load()
+        self._ask()
+
+    def on_groups_lost(self, share: Share) -> None:
+        """Forget rows of key groups that belong to another task now: it asks for them."""
+        self._rows.give_up(share)
+        self._ask()
+
+    # --- Queries ------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        answered: list[tuple[int, TableRow]] = []
+        now_s = monotonic()
+        while (asked := self._pending.to_ask()) is not None:
+            call, numbers = asked
+            firsts: dict[bytes, int] = {}
+            for number in numbers:
+                line = self._rows.places[number].line
+                known = None if self._cache is None else self._cache.find(line, now_s)
+                if known is None:
+                    firsts.setdefault(line, number)
+                else:
+                    answered.append((number, known))
+            if firsts:
+                self._queries[call] = firsts
+                assert self._table_calls is not None, "rows come behind ask_through"
+                self._calls.begin(self, call, partial(self._table_calls.ask, self._keys_of(firsts.values())))
+            else:
+                self._pending.asked(call)
+        if answered:
+            self._leave(self._pending.answered(answered))
+            self._ask()
+
+    def _keys_of(self, numbers: Iterable[int]) -> pa.RecordBatch:
+        rows, _ = split_hidden(self._rows.gathered(list(numbers)))
+        return pa.RecordBatch.from_arrays(self._keys.of(rows), schema=self._asked)
+
+    def on_answers(self) -> None:
+        """Take the answers that have come, and emit the rows that leave by them. Raises what a query has raised."""
+        taken: list[tuple[int, TableRow]] = []
+        for outcome in self._calls.answers(self):
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.call == OPENED:
+                self._opened = True
+                continue
+            taken += self._answered(outcome)
+        self._leave(self._pending.answered(taken))
+        self._ask()
+
+    def _answered(self, outcome: CallOutcome) -> list[tuple[int, TableRow]]:
+        """Return the answer of each row of a query that still waits here."""
+        numbers, firsts = self._pending.asked(outcome.call), self._queries.pop(outcome.call, {})
+        answer: TableAnswer = outcome.value
+        rows = self._found.by_key(answer.found, len(firsts))
+        found: dict[bytes, TableRow] = {}
+        for line, row in zip(firsts, rows, strict=True):
+            if row is None:
+                raise StateError(self._twice(line, firsts))
+            found[line] = row
+            if self._cache is not None:
+                self._cache.keep(line, row, answer.asked_s)
+        waiting = ((number, self._rows.places[number].line) for number in numbers if number in self._rows.places)
+        return [(number, found[line]) for number, line in waiting if line in found]
+
+    def _twice(self, line: bytes, firsts: dict[bytes, int]) -> str:
+        key = self._keys_of([firsts[line]]).to_pylist()[0]
+        return (
+            f"step {self.name!r}: the table has several rows with {', '.join(f'{n} = {v!r}' for n, v in key.items())}:"
+            " name columns in `on` that have each value once"
+        )
+
+    # --- Rows that leave ----------------------------------------------------------------------
+
+    def _leave(self, leaving: Sequence[tuple[int, TableRow]]) -> None:
+        """Emit rows with their answers, and delete them."""
+        if not leaving:
+            return
+        numbers = [number for number, _ in leaving]
+        self._emit_found(self._rows.gathered(numbers), [row for _, row in leaving], np.arange(len(leaving)))
+        self._rows.delete(numbers)
+
+    def _emit_found(self, batch: pa.RecordBatch, answers: Sequence[TableRow | None], places: Int64s) -> None:
+        """Emit rows of ``batch``: row i with the answer at ``places[i]``."""
+        if self._declared.how is LookupHow.INNER:
+            there = np.array([bool(answer) for answer in answers], bool)[places]
+            if not there.all():
+                batch, places = batch.filter(pa.array(there)), places[there]
+        if not batch.num_rows:
+            return
+        rows, bounds = split_hidden(batch)
+        at = pa.array(places)
+        added = [column.take(at) for column in self._found.columns([answer or NO_ROW for answer in answers])]
+        self._emit(with_hidden(pa.RecordBatch.from_arrays([*rows.columns, *added], schema=self._output), bounds))
+
+    # --- Time and contents --------------------------------------------------------------------
+
+    def on_watermark(self, time_us: int) -> int:
+        """Take note of a time. Returns the time that no row which waits has to come before."""
+        return self._rows.reached(time_us)
+
+    def contents(self, rows: Int32s) -> pa.RecordBatch:
+        """Return the keys of rows that wait, and their other columns."""
+        return self._rows.contents(rows)
+
+    def counters(self) -> dict[str, int]:
+        """Count rows that wait."""
+        return {"keys": len(self._pending)}

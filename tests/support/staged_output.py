@@ -43,15 +43,15 @@ def staged_by_both(sink: Any, epoch: int) -> list[SinkHandle]:
     return [staged(sink, epoch, task=task, cut="cut") for task in (TASK, OTHER_TASK)]
 
 
-def check_sink_apart(target: Callable[[Path], kit.SinkTarget], folder: Path, every: int) -> kit.SinkReport:
+def check_sink_apart(target: Callable[[Path], kit.SinkTarget], folder: Path, **how: Any) -> kit.SinkReport:
     """Run the kit in a process that has no client yet. It forks, and the threads of a client do not come along."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(_check_sink, target, folder, every).result()
+        return process.submit(_check_sink, target, folder, how).result()
 
 
-def _check_sink(target: Callable[[Path], kit.SinkTarget], folder: Path, every: int) -> kit.SinkReport:
+def _check_sink(target: Callable[[Path], kit.SinkTarget], folder: Path, how: dict[str, Any]) -> kit.SinkReport:
     numbers_made = count(1)
-    return kit.check_sink(lambda: target(folder / str(next(numbers_made))), ROWS, every=every)
+    return kit.check_sink(lambda: target(folder / str(next(numbers_made))), ROWS, **how)
 
 
 def numbers(target: Target) -> Counter[object]:

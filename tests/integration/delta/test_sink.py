@@ -54,7 +54,7 @@ class Target:
 
 
 def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(tmp_path: Path) -> None:
-    report = check_sink_apart(Target, tmp_path, EVERY)
+    report = check_sink_apart(Target, tmp_path, every=EVERY)
     assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
 
 

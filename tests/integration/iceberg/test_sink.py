@@ -1,10 +1,12 @@
 """The Iceberg sink: each committed row once, in one snapshot of the table, wherever a process is killed or stopped."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, String
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.file_output import parse_cut
+from penstock.connectors.iceberg import client
 from penstock.connectors.iceberg.client import IcebergPlace
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.iceberg.marked_snapshots import MarkedSnapshots
@@ -54,8 +57,23 @@ class Target:
 
 
 def test_it_keeps_the_rules_of_a_sink_wherever_a_process_is_killed_stopped_or_given_an_error(tmp_path: Path) -> None:
-    report = check_sink_apart(Target, tmp_path, EVERY)
+    # Stopped inside, a process has the lock of the catalog's file.
+    report = check_sink_apart(Target, tmp_path, every=EVERY, locked_in=["commit_table"])
     assert min(report.killed, report.stopped, report.failed) >= report.calls // EVERY
+
+
+def test_what_a_busy_catalog_did_not_commit_is_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "BUSY_MAX_S", "0")
+    place = IcebergPlace(Target(tmp_path).options, "make it")
+    with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM iceberg_tables").fetchall()  # nobody can commit until this has ended
+        with pytest.raises(StorageError, match="database is locked"):
+            place.commit(place.open(), [], {"marker": "0"}, {})
+        assert "marker" not in place.open().properties
+    place.commit(place.open(), [], {"marker": "0"}, {})
+    assert place.open().properties["marker"] == "0"
+    place.close()
 
 
 def test_one_snapshot_has_the_rows_of_all_tasks(tmp_path: Path) -> None:

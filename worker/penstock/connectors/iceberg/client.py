@@ -139,6 +139,7 @@ class IcebergPlace:
         except Exception as error:
             if not isinstance(error, _errors_of_client()):
                 raise
+            self.close()  # a connection that could not commit still reads what it wrote
             raise StorageError(f"{self._where}: {type(error).__name__}: {told(str(error))}") from None
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -89,6 +89,12 @@ def enters_client(frame: FrameType) -> bool:
     return package not in (caller, "penstock") and _is_client(package)
 
 
+def _is_inside(frame: FrameType | None, functions: Collection[str]) -> bool:
+    while frame is not None and frame.f_code.co_name not in functions:
+        frame = frame.f_back
+    return frame is not None
+
+
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
@@ -98,13 +104,17 @@ def _is_client(package: str) -> bool:
 
 
 class Effects:
-    """Counts the outgoing calls of this process, and performs ``action`` before call number ``at`` (from 1 on)."""
+    """Counts the outgoing calls of this process, and performs ``action`` before call number ``at`` (from 1 on).
 
-    def __init__(self, at: int = 0, action: Action = Action.KILL) -> None:
+    Inside functions of the names ``locked_in`` a process is not stopped, but before the next call behind them.
+    """
+
+    def __init__(self, at: int = 0, action: Action = Action.KILL, locked_in: Collection[str] = ()) -> None:
         self.calls = 0
         self.places: list[str] = []
         self._at = at
         self._action = action
+        self._locked_in = locked_in
         self._lock = threading.Lock()
 
     def watch_threads(self) -> None:
@@ -130,6 +140,9 @@ class Effects:
         with self._lock:
             self.calls += 1
             mine = self.calls == self._at
+            if mine and self._action is Action.STOP and _is_inside(frame, self._locked_in):
+                self._at += 1
+                mine = False
             self.places.append(name)
         if not mine:
             return

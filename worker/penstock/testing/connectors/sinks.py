@@ -4,7 +4,7 @@ import os
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,10 +33,14 @@ class SinkReport:
     failed: int
 
 
-def check_sink(make: MakeTarget, rows: pa.RecordBatch, *, every: int = 1, first: int = 1) -> SinkReport:
+def check_sink(
+    make: MakeTarget, rows: pa.RecordBatch, *, every: int = 1, first: int = 1, locked_in: Collection[str] = ()
+) -> SinkReport:
     """Check every rule of a sink. Each run writes ``rows`` to a new target that ``make`` gives.
 
-    A slow target may have only the outgoing calls ``first``, ``first + every`` and so on hit.
+    A slow target may have only the outgoing calls ``first``, ``first + every`` and so on hit. ``locked_in`` names
+    functions of a client that hold a lock of this machine: a process is stopped behind them, since nobody could go on
+    while it has the lock. It is killed and given errors inside them too.
 
     ``rows`` has at least six rows, all different. Processes are forked from this one, killed before
     every outgoing call, stopped there while a successor finishes, and given an error there. So ``visible`` runs in
@@ -54,7 +58,7 @@ def check_sink(make: MakeTarget, rows: pa.RecordBatch, *, every: int = 1, first:
     for at in range(first, calls + 1, every):
         for action in Action:
             with _Trial(make, rows) as trial:
-                done[action] += trial.hit(at, action)
+                done[action] += trial.hit(at, action, locked_in)
     return SinkReport(calls, done[Action.KILL], done[Action.STOP], done[Action.FAIL])
 
 
@@ -157,9 +161,9 @@ class _Trial:
         self._judge_end("nobody disturbed the process")
         return int((self._ledger.folder / "calls").read_text())
 
-    def hit(self, at: int, action: Action) -> bool:
+    def hit(self, at: int, action: Action, locked_in: Collection[str]) -> bool:
         """Hit call number ``at``, let successors finish, and judge. Returns whether that call came."""
-        pid = self._begin(Effects(at, action))
+        pid = self._begin(Effects(at, action, locked_in))
         status = wait(pid, or_stop=action is Action.STOP)
         when = f"a process was {action} before its outgoing call {at}"
         self._judge_now(when)

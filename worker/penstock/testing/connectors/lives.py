@@ -240,13 +240,18 @@ def fork(work: Callable[[], None], ledger: Ledger) -> int:
 
 
 def _copy() -> int:
-    """Fork, as ``os.fork``. What this process has is never collected in the copy."""
+    """Fork, as ``os.fork``. What this process has is never collected in the copy, which has a session of its own.
+
+    A copy may be stopped. When a group of processes loses its last tie to the others of its session, and one of it is
+    stopped, the kernel sends SIGHUP to all of it: here to the tests.
+    """
     collects = gc.isenabled()
     gc.disable()  # so nothing is collected before it is frozen
     try:
         pid = os.fork()
         if not pid:
             gc.freeze()
+            os.setsid()
         return pid
     finally:
         if collects:

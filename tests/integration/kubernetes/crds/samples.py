@@ -419,6 +419,10 @@ BAD: dict[str, tuple[Plain, str]] = {
         ),
         "a step that keeps state needs keyBy",
     ),
+    "a lookup in no table": (
+        _step(keyBy=["k"], lookup={"columns": [{"name": "c", "type": "string"}]}),
+        "exactly one of postgres, plugin",
+    ),
     "two inputs and one function": (
         _step(keyBy=["k"], connect={"right": ["other"], "leftFunction": "m:f"}),
         "rightFunction",

@@ -33,11 +33,8 @@ class SimCrash(Exception):
     """Raised inside a node's handler: the process dies at once."""
 
 
-class Violation(BaseException):  # no error of the code that runs
-    """A promise is broken. ``rule`` is the letter of the invariant.
-
-    A server finds it inside the call of an engine, which must not take it for an error of that server.
-    """
+class Violation(AssertionError):
+    """A promise is broken. ``rule`` is the letter of the invariant."""
 
     def __init__(self, rule: str, text: str) -> None:
         """Keep the letter: reports and mutants are sorted by it."""

@@ -33,8 +33,10 @@ class AnswerCache:
         return answer
 
     def keep(self, asked: Hashable, answer: Any, at_s: float) -> None:
-        """Keep an answer of a time. The one that was not used for longest makes room."""
-        self._kept[asked] = at_s, answer
+        """Keep an answer of a time, unless a newer one is kept. The one that was not used for longest makes room."""
+        known = self._kept.get(asked)
+        if known is None or known[0] <= at_s:
+            self._kept[asked] = at_s, answer
         self._kept.move_to_end(asked)
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)

@@ -8,6 +8,7 @@ Rows come by the key that is looked up. So rows of a key leave in their order, a
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,14 @@ from penstock.steps.lookup.table_calls import TableAnswer, TableCalls, TableWait
 from penstock.steps.lookup.table_rows import NO_ROW, TableRow, TableRows
 
 OPENED = 0  # the number of the call that connects; those of queries are greater
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """The keys of a query, encoded and as columns of the table, in one order."""
+
+    lines: tuple[bytes, ...]
+    keys: pa.RecordBatch
 
 
 class LookupStep(PlainStep):
@@ -58,7 +67,7 @@ class LookupStep(PlainStep):
         self._cache = None if declared.cache is None else AnswerCache.of(declared.cache)
         self._pending = PendingRows(declared.capacity, declared.batch, ordered=True)
         self._rows: AskedRows[None] = AskedRows(keys, schemas[0], self._pending, lambda _: None, timed=timed)
-        self._queries: dict[int, dict[bytes, int]] = {}  # by call: the keys, each with its first row that waits
+        self._queries: dict[int, _Query] = {}  # by call
         self._calls: AsyncCalls
         self._table_calls: TableCalls | None = None
         self._opened = False
@@ -162,9 +171,9 @@ class LookupStep(PlainStep):
                 else:
                     answered.append((number, known))
             if firsts:
-                self._queries[call] = firsts
                 assert self._table_calls is not None, "rows come behind ask_through"
-                self._calls.begin(self, call, partial(self._table_calls.ask, self._keys_of(firsts.values())))
+                query = self._queries[call] = _Query(tuple(firsts), self._keys_of(firsts.values()))
+                self._calls.begin(self, call, partial(self._table_calls.ask, query.keys))
             else:
                 self._pending.asked(call)
         if answered:
@@ -190,25 +199,23 @@ class LookupStep(PlainStep):
 
     def _answered(self, outcome: CallOutcome) -> list[tuple[int, TableRow]]:
         """Return the answer of each row of a query that still waits here."""
-        numbers, firsts = self._pending.asked(outcome.call), self._queries.pop(outcome.call, {})
+        numbers, query = self._pending.asked(outcome.call), self._queries.pop(outcome.call)
         answer: TableAnswer = outcome.value
-        rows = self._found.by_key(answer.found, len(firsts))
+        rows = self._found.by_key(answer.found, len(query.lines))
         found: dict[bytes, TableRow] = {}
-        for line, row in zip(firsts, rows, strict=True):
+        for place, (line, row) in enumerate(zip(query.lines, rows, strict=True)):
             if row is None:
-                raise StateError(self._twice(line, firsts))
+                raise StateError(self._several(query.keys.slice(place, 1)))
             found[line] = row
             if self._cache is not None:
                 self._cache.keep(line, row, answer.asked_s)
         waiting = ((number, self._rows.places[number].line) for number in numbers if number in self._rows.places)
         return [(number, found[line]) for number, line in waiting if line in found]
 
-    def _twice(self, line: bytes, firsts: dict[bytes, int]) -> str:
-        key = self._keys_of([firsts[line]]).to_pylist()[0]
-        return (
-            f"step {self.name!r}: the table has several rows with {', '.join(f'{n} = {v!r}' for n, v in key.items())}:"
-            " name columns in `on` that have each value once"
-        )
+    def _several(self, key: pa.RecordBatch) -> str:
+        values = ", ".join(f"{name} = {value!r}" for name, value in key.to_pylist()[0].items())
+        remedy = "name columns in `on` that have each value once"
+        return f"step {self.name!r}: the table has several rows with {values}: {remedy}"
 
     # --- Rows that leave ----------------------------------------------------------------------
 

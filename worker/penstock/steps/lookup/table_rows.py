@@ -38,6 +38,6 @@ class TableRows:
 
 def _stored(kind: pa.DataType) -> pa.DataType:
     """Return the type whose values are kept: times as whole numbers, because Python knows fewer of them."""
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    return pa.int32() if pa.types.is_date32(kind) else kind
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind

@@ -37,3 +37,37 @@ class Postgres:
             cursor.execute(f"SELECT * FROM {table}")
             found: list[dict[str, object]] = cursor.fetch_arrow_table().to_pylist()
             return found
+
+
+class TableUser:
+    """A user of the database who has a schema with the table ``words``, and no right yet."""
+
+    def __init__(self, postgres: Postgres, columns: str) -> None:
+        self._postgres = postgres
+        self.name = new_name("user").replace("-", "_")
+        self.table = f"{self.name}.words"
+        for statement in (
+            f"CREATE ROLE {self.name} LOGIN PASSWORD '{PASSWORD}'",
+            f"CREATE SCHEMA {self.name}",
+            f"CREATE TABLE {self.table} ({columns})",
+        ):
+            postgres.run(statement)
+
+    @property
+    def uri(self) -> str:
+        """The address of the database for this user."""
+        return self._postgres.server.uri.replace("//penstock@", f"//{self.name}@")
+
+    def grant(self, right: str) -> None:
+        """Give a right, as ``SELECT ON words``."""
+        self._postgres.run(f"GRANT {right} TO {self.name}")
+
+    def revoke(self, right: str) -> None:
+        """Take a right away."""
+        self._postgres.run(f"REVOKE {right} FROM {self.name}")
+
+    def drop(self) -> None:
+        """Drop the user, and what is theirs."""
+        self._postgres.run(f"DROP SCHEMA {self.name} CASCADE")
+        self.revoke("ALL ON DATABASE penstock")
+        self._postgres.run(f"DROP ROLE {self.name}")

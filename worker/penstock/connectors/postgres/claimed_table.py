@@ -34,6 +34,7 @@ def prepare_table(
     """
     about = f"postgres sink: table {table.text}"
     with database.session(CLAIM, about) as session:
+        check_schema(session, table, about)
         columns = [TableColumn(*row) for row in session.run(COLUMNS, table.sql)]
         if not columns:
             raise ConfigError(f"{about}: there is none in {database.place}: {_statement(table, rows, keys)}")
@@ -41,6 +42,19 @@ def prepare_table(
         _make_markers(session, table, about)
         _check_rights(session, table, keys, about)
         return columns
+
+
+def check_schema(session: PostgresSession, table: TableName, about: str) -> None:
+    """Look whether the job's user may use the schema of the table. Raises ConfigError with the statement that mends it.
+
+    Without this right, the server refuses to say whether the table is there.
+    """
+    usage = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1"
+    if session.run(usage, table.schema) == [(False,)]:
+        user = quoted(session.run("SELECT current_user::text")[0][0])
+        raise ConfigError(
+            f"{about}: the job's user lacks rights: GRANT USAGE ON SCHEMA {quoted(table.schema)} TO {user}"
+        )
 
 
 def _statement(table: TableName, rows: pa.Schema, keys: Sequence[str]) -> str:

@@ -29,6 +29,8 @@ CONNECTING = {
     "password authentication failed": "correct `uri` and `password`",
     "no password supplied": "give `password`",
     "no pg_hba.conf entry": "let the server's pg_hba.conf admit this user from the workers",
+    "is not permitted to log in": "let the user of `uri` log in: ALTER ROLE <user> LOGIN",
+    "permission denied for database": "GRANT CONNECT ON DATABASE <database> TO <user>, those of `uri`",
     'role "': "correct the user in `uri`, or make it",
     'database "': "correct the database in `uri`, or make it",
     "too many clients": "raise max_connections, or run fewer workers",

@@ -43,6 +43,11 @@ class TableName:
         return self.text if "." in self.text else f"public.{self.text}"
 
     @property
+    def schema(self) -> str:
+        """Return the name of its schema."""
+        return self.full.partition(".")[0]
+
+    @property
     def sql(self) -> str:
         """Return the table as SQL has it."""
         return ".".join(quoted(part) for part in self.full.split("."))
@@ -50,7 +55,7 @@ class TableName:
     @property
     def epochs(self) -> str:
         """Return the table of markers as SQL has it."""
-        return f"{quoted(self.full.partition('.')[0])}.{EPOCHS}"
+        return f"{quoted(self.schema)}.{EPOCHS}"
 
 
 def quoted(name: str) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.suggest import unknown
-from penstock.connectors.postgres.claimed_table import COLUMNS, KEYS
+from penstock.connectors.postgres.claimed_table import COLUMNS, KEYS, check_schema
 from penstock.connectors.postgres.client import PostgresDatabase, PostgresSession, library
 from penstock.connectors.postgres.column_checks import DAYS, MICROSECONDS_MIN, TableColumn, staged_as
 from penstock.connectors.postgres.marked_table import TableName, quoted
@@ -44,6 +44,7 @@ class PostgresTable:
         return PostgresRows(ending, session, self._table, (keys, columns), self._about)
 
     def _check(self, session: PostgresSession, keys: pa.Schema, columns: pa.Schema) -> None:
+        check_schema(session, self._table, self._about)
         found = {row[0]: TableColumn(*row) for row in session.run(COLUMNS, self._table.sql)}
         if not found:
             raise ConfigError(f"{self._about}: there is none in {self._database.place}: make it, or correct `table`")

@@ -21,10 +21,9 @@ from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.steps.base import split_hidden
+from penstock.steps.enrich.asked_rows_step import AskedRowsStep
 from penstock.steps.enrich.async_calls import Ask, CallOutcome, outcome_of
-from penstock.steps.enrich.enrich_step import EnrichStep
 from penstock.steps.keyed import KeyColumns
-from penstock.steps.lookup.lookup_step import LookupStep
 from penstock.storage.blobs import DirectoryBlobStore
 
 T = TypeVar("T")
@@ -107,7 +106,7 @@ class HeldCalls:
         self._given.clear()
 
 
-S = TypeVar("S", bound=EnrichStep | LookupStep)
+S = TypeVar("S", bound=AskedRowsStep[Any])
 
 
 class AskingTask(Generic[S]):

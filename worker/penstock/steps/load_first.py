@@ -156,7 +156,7 @@ class LoadFirstStep(PlainStep):
     # --- Time and contents --------------------------------------------------------------------
 
     def on_watermark(self, time_us: int) -> int:
-        """Tell the inner step a time that no row which waits has to come before. Returns the time reached."""
+        """Tell the inner step the earliest event time that waiting rows may still have. Returns the time reached."""
         self._heard_us = max(self._heard_us, time_us)
         return self.inner.on_watermark(min(time_us, self._held_us) if self.waiting else time_us)
 

@@ -140,7 +140,7 @@ class AskedRows(Generic[T]):
         self._forget(numbers)
 
     def reached(self, time_us: int) -> int:
-        """Take note of a time. Returns the time that no row which waits has to come before."""
+        """Take note of a time. Returns the earliest event time that waiting rows may still have, at most this one."""
         self._heard_us = max(self._heard_us, time_us)
         held = self.pending.held_us
         return time_us if held is None else min(time_us, held)

@@ -4,8 +4,7 @@
     on_answers ──> rows leave with their answers, and are deleted from the state
     on_loaded ──> rows that wait in a checkpoint are asked for again
 
-Rows of one key leave in their order, if that is wanted. The step does not reach a time while rows wait that came before
-it heard of this time: so no row that waits is late for the steps behind.
+Rows of one key leave in their order, if that is wanted. :class:`AskedRowsStep` has what lookups do, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,19 +20,17 @@ from penstock.base.threads import monotonic
 from penstock.base.user_code import named
 from penstock.contract.asynchronous import OnFailure, ResultOrder
 from penstock.contract.graph import DEAD_LETTER, Enrich
-from penstock.contract.keygroups import Share
 from penstock.model.declared.function_types import FunctionTypes
-from penstock.steps.base import PlainStep, split_hidden, with_hidden
+from penstock.steps.base import split_hidden, with_hidden
 from penstock.steps.dead_letters import unplaced
 from penstock.steps.enrich.answer_cache import AnswerCache
 from penstock.steps.enrich.answer_columns import answer_columns, arguments
 from penstock.steps.enrich.asked_rows import AskedRows
-from penstock.steps.enrich.async_calls import AsyncCalls, CallOutcome, CallRules
+from penstock.steps.enrich.asked_rows_step import Answers, AskedRowsStep
+from penstock.steps.enrich.async_calls import Ask, CallOutcome, CallRules
 from penstock.steps.enrich.pending_rows import PendingRows
-from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.keyed import KeyColumns
 from penstock.steps.user_calls import record_text
-
-_NO_ANSWER = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class _Failed:
     error: BaseException
 
 
-class EnrichStep(PlainStep):
+class EnrichStep(AskedRowsStep[Callable[[int], Any]]):
     """Emits each row with the columns of its answer behind its own."""
 
     def __init__(
@@ -60,7 +57,6 @@ class EnrichStep(PlainStep):
 
         ``timed``: rows have the hidden bound column. Raises ConfigError for columns that do not fit.
         """
-        super().__init__(name)
         self._function, types = typed
         self._declared = declared
         self._input, self._output = schemas
@@ -68,28 +64,9 @@ class EnrichStep(PlainStep):
         self._answers = answer_columns(types, added)
         self._rules = CallRules(declared.timeout_us / 1e6, declared.retries)
         self._cache = None if declared.cache is None else AnswerCache.of(declared.cache)
-        self._pending = PendingRows(declared.capacity, declared.batch, ordered=declared.order is ResultOrder.INPUT)
-        self._rows = AskedRows(keys, schemas[0], self._pending, arguments(types, schemas[0]), timed=timed)
         self._failures = 0
-        self._calls: AsyncCalls
-
-    def open(self, state: OpenState) -> None:
-        """Open the state. Called once, before all other methods."""
-        self._rows.open(self.name, state)
-
-    def ask_through(self, calls: AsyncCalls) -> None:
-        """Make calls through ``calls``."""
-        self._calls = calls
-
-    @property
-    def waiting(self) -> int:
-        """Return how many rows wait."""
-        return len(self._pending)
-
-    @property
-    def full(self) -> bool:
-        """Return whether no more rows should come before answers do."""
-        return self._pending.full
+        pending = PendingRows(declared.capacity, declared.batch, ordered=declared.order is ResultOrder.INPUT)
+        super().__init__(name, AskedRows(keys, schemas[0], pending, arguments(types, schemas[0]), timed=timed))
 
     # --- Rows that come -----------------------------------------------------------------------
 
@@ -98,39 +75,18 @@ class EnrichStep(PlainStep):
         self._rows.add(self._rows.as_kept(batch))
         self._ask()
 
-    def on_loaded(self) -> None:
-        """Ask for the rows that wait in state that was loaded."""
-        self._rows.load()
-        self._ask()
-
-    def on_groups_lost(self, share: Share) -> None:
-        """Forget rows of key groups that belong to another task now: it asks for them."""
-        self._rows.give_up(share)
-        self._ask()
-
     # --- Calls --------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
-        answered: list[tuple[int, Any]] = []
-        now_s = monotonic()
-        while (found := self._pending.to_ask()) is not None:
-            call, numbers = found
-            try:
-                given = [self._given(number) for number in numbers]
-            except Exception as error:  # a row that is no record of the user's class
-                self._pending.asked(call)
-                answered += [(number, _Failed(error)) for number in numbers]
-                continue
-            known = _NO_ANSWER if self._cache is None else self._cache.find(given[0], now_s)
-            if known is not _NO_ANSWER and known is not None:
-                self._pending.asked(call)
-                answered.append((numbers[0], known))
-                continue
-            argument = given if self._declared.batch > 1 else given[0]
-            self._calls.begin(self, call, partial(self._rules.run, self._function, argument))
-        if answered:
-            self._leave(self._pending.answered(answered))
-            self._ask()
+    def _call(self, number: int, rows: Sequence[int], now_s: float) -> tuple[Answers, Ask | None]:
+        try:
+            given = [self._given(row) for row in rows]
+        except Exception as error:  # a row that is no record of the user's class
+            return [(row, _Failed(error)) for row in rows], None
+        known = None if self._cache is None else self._cache.find(given[0], now_s)
+        if known is not None:  # a step with a cache asks for one row at a time
+            return [(rows[0], known)], None
+        argument = given if self._declared.batch > 1 else given[0]
+        return [], partial(self._rules.run, self._function, argument)
 
     def _given(self, number: int) -> Any:
         place = self._rows.places[number]
@@ -142,8 +98,7 @@ class EnrichStep(PlainStep):
         for answer in self._calls.answers(self):
             numbers = self._pending.asked(answer.call)
             taken += zip(numbers, self._of_rows(answer, len(numbers)), strict=True)
-        self._leave(self._pending.answered((n, a) for n, a in taken if n in self._rows.places))
-        self._ask()
+        self._answer((n, a) for n, a in taken if n in self._rows.places)
 
     def _of_rows(self, answer: CallOutcome, count: int) -> list[Any]:
         """Return what is kept of an answer for each row of its call."""
@@ -163,10 +118,7 @@ class EnrichStep(PlainStep):
 
     # --- Rows that leave ----------------------------------------------------------------------
 
-    def _leave(self, leaving: Sequence[tuple[int, Any]]) -> None:
-        """Emit rows with their answers, and delete them."""
-        if not leaving:
-            return
+    def _leave(self, leaving: Answers) -> None:
         numbers = [number for number, _ in leaving]
         failed = [(n, a) for n, a in leaving if isinstance(a, _Failed)]
         if failed and self._declared.on_error is OnFailure.FAIL:
@@ -184,14 +136,14 @@ class EnrichStep(PlainStep):
             self._emit_answered(emitted)
         self._rows.delete(numbers)
 
-    def _keep_answers(self, leaving: Sequence[tuple[int, Any]]) -> None:
+    def _keep_answers(self, leaving: Answers) -> None:
         if self._cache is not None:
             now_s = monotonic()
             for number, answer in leaving:
                 if not isinstance(answer, _Failed):
                     self._cache.keep(self._given(number), answer, now_s)
 
-    def _emit_answered(self, leaving: Sequence[tuple[int, Any]]) -> None:
+    def _emit_answered(self, leaving: Answers) -> None:
         rows, bounds = split_hidden(self._rows.gathered([number for number, _ in leaving]))
         good = np.array([not isinstance(answer, _Failed) for _, answer in leaving])
         places = pa.array(np.cumsum(good) - 1, pa.int64(), mask=~good)
@@ -199,23 +151,13 @@ class EnrichStep(PlainStep):
         columns = [*rows.columns, *(column.take(places) for column in made.columns)]
         self._emit(with_hidden(pa.RecordBatch.from_arrays(columns, schema=self._output), bounds))
 
-    def _emit_letters(self, failed: Sequence[tuple[int, Any]]) -> None:
+    def _emit_letters(self, failed: Answers) -> None:
         rows, bounds = split_hidden(self._rows.gathered([number for number, _ in failed]))
         known = dict(zip(rows.schema.names, rows.columns, strict=True))
         letters = unplaced(self.name, self._input, known, [named(answer.error) for _, answer in failed])
         self._outputs[DEAD_LETTER](with_hidden(letters, bounds))
 
-    # --- Time and contents --------------------------------------------------------------------
-
-    def on_watermark(self, time_us: int) -> int:
-        """Take note of a time. Returns the time that no row which waits has to come before."""
-        return self._rows.reached(time_us)
-
-    def contents(self, rows: Any) -> pa.RecordBatch:
-        """Return the keys of rows that wait, and their other columns."""
-        return self._rows.contents(rows)
-
     def counters(self) -> dict[str, int]:
         """Count rows that wait, and those whose calls have failed."""
         letters = self._failures if self._declared.on_error is OnFailure.DEAD_LETTER else 0
-        return {"keys": len(self._pending), "dead_letters": letters, "failed_calls": self._failures}
+        return {**super().counters(), "dead_letters": letters, "failed_calls": self._failures}

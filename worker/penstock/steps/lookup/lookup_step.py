@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 from penstock.base.errors import StateError
 from penstock.base.threads import monotonic
 from penstock.contract.graph import Lookup, LookupHow
-from penstock.contract.keygroups import Share
-from penstock.model.arrays import Int32s, Int64s, variable_array
+from penstock.model.arrays import Int64s, variable_array
 from penstock.ports import Lookup as LookupPort
-from penstock.steps.base import PlainStep, split_hidden, with_hidden
+from penstock.steps.base import split_hidden, with_hidden
 from penstock.steps.enrich.answer_cache import AnswerCache
 from penstock.steps.enrich.asked_rows import AskedRows
-from penstock.steps.enrich.async_calls import AsyncCalls, CallOutcome
+from penstock.steps.enrich.asked_rows_step import Answers, AskedRowsStep
+from penstock.steps.enrich.async_calls import Ask, AsyncCalls, CallOutcome
 from penstock.steps.enrich.pending_rows import PendingRows
-from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.keyed import KeyColumns
 from penstock.steps.lookup.table_calls import TableAnswer, TableCalls, TableWait
 from penstock.steps.lookup.table_rows import NO_ROW, TableRow, TableRows
 
@@ -42,7 +42,7 @@ class _Query:
     keys: pa.RecordBatch
 
 
-class LookupStep(PlainStep):
+class LookupStep(AskedRowsStep[None]):
     """Emits each row with the columns of its row of the table behind its own."""
 
     def __init__(
@@ -59,22 +59,16 @@ class LookupStep(PlainStep):
 
         ``table`` is None where only the state is opened. ``timed``: rows have the hidden bound column.
         """
-        super().__init__(name)
         self._keys, self._declared, self._table, self._output = keys, declared, table, schemas[1]
         self._added = pa.schema(list(schemas[1])[len(schemas[0]) :])
         self._asked = pa.schema([(on, kind) for on, (_, kind) in zip(declared.on, keys.fields, strict=True)])
         self._found = TableRows(self._added)
         self._cache = None if declared.cache is None else AnswerCache.of(declared.cache)
-        self._pending = PendingRows(declared.capacity, declared.batch, ordered=True)
-        self._rows: AskedRows[None] = AskedRows(keys, schemas[0], self._pending, lambda _: None, timed=timed)
+        pending = PendingRows(declared.capacity, declared.batch, ordered=True)
+        super().__init__(name, AskedRows(keys, schemas[0], pending, lambda _: None, timed=timed))
         self._queries: dict[int, _Query] = {}  # by call
-        self._calls: AsyncCalls
         self._table_calls: TableCalls | None = None
         self._opened = False
-
-    def open(self, state: OpenState) -> None:
-        """Open the state. Called once, before all other methods."""
-        self._rows.open(self.name, state)
 
     def ask_through(self, calls: AsyncCalls) -> None:
         """Connect, and make queries through ``calls``."""
@@ -82,7 +76,7 @@ class LookupStep(PlainStep):
         schemas, capacity = (self._asked, self._added), self._declared.capacity
         made = TableCalls(self.name, self._table, schemas, capacity=capacity, tries_max=calls.tries_max)
         self._table_calls = made
-        self._calls = calls
+        super().ask_through(calls)
         calls.begin(self, OPENED, made.open)
 
     def stop(self) -> None:
@@ -93,12 +87,7 @@ class LookupStep(PlainStep):
     @property
     def waiting(self) -> int:
         """Return how many rows wait; one more until the table has been looked at."""
-        return len(self._pending) + (not self._opened)
-
-    @property
-    def full(self) -> bool:
-        """Return whether no more rows should come before answers do."""
-        return self._pending.full
+        return super().waiting + (not self._opened)
 
     @property
     def waits(self) -> TableWait | None:
@@ -145,40 +134,23 @@ class LookupStep(PlainStep):
         find, waits, now_s = self._cache.find, self._pending.waits, monotonic()
         return [None if waits(line) else find(line, now_s) for line in lines]
 
-    def on_loaded(self) -> None:
-        """Ask for the rows that wait in state that was loaded."""
-        self._rows.load()
-        self._ask()
-
-    def on_groups_lost(self, share: Share) -> None:
-        """Forget rows of key groups that belong to another task now: it asks for them."""
-        self._rows.give_up(share)
-        self._ask()
-
     # --- Queries ------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _call(self, number: int, rows: Sequence[int], now_s: float) -> tuple[Answers, Ask | None]:
         answered: list[tuple[int, TableRow]] = []
-        now_s = monotonic()
-        while (asked := self._pending.to_ask()) is not None:
-            call, numbers = asked
-            firsts: dict[bytes, int] = {}
-            for number in numbers:
-                line = self._rows.places[number].line
-                known = None if self._cache is None else self._cache.find(line, now_s)
-                if known is None:
-                    firsts.setdefault(line, number)
-                else:
-                    answered.append((number, known))
-            if firsts:
-                assert self._table_calls is not None, "rows come behind ask_through"
-                query = self._queries[call] = _Query(tuple(firsts), self._keys_of(firsts.values()))
-                self._calls.begin(self, call, partial(self._table_calls.ask, query.keys))
+        firsts: dict[bytes, int] = {}
+        for row in rows:
+            line = self._rows.places[row].line
+            known = None if self._cache is None else self._cache.find(line, now_s)
+            if known is None:
+                firsts.setdefault(line, row)
             else:
-                self._pending.asked(call)
-        if answered:
-            self._leave(self._pending.answered(answered))
-            self._ask()
+                answered.append((row, known))
+        if not firsts:
+            return answered, None
+        assert self._table_calls is not None, "rows come behind ask_through"
+        query = self._queries[number] = _Query(tuple(firsts), self._keys_of(firsts.values()))
+        return answered, partial(self._table_calls.ask, query.keys)
 
     def _keys_of(self, numbers: Iterable[int]) -> pa.RecordBatch:
         rows, _ = split_hidden(self._rows.gathered(list(numbers)))
@@ -194,8 +166,7 @@ class LookupStep(PlainStep):
                 self._opened = True
                 continue
             taken += self._answered(outcome)
-        self._leave(self._pending.answered(taken))
-        self._ask()
+        self._answer(taken)
 
     def _answered(self, outcome: CallOutcome) -> list[tuple[int, TableRow]]:
         """Return the answer of each row of a query that still waits here."""
@@ -219,10 +190,7 @@ class LookupStep(PlainStep):
 
     # --- Rows that leave ----------------------------------------------------------------------
 
-    def _leave(self, leaving: Sequence[tuple[int, TableRow]]) -> None:
-        """Emit rows with their answers, and delete them."""
-        if not leaving:
-            return
+    def _leave(self, leaving: Answers) -> None:
         numbers = [number for number, _ in leaving]
         self._emit_found(self._rows.gathered(numbers), [row for _, row in leaving], np.arange(len(leaving)))
         self._rows.delete(numbers)
@@ -239,17 +207,3 @@ class LookupStep(PlainStep):
         at = pa.array(places)
         added = [column.take(at) for column in self._found.columns([answer or NO_ROW for answer in answers])]
         self._emit(with_hidden(pa.RecordBatch.from_arrays([*rows.columns, *added], schema=self._output), bounds))
-
-    # --- Time and contents --------------------------------------------------------------------
-
-    def on_watermark(self, time_us: int) -> int:
-        """Take note of a time. Returns the time that no row which waits has to come before."""
-        return self._rows.reached(time_us)
-
-    def contents(self, rows: Int32s) -> pa.RecordBatch:
-        """Return the keys of rows that wait, and their other columns."""
-        return self._rows.contents(rows)
-
-    def counters(self) -> dict[str, int]:
-        """Count rows that wait."""
-        return {"keys": len(self._pending)}

@@ -1,4 +1,4 @@
-"""Since when and why a source cannot be listed: of the newest try, until it is listed or an attempt begins."""
+"""Since when a source cannot be listed, and why the newest try failed. Both are told until a try succeeds."""
 
 import itertools
 

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.base.errors import ConfigError
 from penstock.contract.columns import Column
 from penstock.contract.graph import LEFT, RIGHT, Connect, OnError, decode_graph, encode_graph
-from penstock.contract.streamjob import Job, Spec, StreamJob
-from penstock.graph import CompiledJob, JobFile, load_job
+from penstock.graph import CompiledJob
 from penstock.graph.describe import describe
-from penstock.graph.load import compile_draft
+from tests.support.compiled_jobs import compiled, loaded, refusal
 
 ORDERS = {"id": "int64", "item": "string", "at": "timestamp[us]"}
 PAYMENTS = {"order": "int64", "amount": "double", "at": "timestamp[us]"}
@@ -115,11 +113,6 @@ spec:
 """
 
 
-class Inputs:
-    def source_schema(self, connector: object, columns: object) -> pa.Schema:
-        raise AssertionError("all columns are declared")
-
-
 def connected(
     left: Callable[..., Any] = ordered,
     right: Callable[..., Any] = paid,
@@ -136,10 +129,6 @@ def connected(
     for output in job.draft.steps[2].outputs[1:]:
         both.output(output).sink(f"{output}-out", ps.discard())
     return job
-
-
-def compiled(job: ps.Job) -> CompiledJob:
-    return compile_draft(JobFile(StreamJob("j", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, Inputs())
 
 
 def test_both_inputs_reach_one_step_with_one_state() -> None:
@@ -160,9 +149,7 @@ def test_both_inputs_reach_one_step_with_one_state() -> None:
 
 
 def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(FILE)
-    of_file, of_python = load_job(path, Inputs()), compiled(connected(on_error="dead-letter"))
+    of_file, of_python = loaded(tmp_path, FILE), compiled(connected(on_error="dead-letter"))
     parameters = of_file.graph.step("paid").parameters
     assert isinstance(parameters, Connect)
     assert parameters.left.on_error is OnError.DEAD_LETTER
@@ -252,11 +239,7 @@ WRONG_FILES = [
 
 @pytest.mark.parametrize(("old", "new", "text"), WRONG_FILES)
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, text: str) -> None:
-    path = tmp_path / "job.yaml"
-    assert old in FILE
-    path.write_text(FILE.replace(old, new))
-    with pytest.raises(ConfigError, match=rf"job.yaml:\d+.*({text})"):
-        load_job(path, Inputs())
+    refusal(tmp_path, FILE, old, new, text)
 
 
 def test_this_module_is_found_by_its_name() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -13,6 +12,7 @@ from penstock.base.errors import ConfigError
 from penstock.contract.graph import TimeKind
 from penstock.graph import CompiledJob, load_job
 from penstock.graph.describe import describe
+from tests.support.compiled_jobs import DeclaredInputs
 
 
 @ps.record
@@ -56,11 +56,6 @@ spec:
 """
 
 
-class Inputs:
-    def source_schema(self, connector: object, columns: object) -> pa.Schema:
-        raise AssertionError("all columns are declared")
-
-
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what loads a job with this step; the functions above are in the module ``lives``."""
@@ -71,7 +66,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def load(step: str, event_time: str = "eventTime: {column: at}") -> CompiledJob:
         file = tmp_path / "job.yaml"
         file.write_text(FILE.replace("STEP", step).replace("EVENT_TIME", event_time))
-        return load_job(file, Inputs())
+        return load_job(file, DeclaredInputs())
 
     return load
 

@@ -3,17 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.base.errors import ConfigError
 from penstock.contract.asynchronous import Cache, OnFailure, ResultOrder, Retries
 from penstock.contract.graph import Enrich, decode_graph, encode_graph
-from penstock.contract.streamjob import Job, Spec, StreamJob
-from penstock.graph import CompiledJob, JobFile, load_job
+from penstock.graph import CompiledJob
 from penstock.graph.describe import describe
-from penstock.graph.load import compile_draft
+from tests.support.compiled_jobs import compiled, loaded, refusal
 
 COLUMNS = {"who": "string", "nr": "int64", "at": "timestamp[us]"}
 HERE = Path(__file__).name
@@ -72,11 +70,6 @@ spec:
 """
 
 
-class Inputs:
-    def source_schema(self, connector: object, columns: object) -> pa.Schema:
-        raise AssertionError("all columns are declared")
-
-
 def enriched(fetch: Any = typed, *, keyed: bool = True, **options: Any) -> CompiledJob:
     job = ps.Job()
     rows = job.source("rows", ps.parquet("x"), columns=COLUMNS, event_time="at")
@@ -84,7 +77,7 @@ def enriched(fetch: Any = typed, *, keyed: bool = True, **options: Any) -> Compi
     places.sink("out", ps.discard())
     if options.get("on_error") == "dead-letter":
         places.dead_letter.sink("bad", ps.discard())
-    return compile_draft(JobFile(StreamJob("j", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, Inputs())
+    return compiled(job)
 
 
 def test_the_result_has_the_columns_of_the_row_and_of_the_answer() -> None:
@@ -95,9 +88,7 @@ def test_the_result_has_the_columns_of_the_row_and_of_the_answer() -> None:
 
 
 def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(FILE)
-    of_file = load_job(path, Inputs())
+    of_file = loaded(tmp_path, FILE)
     of_python = enriched(
         order="any",
         capacity=7,
@@ -127,8 +118,12 @@ def test_each_enrich_begins_a_stage() -> None:
     job = ps.Job()
     rows = job.source("rows", ps.parquet("x"), columns=COLUMNS).key_by("who").distinct("first").key_by("who")
     rows.enrich("places", typed).key_by("who").distinct("again").sink("out", ps.discard())
-    made = compile_draft(JobFile(StreamJob("j", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, Inputs())
-    assert [stage.plan.steps for stage in made.stages] == [("rows",), ("first",), ("places",), ("again", "out")]
+    assert [stage.plan.steps for stage in compiled(job).stages] == [
+        ("rows",),
+        ("first",),
+        ("places",),
+        ("again", "out"),
+    ]
 
 
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
@@ -188,8 +183,4 @@ WRONG_FILES = [
 
 @pytest.mark.parametrize(("old", "new", "text"), WRONG_FILES)
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, text: str) -> None:
-    path = tmp_path / "job.yaml"
-    assert old in FILE
-    path.write_text(FILE.replace(old, new))
-    with pytest.raises(ConfigError, match=rf"job.yaml:\d+.*({text})"):
-        load_job(path, Inputs())
+    refusal(tmp_path, FILE, old, new, text)

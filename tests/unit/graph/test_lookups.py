@@ -10,11 +10,9 @@ from penstock.base.errors import ConfigError
 from penstock.contract.asynchronous import Cache
 from penstock.contract.graph import Lookup, LookupHow, decode_graph, encode_graph
 from penstock.contract.plan import Partitioning
-from penstock.contract.streamjob import Job, Spec, StreamJob
-from penstock.graph import CompiledJob, JobFile, load_job
+from penstock.graph import CompiledJob
 from penstock.graph.describe import describe
-from penstock.graph.load import compile_draft
-from tests.unit.graph.test_enriched import Inputs
+from tests.support.compiled_jobs import compiled, loaded, refusal
 
 HERE = Path(__file__).name
 URI = "postgresql://reader@db:5432/shop"
@@ -48,12 +46,11 @@ def looked_up(table: object = TABLE, **options: Any) -> CompiledJob:
     job = ps.Job()
     rows = job.source("rows", ps.parquet("x"), columns={"item": "string", "nr": "int64"})
     rows.lookup("prices", table, **GIVEN | options).sink("out", ps.discard())
-    return compile_draft(JobFile(StreamJob("j", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, Inputs())
+    return compiled(job)
 
 
 def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(FILE)
-    of_file = load_job(tmp_path / "job.yaml", Inputs())
+    of_file = loaded(tmp_path, FILE)
     of_python = looked_up(how="left", capacity=3, batch=50, cache=ps.cache(1000, ttl="30s"))
     step = of_file.graph.step("prices")
     assert step == of_python.graph.step("prices")
@@ -68,14 +65,9 @@ def test_the_file_and_python_say_the_same(tmp_path: Path) -> None:
 
 
 def test_the_columns_of_the_table_have_the_names_of_the_key_if_nothing_else_is_said(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(FILE.replace("            keys: [sku]\n", ""))
-    found = load_job(tmp_path / "job.yaml", Inputs()).graph.step("prices").parameters
-    assert (
-        found
-        == looked_up(on="item", how="left", capacity=3, batch=50, cache=ps.cache(1000, ttl="30s"))
-        .graph.step("prices")
-        .parameters
-    )
+    of_file = loaded(tmp_path, FILE.replace("            keys: [sku]\n", ""))
+    of_python = looked_up(on="item", how="left", capacity=3, batch=50, cache=ps.cache(1000, ttl="30s"))
+    assert of_file.graph.step("prices") == of_python.graph.step("prices")
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -113,8 +105,4 @@ def test_what_does_not_fit_is_refused_with_file_and_line(options: dict[str, Any]
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, text: str) -> None:
-    assert old in FILE
-    (tmp_path / "job.yaml").write_text(FILE.replace(old, new))
-    with pytest.raises(ConfigError, match=rf"job.yaml:\d+.*({text})") as told:
-        load_job(tmp_path / "job.yaml", Inputs())
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in refusal(tmp_path, FILE, old, new, text)

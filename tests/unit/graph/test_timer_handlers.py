@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -16,6 +15,7 @@ from penstock.contract.graph import Process
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import CompiledJob, JobFile, load_job
 from penstock.graph.load import compile_draft
+from tests.support.compiled_jobs import DeclaredInputs
 
 COLUMNS = {"machine": "string", "at": "timestamp[us]"}
 HERE = Path(__file__).name
@@ -54,18 +54,13 @@ def emits_aside(t: ps.Time, key: Any, s: Seen, out: ps.Out[Alarm, {"aside": Alar
 def untyped(rows: Any, state: Any) -> Any: ...
 
 
-class Inputs:
-    def source_schema(self, connector: object, columns: object) -> pa.Schema:
-        raise AssertionError("all columns are declared")
-
-
 def compiled(
     on_timer: Any, function: Callable[..., Any] = beat, time: str | None = "at", **options: Any
 ) -> CompiledJob:
     job = ps.Job()
     beats = job.source("beats", ps.parquet("x"), columns=COLUMNS, event_time=time).key_by("machine")
     beats.process("seen", function, on_timer=on_timer, **options).sink("out", ps.discard())
-    return compile_draft(JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, Inputs())
+    return compile_draft(JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {}), job.draft, DeclaredInputs())
 
 
 @pytest.mark.parametrize("handler", [quiet, bare])
@@ -132,7 +127,7 @@ spec:
 def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> CompiledJob:
     monkeypatch.setitem(sys.modules, "jobs", sys.modules[__name__])
     (folder / "job.yaml").write_text(YAML.replace("NAME", name))
-    return load_job(folder / "job.yaml", Inputs())
+    return load_job(folder / "job.yaml", DeclaredInputs())
 
 
 def test_a_job_file_names_the_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -16,6 +15,7 @@ from penstock.contract.plan import StateColumn, StepState
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.graph import CompiledJob, JobFile, load_job
 from penstock.graph.load import compile_draft
+from tests.support.compiled_jobs import DeclaredInputs
 
 TXNS = {"entity": "string", "state": "string", "amount": "float", "at": "timestamp[us]"}
 
@@ -71,16 +71,11 @@ def untyped(r: dict[str, Any]) -> dict[str, Any]:
     return r
 
 
-class Inputs:
-    def source_schema(self, connector: object, columns: object) -> pa.Schema:
-        raise AssertionError("all columns are declared")
-
-
 def compiled(build: Callable[[ps.Job], None]) -> CompiledJob:
     job = ps.Job()
     build(job)
     file = JobFile(StreamJob("test", Spec(job=Job(entrypoint="a:b"))), {})
-    return compile_draft(file, job.draft, Inputs())
+    return compile_draft(file, job.draft, DeclaredInputs())
 
 
 def source(job: ps.Job, columns: dict[str, str] | None = None) -> ps.Stream:
@@ -125,7 +120,7 @@ spec:
 def test_a_job_in_python_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jobs", sys.modules[__name__])
     (tmp_path / "job.yaml").write_text(YAML)
-    theirs, ours = load_job(tmp_path / "job.yaml", Inputs()), compiled(build_score)
+    theirs, ours = load_job(tmp_path / "job.yaml", DeclaredInputs()), compiled(build_score)
     assert ours.plan.states == theirs.plan.states
     for one, other in zip(ours.graph.steps, theirs.graph.steps, strict=True):
         names = (getattr(s.parameters, "call", None) for s in (one, other))

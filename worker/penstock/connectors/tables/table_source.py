@@ -26,7 +26,7 @@ class TableSource:
     """One table. :meth:`splits` fixes the version that is read whole."""
 
     def __init__(self, log: TableLog, follow_s: float | None, rate: int, event_time: EventTime | None) -> None:
-        """Read by a log. ``rate`` bounds the rows per second of each lane; 0: as fast as possible."""
+        """Read the table of ``log``. ``rate`` bounds the rows per second of each lane; 0: as fast as possible."""
         self.log = log
         self.follow_s = follow_s
         self.bounded = not follow_s

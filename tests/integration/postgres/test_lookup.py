@@ -16,7 +16,7 @@ from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
 pytestmark = pytest.mark.timeout(600)
 COLUMNS = {"price": "decimal128(12, 2)", "stock": "int64", "at": "timestamp[us, tz=UTC]"}
 TABLE = "sku text PRIMARY KEY, price numeric(10,2), stock integer, at timestamptz, name varchar(9)"
-ITEMS = ["a", "b", "gone", None, "a", "x\0y", "", "b"]
+ITEMS = ["x\0y", "a", "b", "gone", None, "a", "", "b"]  # the first one can be in no table
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def found(postgres: Postgres, table: str, items: list[str | None] = ITEMS, **opt
 def test_rows_leave_with_their_row_of_the_table_once(postgres: Postgres, prices: str, cache: Any) -> None:
     every = found(postgres, prices, how="left", cache=cache, batch=2)
     assert [(row["n"], str(row["price"]), row["stock"]) for row in every] == [
-        (0, "1.50", 3), (1, "2.25", None), (2, "None", None), (3, "None", None), (4, "1.50", 3), (5, "None", None),
+        (0, "None", None), (1, "1.50", 3), (2, "2.25", None), (3, "None", None), (4, "None", None), (5, "1.50", 3),
         (6, "None", None), (7, "2.25", None),
     ]  # fmt: skip
-    assert str(every[0]["at"]) == "2026-01-01 00:00:00+00:00"
-    assert [row["n"] for row in found(postgres, prices, cache=cache)] == [0, 1, 4, 7]
+    assert str(every[1]["at"]) == "2026-01-01 00:00:00+00:00"
+    assert [row["n"] for row in found(postgres, prices, cache=cache)] == [1, 2, 5, 7]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,15 @@ def test_a_table_that_is_not_as_declared_is_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         found(postgres, prices, **options)
+
+
+def test_a_unique_index_has_to_have_no_other_columns(postgres: Postgres) -> None:
+    table = postgres.table("sku text, stock integer, PRIMARY KEY (sku, stock)", "prices")
+    with pytest.raises(ConfigError, match=r"no unique index has only columns of `on` \(sku\)"):
+        found(postgres, table, columns={"stock": "int64"})
+    postgres.run(f"CREATE UNIQUE INDEX ON {table} (sku)")
+    postgres.run(f"INSERT INTO {table} VALUES ('a', 5)")
+    assert [row["stock"] for row in found(postgres, table, columns={"stock": "int64"})] == [5, 5]
 
 
 def test_a_table_right_or_password_that_is_missing_is_named(

@@ -176,6 +176,14 @@ def test_output_that_is_dropped_is_never_added(tmp_path: Path) -> None:
     assert target.table.epochs() == [2]
 
 
+def test_a_value_that_is_too_long_for_the_name_of_a_folder_is_a_partition(tmp_path: Path) -> None:
+    target = Target(tmp_path, partitions={"word": "identity"})
+    sink = target.claimed()
+    rows = pa.record_batch({"word": [300 * "a", 100 * "é"], "number": pa.array([1, 2], pa.int64())})
+    sink.publisher.publish_all([staged(sink, 1, rows)], Epoch(1))
+    assert sorted(target.visible(), key=lambda row: str(row["word"])) == rows.to_pylist()
+
+
 @pytest.mark.parametrize(
     ("columns", "more", "said"),
     [

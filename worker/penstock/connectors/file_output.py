@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
@@ -168,6 +169,8 @@ def write_parquet(
 ) -> None:
     """Write a whole Parquet file, with or without statistics of its columns.
 
+    A column with NaN has none: Arrow leaves NaN out of the bounds, and Spark, to which NaN is the largest number, would
+    leave out such files when it is asked for NaN or for large numbers.
     With ``decimals_as_integers`` those of at most 18 digits are whole numbers, as Iceberg wants them.
     """
     table = pa.Table.from_batches([plain(b, schema) for b in batches], schema)
@@ -177,7 +180,7 @@ def write_parquet(
         schema,
         compression=COMPRESSION,
         use_dictionary=texts or False,
-        write_statistics=statistics,
+        write_statistics=statistics and [name for name in table.column_names if not _has_nan(table[name])],
         store_decimal_as_integer=decimals_as_integers,
         # Readers get plain types, whatever Arrow types the engine used. The Arrow schema is stored
         # only for types that Parquet lacks: otherwise a zone becomes UTC, a duration a number.
@@ -194,6 +197,10 @@ def parquet_form(schema: pa.Schema) -> FileForm:
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert a batch to the types of the file; a batch that fits is not copied."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _has_nan(values: pa.ChunkedArray) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
 
 
 def _needs_arrow(kind: pa.DataType) -> bool:

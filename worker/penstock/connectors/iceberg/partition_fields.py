@@ -19,6 +19,7 @@ from penstock.connectors.partitions import split_by
 from penstock.contract.codec import parsed
 
 SOURCES = ("boolean", "int", "long", "string", "date", "time", "timestamp", "timestamptz")
+NAME_BYTES_MAX = 200  # file systems take 255, and a key of S3 has 1,024 in all
 DAY_US, HOUR_US = 86_400_000_000, 3_600_000_000
 
 
@@ -69,12 +70,16 @@ def record_of(spec: Any, values: Mapping[int, Any]) -> Any:
 
 
 def path_of(table: Any, values: Mapping[int, Any]) -> str:
-    """Return the folder of a file below the table's folder of data, for people: no reader goes by it."""
+    """Return the folder of a file below the table's folder of data, for people: no reader goes by it.
+
+    It is left out when a value is too long for a name.
+    """
     try:
         path = table.spec().partition_to_path(record_of(table.spec(), values), table.schema())
     except KeyError:
         return ""  # the table has other fields by now; the commit says so
-    return f"{path}/" if path else ""
+    fits = all(len(part.encode()) <= NAME_BYTES_MAX for part in path.split("/"))
+    return f"{path}/" if path and fits else ""
 
 
 def _parts(number: int, values: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from tests.integration.kubernetes.binaries import API_BINARIES, REMEDY, cache
 from tests.support.long_tests import LONG
+from tools.servers import table_spark
 
 # Property tests never judge a time: the first example may compile a kernel. Other examples are
 # drawn in each run, so what is left to find, many runs find; `make unit` draws the fewer ones.
@@ -19,7 +20,7 @@ settings.load_profile("all")
 
 def pytest_report_header() -> list[str]:
     """Say which servers are missing, in one line for all tests of a server."""
-    return [_counts(), _kubernetes(), _servers_of_java()]
+    return [_counts(), _kubernetes(), _servers_of_java(), _table_spark()]
 
 
 def _counts() -> str:
@@ -41,6 +42,12 @@ def _servers_of_java() -> str:
     if not missing:
         return "kafka, s3: tests start servers, which Maven fetches once (75 MB)"
     return f"kafka, s3: tests are skipped, no {', '.join(missing)}: install Java 17 or newer, and Maven"
+
+
+def _table_spark() -> str:
+    if table_spark.is_prepared():
+        return f"tables: tests read them by Spark {table_spark.VERSION}"
+    return f"tables: tests with Spark are skipped: {table_spark.REMEDY}"
 
 
 def pytest_collection() -> None:

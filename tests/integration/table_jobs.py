@@ -1,4 +1,4 @@
-"""A job that counts words from one table into another one, through kills and rescales, for any format of tables."""
+"""A job that counts words from one table into others, through kills and rescales, for any format of tables."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.integration.word_files import Words
 
 
 class Counts(Protocol):
-    """The table that the job writes."""
+    """A table that the job writes."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows."""
@@ -23,8 +23,13 @@ class Counts(Protocol):
         ...
 
 
-def check_exact_through_kills(folder: Path, job_file: str, append: Callable[[pa.Table], object], table: Counts) -> None:
-    """Run the job while others commit to its input by ``append``; kill two engines, and rescale 2 -> 3 -> 2."""
+def check_exact_through_kills(
+    folder: Path, job_file: str, append: Callable[[pa.Table], object], *tables: Counts
+) -> Counter[tuple[str, int]]:
+    """Run the job while others commit to its input by ``append``; kill two engines, and rescale 2 -> 3 -> 2.
+
+    Return how often each word must be there with each count: once.
+    """
     words = Words()
 
     def add() -> None:
@@ -32,7 +37,7 @@ def check_exact_through_kills(folder: Path, job_file: str, append: Callable[[pa.
             append(pa.table({"word": words.some()}))
 
     def written() -> bool:
-        return len(table.rows()) >= words.rows
+        return all(len(table.rows()) >= words.rows for table in tables)
 
     add()
     with running(folder, "words", job_file) as job:
@@ -42,10 +47,11 @@ def check_exact_through_kills(folder: Path, job_file: str, append: Callable[[pa.
             job.kill(victim)
             job.rescale(workers)
         job.until(written)
-        (sink,) = job.status().sinks
-        assert sink.guarantee == "exactly-once"
+        assert [sink.guarantee for sink in job.status().sinks] == ["exactly-once"] * len(tables)
         job.stop()
-    found = Counter((row["word"], row["times"]) for row in table.rows())
-    assert found == Counter((word, n) for word, most in words.counts().items() for n in range(1, most + 1))
-    epochs = table.epochs()
-    assert epochs == sorted(set(epochs)), "one commit for each epoch, and none goes back"
+    due = Counter((word, n) for word, most in words.counts().items() for n in range(1, most + 1))
+    for table in tables:
+        assert Counter((row["word"], row["times"]) for row in table.rows()) == due
+        epochs = table.epochs()
+        assert epochs == sorted(set(epochs)), "one commit for each epoch, and none goes back"
+    return due

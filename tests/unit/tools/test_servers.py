@@ -19,7 +19,14 @@ def test_a_file_that_is_missing_altered_or_not_wanted_is_named(tmp_path: Path) -
     assert wrong(tmp_path / "none", wanted) == ["a.jar", "b.jar"]
 
 
-@pytest.mark.parametrize(("name", "file"), [("kafka", "kafka_2.13-4.4.0.jar"), ("s3proxy", "s3proxy-4.1.0.jar")])
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("kafka", "kafka_2.13-4.4.0.jar"),
+        ("s3proxy", "s3proxy-4.1.0.jar"),
+        ("table_spark", "delta-spark_4.1_2.13-4.4.0.jar"),
+    ],
+)
 def test_every_file_of_a_server_has_a_hash(name: str, file: str) -> None:
     files = locked(name)
     assert file in files

@@ -6,8 +6,13 @@ timer, or for a call from another thread. The functions of the job and the calls
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from penstock.base import threads
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class _Waits:
@@ -37,6 +42,27 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Return the virtual time."""
         return threads.monotonic()
+
+    def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> "asyncio.Future[T]":
+        """Let a thread of a pool call a function. The result comes to the loop, unless it is closed."""
+        done: asyncio.Future[T] = self.create_future()
+
+        def settle(ended: Any) -> None:
+            if done.cancelled():
+                return
+            if (error := ended.exception()) is None:
+                done.set_result(ended.result())
+            else:
+                done.set_exception(error)
+
+        def over(ended: Any) -> None:
+            if not self.is_closed():
+                self.call_soon_threadsafe(settle, ended)
+
+        work = executor.submit(func, *args)
+        done.add_done_callback(lambda _: work.cancel())
+        work.add_done_callback(over)
+        return done
 
     def _process_events(self, _events: list[object]) -> None:
         """Do nothing: there are no sockets."""

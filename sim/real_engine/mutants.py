@@ -409,5 +409,39 @@ _TABLE = (
         _line("steps.load_first", "self.waiting = len(found)", "self.waiting = 0"),
         "chaos-tabled",
     ),
+    EngineMutant(
+        "known-rows-overtake",
+        "a row whose answer is remembered leaves before the rows of its key that wait",
+        _line(
+            "steps.lookup.lookup_step",
+            "return [None if waits(line) else find(line, now_s) for line in lines]",
+            "return [find(line, now_s) for line in lines]",
+        ),
+        "chaos-looked-up",
+        seed=17,
+    ),
+    EngineMutant(
+        "looked-up-rows-stay",
+        "rows that have left a lookup are looked up again behind a restore",
+        _line("steps.lookup.lookup_step", "self._rows.delete(numbers)", "self._rows._forget(numbers)"),
+        "chaos-looked-up",
+    ),
+    EngineMutant(
+        "answers-in-the-order-of-the-server",
+        "rows get the answer of the key that stands where the server has their row",
+        _line(
+            "connectors.postgres.postgres_lookup",
+            "numbers = asked.column(0).take(pc.subtract(rows.column(0), 1)).to_pylist()",
+            "numbers = list(range(rows.num_rows))",
+        ),
+        "chaos-looked-up",
+    ),
+    EngineMutant(
+        "time-passes-rows-that-are-looked-up",
+        "a lookup says a time while rows wait that came before it",
+        _line("steps.enrich.asked_rows_step", "return self._rows.reached(time_us)", "return time_us"),
+        "chaos-looked-up",
+        seed=22,
+    ),
 )
 MUTANTS = {mutant.name: mutant for mutant in (*_TABLE, *OUTPUT_MUTANTS)}

@@ -78,6 +78,20 @@ SERVED = tuple(
     for place in ("bucket", "table", "topic")
 )
 
+# Rows are looked up in a database that answers late, refuses queries, and loses requests, answers and connections.
+LOOKED_UP = replace(
+    CHAOS,
+    name="chaos-looked-up",
+    job="looked-up",
+    moments=AT_COMMITS,
+    rates={
+        **CHAOS.rates,
+        "lookup": Rates(failed=0.05, unknown=0.03, crash=0.001),
+        "slow": Rates(failed=0.1),
+        "refused": Rates(failed=0.04),
+    },
+)
+
 # A worker stands still in the midst of a transaction. The user takes it away, so another one publishes its output. The
 # stopped one goes on when that one fences it.
 STALLED = replace(
@@ -133,6 +147,7 @@ SCENARIOS = {
         CHAOS,
         *OTHER_JOBS,
         *SERVED,
+        LOOKED_UP,
         STALLED,
         ENDLESS,
         MOVED,

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from obstore import exceptions
 
 from penstock.connectors.postgres.claimed_table import CLAIM
+from penstock.connectors.postgres.postgres_lookup import NAME as LOOKUP
 from penstock.connectors.s3.owned_folder import MARKS
 from penstock.contract.s3_options import S3Place
 from sim.cluster.fault_injector import Over
@@ -24,7 +25,7 @@ from sim.servers import Waits
 from sim.servers.kafka import KafkaRefusal, VirtualKafka
 from sim.servers.kafka_clients import KafkaClient, NoAnswer, client_maker
 from sim.servers.object_store import BucketClient, VirtualBucket
-from sim.servers.postgres import SqlError, VirtualPostgres
+from sim.servers.postgres import LOOK_UP, SqlError, VirtualPostgres
 from sim.servers.postgres_client import PostgresApi
 
 TRAVEL_US = (100, 3_000)
@@ -32,6 +33,7 @@ LATE_US = (3_000, 3 * SECOND)
 LATE = 0.5  # of the requests whose reply was lost
 SILENCE_US = SECOND // 10  # so long a client waits for an answer
 
+KINDS = {CLAIM: "claim", LOOKUP: "lookup"}  # of faults, by the name of a session
 ASKED_MAX = 3  # times, by a client of objects
 WAIT_US = 50_000  # between two looks at a lock
 NOTICED_US = (0, 0, SECOND // 2, 5 * SECOND)  # until a server notices that a client is gone
@@ -39,6 +41,8 @@ STOPPED_US = 10 * SECOND  # longer than the others wait for a worker
 KAFKA_ASKED_MAX = 4
 KAFKA_LATE = ("append", "commit")
 KAFKA_CLAIMS = ("partitions", "bytes_max")
+SLOW_US = (SECOND // 20, SECOND // 2, 3 * SECOND // 2)  # a query of a lookup
+REFUSALS = {"42P01": "the table does not exist", "42501": "permission denied", "57P01": "terminating connection"}
 MAY_BE_LATE = ("COMMIT", "INSERT INTO")  # statements that may come when their client has given up
 
 R = TypeVar("R")
@@ -110,7 +114,7 @@ class ServerCalls:
     def __init__(self, host: ServerHost, draw: Random, watcher: "ServerWatcher") -> None:
         self._host = host
         self._draw = draw
-        self._claims: set[int] = set()  # sessions of the database
+        self._kinds: dict[int, str] = {}  # of faults, by session of the database
         self._standing: dict[str, str] = {}  # transactional ids with the processes that are stopped in a transaction
         self._last_us = 0  # when the last late request comes
         self.bucket = VirtualBucket(watcher.object_created)
@@ -172,15 +176,17 @@ class ServerCalls:
 
     def ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Make a request of the database, as often as it says that it waits. Raises SqlError."""
-        kind = "claim" if arguments[0] == CLAIM or arguments[0] in self._claims else "server"
+        kind = KINDS.get(arguments[0], "server") if name == "open" else self._kinds[arguments[0]]
         late = name == "run" and arguments[1].startswith(MAY_BE_LATE)
         if name == "open":
             arguments = (self._host.scheduler.current.process, *arguments)
+        elif name == "run" and LOOK_UP.match(arguments[1]):
+            self._hold_up()
 
         def request() -> Any:
             answer = getattr(self.postgres, name)(*arguments)
-            if arguments[-1] == CLAIM:
-                self._claims.add(answer)
+            if name == "open":
+                self._kinds[answer] = kind
             return answer
 
         while True:
@@ -190,6 +196,14 @@ class ServerCalls:
                 self._host.scheduler.block(WAIT_US)
             except Silent:
                 raise SqlError(None, "server closed the connection unexpectedly") from None
+
+    def _hold_up(self) -> None:
+        """Let a query of a lookup take long, or be refused, as while somebody makes the table anew. Raises SqlError."""
+        if self._host.faults.verdict("slow") is not Verdict.DONE:
+            self._host.scheduler.block(self._draw.choice(SLOW_US))
+        if self._host.faults.verdict("refused") is not Verdict.DONE:
+            self._host.kernel.happened("query of a lookup refused")
+            raise SqlError(*self._draw.choice(tuple(REFUSALS.items())))
 
     def hang_up(self, session: int, *, broken: bool) -> None:
         """End a session of the database. The server notices later that a broken one has ended: behind its requests."""

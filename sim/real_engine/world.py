@@ -83,6 +83,7 @@ class EngineWorld(ControlPlane):
         kernel.add("servers", self._servers)
         for name, (columns, keys) in job.checked.tables.items():
             self._servers.postgres.make_table(name, columns, keys)
+            self._servers.postgres.put(name, list(map(dict, job.checked.filled.get(name, ()))))
         for name, partitions in job.checked.topics.items():
             self._servers.kafka.make_topic(name, partitions)
         self.judge = RealChecker(kernel, job.checked, self._stores("judge"), self._outputs(job.checked.place))

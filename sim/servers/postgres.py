@@ -83,6 +83,10 @@ class VirtualPostgres:
         """Make a table of the schema public: its columns with their types."""
         self._tables[name] = Table(columns, keys)
 
+    def put(self, table: str, rows: Sequence[Row]) -> None:
+        """Add rows, as another program does that writes to the table."""
+        self._tables[table].rows += rows
+
     def add_check(self, table: str, takes: Callable[[Row], bool]) -> None:
         """Have a table refuse rows from now on."""
         self._tables[table].takes = takes
@@ -274,6 +278,18 @@ class VirtualPostgres:
         session.rows.append((match["table"], added))
         return []
 
+    def _look_up(self, _session: SqlSession, match: re.Match[str], values: tuple[Any, ...]) -> Answer:
+        """Return the rows that have one of the keys, behind the number of the key, in any order."""
+        table = self._tables[match["table"]]
+        on = re.findall(r't\."(\w+)" = k\.', match["equal"])
+        chosen = re.findall(r't\."(\w+)"::', match["chosen"])
+        asked = {key: number for number, key in enumerate(zip(*values, strict=True), 1)}
+        found = ((asked.get(_key(row, on)), row) for row in reversed(table.rows))
+        return [(number, *_key(row, chosen)) for number, row in found if number is not None]
+
+    def _is_view(self, _session: SqlSession, _match: re.Match[str], _values: tuple[Any, ...]) -> Answer:
+        return [(False,)]
+
     # --- What a claim asks
 
     def _columns_of(self, _session: SqlSession, _match: re.Match[str], values: tuple[Any, ...]) -> Answer:
@@ -329,6 +345,10 @@ def _sorted(rows: list[Row], order: str) -> list[Row]:
     return rows
 
 
+LOOK_UP = re.compile(
+    r'SELECT k\.n(?P<chosen>.*) FROM unnest\(.+\) WITH ORDINALITY AS k\(.+\) JOIN "public"\."(?P<table>\w+)" t'
+    r" ON (?P<equal>.+)$"
+)
 _OF_MARKERS = r"\S+penstock_epochs"
 _INSERT = (
     r'INSERT INTO "public"\."(?P<table>\w+)" \((?P<names>.+?)\) SELECT (?:DISTINCT ON \((?P<by>.+?)\) )?.+? FROM'
@@ -349,6 +369,8 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     (r"CREATE TEMPORARY TABLE penstock_rows .+ ON COMMIT DROP$", VirtualPostgres._make_temporary),
     (r"SELECT count\(\*\) FROM pg_temp\.penstock_rows$", VirtualPostgres._count),
     (_INSERT, VirtualPostgres._insert),
+    (LOOK_UP.pattern, VirtualPostgres._look_up),
+    (r"SELECT relkind IN .+ FROM pg_class", VirtualPostgres._is_view),
     (r"SELECT a\.attname.+FROM pg_attribute", VirtualPostgres._columns_of),
     (r"SELECT i\.indexrelid.+FROM pg_index", VirtualPostgres._keys_of),
     (r"SELECT to_regclass\(\$1\) IS NULL$", VirtualPostgres._lacks_markers),

@@ -1,8 +1,13 @@
 """The twin of the client of PostgreSQL (``adbc_driver_postgresql.dbapi``), for the virtual server."""
 
+import re
 from typing import Any, Protocol
 
-from sim.servers.postgres import Answer, SqlError
+import pyarrow as pa
+
+from sim.servers.postgres import LOOK_UP, Answer, SqlError
+
+ARROW = {"bigint": pa.int64(), "text": pa.string()}
 
 
 class SqlWire(Protocol):
@@ -68,6 +73,7 @@ class PostgresCursor:
         self._connection = connection
         self.adbc_statement = self
         self.description: Answer = []
+        self._sql = ""
 
     def __enter__(self) -> "PostgresCursor":
         return self
@@ -78,13 +84,25 @@ class PostgresCursor:
     def set_options(self, **_options: str) -> None:
         """Do nothing: the options say how answers come."""
 
-    def execute(self, sql: str, values: tuple[Any, ...] | None) -> None:
-        """Run a statement. Raises SqlError."""
+    def execute(self, sql: str, values: tuple[Any, ...] | pa.RecordBatch | None) -> None:
+        """Run a statement, with the values of a tuple or of a batch of one row. Raises SqlError."""
+        self._sql = sql
+        if isinstance(values, pa.RecordBatch):
+            values = tuple(column.to_pylist()[0] for column in values.columns)
         self.description = self._connection.ask("run", sql, tuple(values or ()))
 
     def fetchall(self) -> Answer:
         """Return the rows of the answer."""
         return self.description
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """Return the rows of a lookup: the numbers of keys, and the chosen columns as what they are cast to."""
+        found = LOOK_UP.match(self._sql)
+        assert found, "no other statement is fetched so"
+        kinds = [pa.int64(), *(ARROW[name] for name in re.findall(r"::(\w+)", found["chosen"]))]
+        columns = [[row[place] for row in self.description] for place in range(len(kinds))]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        return pa.table(arrays, [f"c{place}" for place in range(len(kinds))])
 
     def adbc_ingest(self, _table: str, rows: Any, *, mode: str, temporary: bool) -> None:
         """Add the rows of a reader to the temporary table. Raises SqlError, also for what fails in the reader."""

@@ -69,6 +69,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         pytest.param("chaos-bucket", "committed a final", marks=long_only),
         ("chaos-table", "committed a final"),
         ("chaos-topic", "committed a final"),
+        ("chaos-looked-up", "query of a lookup refused"),
         ("stalled-topic", "fence of a producer that is stopped"),
     ],
 )

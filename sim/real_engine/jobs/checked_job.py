@@ -35,7 +35,8 @@ class CheckedJob(ABC):
     ``entrypoint`` builds it. It has ``parameters``, to which ``input`` and ``output`` are added. ``inputs`` are the
     files that it or its senders read. With ``on_disk`` its state has next to no memory, so all but a few rows of each
     table are in RocksDB. ``changes`` are other revisions of the job: the parameters of each that differ, by its name.
-    ``tables`` are those of its outputs in a database: columns with their types, and the columns of the unique index.
+    ``tables`` are those of a database that it writes to or looks rows up in: columns with their types, and the columns
+    of the unique index. The rows ``filled`` are in them from the beginning, by table.
     ``topics`` are those of its outputs, with their partitions.
     """
 
@@ -46,6 +47,7 @@ class CheckedJob(ABC):
     place = OutputPlace.FOLDER
     topics: Mapping[str, int] = {}
     tables: Mapping[str, tuple[dict[str, str], tuple[str, ...]]] = {}
+    filled: Mapping[str, Sequence[Row]] = {}
     on_disk = False
     changes: Mapping[str, Mapping[str, str]] = {}
 

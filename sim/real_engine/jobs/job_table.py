@@ -7,6 +7,7 @@ from sim.real_engine.jobs.clocked import ClockedJob
 from sim.real_engine.jobs.counting import CountingJob, Size
 from sim.real_engine.jobs.endless import EndlessJob
 from sim.real_engine.jobs.joined import JoinedJob
+from sim.real_engine.jobs.looked_up import LookedUpJob
 from sim.real_engine.jobs.migrated import MigratedJob
 from sim.real_engine.jobs.paned import PanedJob
 from sim.real_engine.jobs.pushed import PushedJob
@@ -35,6 +36,7 @@ JOBS: dict[str, CheckedJob] = {
     "endless": EndlessJob(),
     "joined": JoinedJob(),
     "joined-on-disk": _on_disk(JoinedJob()),
+    "looked-up": LookedUpJob(),
     "migrated": MigratedJob(),
     "paned": PanedJob(),
     "pushed": PushedJob(),

@@ -33,8 +33,11 @@ class SimCrash(Exception):
     """Raised inside a node's handler: the process dies at once."""
 
 
-class Violation(AssertionError):
-    """A promise is broken. ``rule`` is the letter of the invariant."""
+class Violation(BaseException):  # no error of the code that runs
+    """A promise is broken. ``rule`` is the letter of the invariant.
+
+    A server finds it inside the call of an engine, which must not take it for an error of that server.
+    """
 
     def __init__(self, rule: str, text: str) -> None:
         """Keep the letter: reports and mutants are sorted by it."""

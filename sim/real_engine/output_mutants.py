@@ -6,6 +6,7 @@ _TABLE = "connectors.postgres.marked_table"
 _TOPIC = "connectors.kafka.marked_topic"
 _NEWEST = 'newest, order = f"DISTINCT ON ({by}) ", f"ORDER BY {by}, {NUMBER} DESC ON CONFLICT ({by}) DO "'
 _OFFSETS = "self._producer.send_offsets_to_transaction([at], self._consumer.consumer_group_metadata(), ANSWER_MAX_S)"
+_PENDING = "return StagedPending(self._step, staging, self._output, self._committed, whole=self._target.whole)"
 _FENCE = "self._producer.init_transactions(2 * ANSWER_MAX_S)"
 
 OUTPUT_MUTANTS = (
@@ -42,6 +43,12 @@ OUTPUT_MUTANTS = (
         "output is prepared for a task that has no marker yet",
         line("connectors.staged_sink", "known = self._output.known(self._visible)", "known = Epoch(0)"),
         "chaos-topic",
+    ),
+    EngineMutant(
+        "marker-of-an-aborted-epoch",
+        "a first marker is of the epoch before the staged one, which may never be committed, and its number used again",
+        line("connectors.staged_sink", _PENDING, _PENDING.replace("self._committed", "Epoch(epoch - 1)")),
+        "chaos-table",
     ),
     EngineMutant(
         "marker-behind-its-transaction",

@@ -32,6 +32,8 @@ from typing import Protocol
 
 from greenlet import getcurrent, greenlet
 
+from sim.kernel.kernel import Violation
+
 POINT_US = 20  # the virtual time of a point
 TURN_POINTS_MAX = 400  # so many points later a thread must let others run
 TIMEOUTS_MAX = 2_000  # of one thread in a virtual second: more is a busy loop
@@ -318,7 +320,7 @@ class ThreadScheduler:
             return
         try:
             self.at_rest()
-        except AssertionError as error:
+        except (AssertionError, Violation) as error:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:

@@ -325,6 +325,18 @@ class LatencyMeter(Protocol):
         ...
 
 
+@runtime_checkable
+class CommitAwareWriter(Protocol):
+    """A sink writer that has to know how far the job is committed."""
+
+    def committed(self, epoch: "Epoch") -> None:
+        """Learn before a cut which epoch is the newest one committed. Cheap. Output up to there is visible.
+
+        Numbers between it and the next cut may be used again: those of epochs that were aborted.
+        """
+        ...
+
+
 class Source(Protocol):
     """A replayable input made of splits. Only the checkpoint holds the offsets."""
 
@@ -565,8 +577,8 @@ class Lookup(Protocol):
 
 
 __all__ = [
-    "BlobStore", "Clock", "EntryKind", "FileSystem", "FolderEntry", "Found", "GatheringReader", "Ids",
-    "InheritingSink", "JudgedSource", "LatencyMeter", "LeaseStore", "LeaseView", "Lookup", "LookupConnection",
+    "BlobStore", "Clock", "CommitAwareWriter", "EntryKind", "FileSystem", "FolderEntry", "Found", "GatheringReader",
+    "Ids", "InheritingSink", "JudgedSource", "LatencyMeter", "LeaseStore", "LeaseView", "Lookup", "LookupConnection",
     "MetaStore", "PacedReader", "Pending", "PushedSource", "Read", "ReleasingReader", "RemoteReader",
     "RestingReader", "RestoringPublisher", "Sink", "SinkPublisher", "SinkWriter", "Source", "SplitReader",
     "SwapConflict", "SwapUnknown", "Versioned", "WholePublisher",

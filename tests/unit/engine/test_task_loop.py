@@ -278,5 +278,5 @@ def test_what_is_staged_has_a_bound_while_output_cannot_be_published_and_only_th
     held_up[0] = False
     assert slot.room(), "the next barrier comes behind rows that have to be taken"
     held_up[0] = True
-    slot.seal(Epoch(2), "cut")
+    slot.seal(Epoch(2), Epoch(1), "cut")
     assert slot.room(), "behind a cut it begins anew"

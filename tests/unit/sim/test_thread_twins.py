@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.base import threads as originals
+from sim.kernel.kernel import Violation
 from sim.real_engine import thread_twins
 from sim.real_engine.thread_scheduler import BusyLoop, ThreadScheduler
 
@@ -425,6 +426,15 @@ def test_a_thread_that_waits_for_no_time_again_and_again_ends_the_run() -> None:
     assert isinstance(scheduler.failed[1], BusyLoop)
     assert place.clock.now_us < SECOND
     assert scheduler.unwind() == 0
+
+
+def test_a_violation_ends_the_run_though_the_thread_goes_on_after_errors(place: Place) -> None:
+    def publish() -> None:
+        with suppress(Exception):
+            raise Violation("E", "published twice")
+
+    with pytest.raises(Violation, match="E: published twice"):
+        place.run(publish)
 
 
 def test_when_no_thread_can_run_the_rule_is_checked_before_time_passes() -> None:

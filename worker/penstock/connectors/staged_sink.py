@@ -199,6 +199,11 @@ class StagedWriter:
         self._staging = staging
         self._target = target
         self._output = output
+        self._committed = Epoch(0)
+
+    def committed(self, epoch: Epoch) -> None:
+        """Note up to which epoch all output is visible."""
+        self._committed = epoch
 
     def room(self) -> bool:
         """Return whether the rows in memory are below their bound."""
@@ -211,9 +216,8 @@ class StagedWriter:
 
     def seal(self, epoch: Epoch, name: str) -> "StagedPending":
         """Cut: all rows so far belong to ``epoch``."""
-        visible = Epoch(epoch - 1)  # no epoch starts before the one before it is published
         staging = self._staging.seal(epoch, name)
-        return StagedPending(self._step, staging, self._output, visible, whole=self._target.whole)
+        return StagedPending(self._step, staging, self._output, self._committed, whole=self._target.whole)
 
     def close(self) -> None:
         """Drop rows and files that are in no cut."""

@@ -270,7 +270,8 @@ class TaskEffects:
             epoch,
             state,
             tuple(
-                sink.seal(epoch, snapshot_writer.name(term, epoch, f"-{self.task}")) for sink in parts.sinks.values()
+                sink.seal(epoch, barrier.committed, snapshot_writer.name(term, epoch, f"-{self.task}"))
+                for sink in parts.sinks.values()
             ),
             parts.source.states(epoch) if parts.source is not None else (),
             parts.chain.digests(),

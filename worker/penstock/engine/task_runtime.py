@@ -21,7 +21,7 @@ from penstock.engine.group_load import GroupLoad
 from penstock.engine.router import Custom
 from penstock.engine.source_reader import SourceReader
 from penstock.model.elements import Barrier
-from penstock.ports import Clock, LatencyMeter
+from penstock.ports import Clock, CommitAwareWriter, LatencyMeter
 from penstock.protocol.task.task_core import TaskCore
 from penstock.protocol.task.task_messages import (
     EpochCommitted,
@@ -122,7 +122,7 @@ class OutEdge:
 class SinkSlot:
     """The writer of one sink step. It is opened when rows may flow."""
 
-    __slots__ = ("_held_up", "_make", "_meter", "_on_first", "_staged_bytes", "_writer", "rows")
+    __slots__ = ("_aware", "_held_up", "_make", "_meter", "_on_first", "_staged_bytes", "_writer", "rows")
 
     def __init__(
         self,
@@ -144,6 +144,7 @@ class SinkSlot:
         self._staged_bytes = 0  # of rows behind the last cut
         self._writer: SinkWriter | None = None
         self._meter: LatencyMeter | None = None
+        self._aware: CommitAwareWriter | None = None
         self.rows = 0
 
     def open(self) -> None:
@@ -151,6 +152,7 @@ class SinkSlot:
         if self._writer is None:
             writer = self._writer = self._make()
             self._meter = writer if isinstance(writer, LatencyMeter) else None
+            self._aware = writer if isinstance(writer, CommitAwareWriter) else None
 
     @property
     def writer(self) -> "SinkWriter":
@@ -167,9 +169,11 @@ class SinkSlot:
             self._on_first()
             self._on_first = None
 
-    def seal(self, epoch: Epoch, name: str) -> "Pending":
-        """Cut: see :meth:`SinkWriter.seal`."""
+    def seal(self, epoch: Epoch, committed: Epoch, name: str) -> "Pending":
+        """Cut: see :meth:`SinkWriter.seal`. ``committed`` is the newest committed epoch."""
         self._staged_bytes = 0
+        if self._aware is not None:
+            self._aware.committed(committed)
         return self.writer.seal(epoch, name)
 
     def mark(self, latency_ns: int) -> None:

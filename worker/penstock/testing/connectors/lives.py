@@ -26,13 +26,13 @@ from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from penstock.engine.output_publisher import publications, publish_these
-from penstock.ports import Sink, SinkPublisher, SinkWriter
+from penstock.ports import CommitAwareWriter, Sink, SinkPublisher, SinkWriter
 from penstock.testing.connectors.outgoing_calls import Effects
 from penstock.testing.connectors.rule_broken import RuleBroken, must
 
 UID = "job-of-the-kit"
 TASKS = tuple(TaskId(StageIndex(1), Ordinal(worker), 0) for worker in range(2))
-ABORTED = 2  # the epoch of a life that does not commit, counted from its first
+ABORTED = 2  # the epoch with rows of a life that does not commit, counted from its first
 FAILED_EPOCHS_MAX = 5
 LIFE_MAX_S = 60.0
 SURVIVED, GAVE_UP, WRONG = 0, 3, 4  # how a life ends
@@ -60,11 +60,11 @@ class CommittedEpoch(Message, tag="CommittedEpoch"):
 
 
 class Superseded(Exception):
-    """Another life has committed this epoch."""
+    """Another life has committed meanwhile."""
 
 
 class Ledger:
-    """What is committed, in a folder. A commit is one ``link``: two lives never commit one epoch."""
+    """What is committed, in a folder. A commit is one ``link``: of two lives behind the same commit, one succeeds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -74,12 +74,12 @@ class Ledger:
         """Return the committed epochs in order."""
         return [decode(CommittedEpoch, file.read_bytes()) for file in sorted(self.folder.glob("commit-*"))]
 
-    def commit(self, commit: CommittedEpoch) -> None:
-        """CommittedEpoch an epoch. Raises Superseded when that epoch is committed."""
+    def commit(self, commit: CommittedEpoch, before: int) -> None:
+        """Commit an epoch behind ``before`` others. Raises Superseded when there are more."""
         draft = self.folder / f"draft-{uuid4().hex}"
         draft.write_bytes(encode(commit))
         try:
-            os.link(draft, self.folder / f"commit-{commit.epoch:06d}")
+            os.link(draft, self.folder / f"commit-{before:06d}")
         except FileExistsError as error:
             raise Superseded from error
         finally:
@@ -117,6 +117,7 @@ class Life:
         self._pieces = pieces
         self._attempt = Attempt(attempt)
         self._uncommitted: list[SinkHandle] = []
+        self._committed = Epoch(0)
         self._names = 0
 
     def run(self, effects: Effects) -> None:
@@ -146,7 +147,11 @@ class Life:
     def _write(self, sink: Sink, writers: Sequence[SinkWriter], effects: Effects) -> None:
         commits = self._ledger.commits()
         epoch, done = (commits[-1].epoch, commits[-1].pieces) if commits else (Epoch(0), 0)
-        given, round_, failed = done, 0, 0
+        self._committed = epoch
+        if not commits and self._attempt == 1:  # an epoch without rows that is aborted; the next life uses its number
+            epoch = Epoch(epoch + 1)
+            self._cut(writers, epoch)
+        before, given, round_, failed = len(commits), done, 0, 0
         while done < len(self._pieces):
             epoch, round_ = Epoch(epoch + 1), round_ + 1
             for writer in writers:
@@ -163,7 +168,8 @@ class Life:
             if round_ == ABORTED and given < len(self._pieces):
                 continue
             commit = CommittedEpoch(epoch, given, tuple(self._uncommitted))
-            self._ledger.commit(commit)
+            self._ledger.commit(commit, before)
+            self._committed, before = epoch, before + 1
             done, self._uncommitted = given, []
             self._publish(sink.publisher, commit, effects)
 
@@ -177,6 +183,8 @@ class Life:
         handles, failure = [], None
         for writer in writers:
             self._names += 1
+            if isinstance(writer, CommitAwareWriter):
+                writer.committed(self._committed)
             pending = writer.seal(epoch, f"{self._attempt}-{epoch}-{os.getpid()}-{self._names}")
             try:
                 handle = pending.finish()

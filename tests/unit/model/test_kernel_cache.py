@@ -1,11 +1,13 @@
-"""Kernels that several processes need at once are compiled by one of them."""
+"""All kernels are compiled beforehand; those that several processes need at once are compiled by one of them."""
 
 import fcntl
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.model import kernels
 from penstock.model.kernels.jit import INT, Kernel, cache_folder
 from penstock.model.kernels.place import folder_of_version, is_compiling
 
@@ -26,6 +28,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forget() -> None:
     cache_folder.cache_clear()
     folder_of_version.cache_clear()
+
+
+def test_the_kernels_of_every_module_are_compiled_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [file.read_text() for file in Path(kernels.__path__[0]).glob("*.py")]
+    declared = [name for source in sources for name in re.findall(r"^@kernel\(.*\ndef (\w+)", source, re.MULTILINE)]
+    compiled = list[str]()
+    monkeypatch.setattr(Kernel, "compile", lambda kernel: compiled.append(kernel.__name__))
+    assert kernels.compile_all() == len(compiled) >= len(declared) > 50
+    assert set(declared) <= set(compiled)
 
 
 def test_a_kernel_that_another_process_compiles_is_left_alone(folder: Path) -> None:

@@ -11,7 +11,7 @@ A reader sees committed records only. It never resets a position by itself: rows
 A topic that was removed and made again has another id, which is an error too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -253,14 +253,7 @@ class KafkaReader:
 
     def _move_on(self, records: Sequence[Any]) -> None:
         """Note the positions behind the last record of each partition."""
-        seen: set[int] = set()
-        for record in reversed(records):
-            partition = record.partition()
-            if partition not in seen:
-                self._next[partition] = record.offset() + 1
-                seen.add(partition)
-                if len(seen) == len(self._next):
-                    return
+        self._next |= {partition: offset + 1 for partition, offset in _last_offsets(records).items()}
 
     # --- The client -------------------------------------------------------------------------------
 
@@ -314,7 +307,19 @@ class KafkaReader:
             return []
         self._silent_since, self._fresh, self._consumer.complaints.reason = monotonic(), False, None
         came = [first, *self._consumer.consume(wanted - 1, 0.0)] if wanted > 1 else [first]
-        return [message for message in came if self._takes(message)]
+        return self._rows_among(came)
+
+    def _rows_among(self, came: list[Any]) -> list[Any]:
+        """Return the messages that are rows, mostly all. Notes what the others say, and raises what is an error."""
+        if any([message.error() for message in came]) or self._beyond(last := _last_offsets(came)):  # noqa: C419
+            return [message for message in came if self._takes(message)]
+        self._behind.update(last)
+        return came
+
+    def _beyond(self, offsets: Mapping[int, int]) -> bool:
+        """Return whether an offset of a partition is not before its end."""
+        end = self._place.end
+        return end is not None and any(offset >= end.get(partition, 0) for partition, offset in offsets.items())
 
     def _takes(self, message: Any) -> bool:
         """Return whether a message is a row. Notes what else it says, and raises what is an error."""
@@ -357,3 +362,16 @@ class KafkaReader:
         at = self._next.get(partition, EARLIEST)
         place = "the beginning" if at == EARLIEST else f"offset {at}"
         return f"topic {self._place.topic}, partition {partition}, {place}"
+
+
+def _last_offsets(messages: Sequence[Any]) -> dict[int, int]:
+    """Return the offset of the last message of each partition."""
+    left = {message.partition() for message in messages}
+    last: dict[int, int] = {}
+    for message in reversed(messages):
+        if (partition := message.partition()) in left:
+            last[partition] = message.offset()
+            left.remove(partition)
+            if not left:
+                break
+    return last

@@ -28,10 +28,20 @@ class Target(Protocol):
 
 
 def staged(
-    sink: Any, epoch: int, rows: pa.RecordBatch = ROWS, attempt: int = 1, task: TaskId = TASK, cut: str = ""
+    sink: Any,
+    epoch: int,
+    rows: pa.RecordBatch = ROWS,
+    attempt: int = 1,
+    task: TaskId = TASK,
+    cut: str = "",
+    committed: int | None = None,
 ) -> SinkHandle:
-    """Stage the rows as the output of a task in an epoch. Return what has to be published."""
+    """Stage the rows as the output of a task in an epoch. Return what has to be published.
+
+    The newest ``committed`` epoch is the one before, or another.
+    """
     writer = sink.writer(task, Attempt(attempt))
+    writer.committed(Epoch(epoch - 1 if committed is None else committed))
     writer.write(rows)
     handle = writer.seal(Epoch(epoch), cut or new_name("cut")).finish()
     assert isinstance(handle, SinkHandle)

@@ -40,11 +40,11 @@ class Shelf:
         """Nothing is open."""
 
 
-def test_a_first_marker_says_that_all_epochs_before_this_one_are_visible(tmp_path: Path) -> None:
+def test_a_first_marker_is_of_the_newest_committed_epoch(tmp_path: Path) -> None:
     shelf = Shelf()
     sink = StagedSink("out", shelf, tmp_path)
     sink.claim("job", fresh=True)
-    sink.publisher.publish(staged(sink, 7), Epoch(7))
-    assert shelf.told == [6], "no epoch starts before the one before it is published"
-    assert [(wanted.epoch, wanted.known) for wanted in shelf.wanted] == [(7, 6)]
+    sink.publisher.publish(staged(sink, 7, committed=5), Epoch(7))
+    assert shelf.told == [5], "epoch 6 was aborted, and its number may come again"
+    assert [(wanted.epoch, wanted.known) for wanted in shelf.wanted] == [(7, 5)]
     sink.close()

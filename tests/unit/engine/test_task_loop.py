@@ -280,3 +280,12 @@ def test_what_is_staged_has_a_bound_while_output_cannot_be_published_and_only_th
     held_up[0] = True
     slot.seal(Epoch(2), Epoch(1), "cut")
     assert slot.room(), "behind a cut it begins anew"
+
+
+def test_a_writer_learns_before_a_cut_which_epoch_is_committed() -> None:
+    calls = list[object]()
+    writer = SimpleNamespace(committed=calls.append, seal=lambda epoch, name: calls.append((epoch, name)))
+    slot = SinkSlot(lambda: cast(Any, writer))
+    slot.open()
+    slot.seal(Epoch(5), Epoch(3), "cut")
+    assert calls == [3, (5, "cut")]

@@ -25,8 +25,8 @@ class RestServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, folder: Path, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.folder = folder
         self.lose_replies = 0
         self.given: dict[str, str] = {}  # what the catalog tells of the files of a table
@@ -104,9 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def rest_server(folder: Path) -> Iterator[RestServer]:
-    """Run a catalog of the tables of a folder."""
-    server = RestServer(folder)
+def rest_server(folder: Path, port: int = 0) -> Iterator[RestServer]:
+    """Run a catalog of the tables of a folder, at a free port, or where it was before."""
+    server = RestServer(folder, port)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

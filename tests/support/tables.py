@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from penstock.connectors.tables.table_source import TableLane, TableSource
 from penstock.contract.manifest import SplitState
 
+ROWS_MAX = 1000  # more than any test of lanes has
+
 
 def opened(source: TableSource, states: Iterable[SplitState] | None = None) -> list[TableLane]:
     """Open all lanes: from the start, or from states."""
@@ -22,6 +24,7 @@ def take(lanes: Iterable[TableLane], at_once: int = 7) -> list[dict[str, object]
     for lane in lanes:
         while (read := lane.read(at_once)) is not None:
             found += read.batch.to_pylist()
+            assert len(found) < ROWS_MAX, "rows are read again and again"
     return sorted(found, key=lambda row: str(row["number"]).zfill(9))
 
 

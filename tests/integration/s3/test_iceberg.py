@@ -1,7 +1,8 @@
-"""The Iceberg sink with a table in a bucket of a real server."""
+"""The Iceberg sink and source with a table in a bucket of a real server."""
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,15 +11,19 @@ from pyiceberg.types import LongType, StringType
 from penstock.base.errors import StorageError
 from penstock.connectors.iceberg.client import FILES
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
-from penstock.contract.iceberg_options import IcebergOutput
+from penstock.connectors.iceberg.iceberg_source import IcebergSource
+from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from tests.support.iceberg import NAME, IcebergTable, local_catalog
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER, USER_VARIABLE
+from tests.support.tables import numbers, opened, states
 from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.timeout(600)
 ROWS = pa.record_batch({"word": ["a", "b", "a"], "number": pa.array(range(3), pa.int64())})
+
+AWAY = "s3: s3://.*: check `endpoint`, and that the store runs"
 
 
 def made(s3: S3, folder: Path) -> IcebergTable:
@@ -29,16 +34,26 @@ def made(s3: S3, folder: Path) -> IcebergTable:
     return table.create({"word": StringType(), "number": LongType()}, {"word": "identity"})
 
 
+def add(table: IcebergTable, *given: int) -> None:
+    """Add rows with a new snapshot, as another writer does."""
+    rows = pa.table({"word": [f"{n % 2}" for n in given], "number": pa.array(given, pa.int64())})
+    table.change(lambda found: found.append(rows))
+
+
+def place(s3: S3, folder: Path, secret: str = SECRET_VARIABLE) -> dict[str, Any]:
+    """Return the options that say where the table is, and who asks."""
+    return {
+        "catalog": f"sqlite:///{folder}/catalog.db",
+        "table": NAME,
+        "region": "us-east-1",
+        "endpoint": s3.endpoint,
+        "access_key": f"env:{USER_VARIABLE}",
+        "secret_key": f"env:{secret}",
+    }
+
+
 def claimed(s3: S3, folder: Path, secret: str = SECRET_VARIABLE) -> IcebergSink:
-    options = IcebergOutput(
-        catalog=f"sqlite:///{folder}/catalog.db",
-        table=NAME,
-        region="us-east-1",
-        endpoint=s3.endpoint,
-        access_key=f"env:{USER_VARIABLE}",
-        secret_key=f"env:{secret}",
-    )
-    sink = IcebergSink("out", options, ROWS.schema, folder / "staged")
+    sink = IcebergSink("out", IcebergOutput(**place(s3, folder, secret)), ROWS.schema, folder / "staged")
     sink.claim("job", fresh=True)
     return sink
 
@@ -66,6 +81,53 @@ def test_one_snapshot_for_each_epoch_though_the_store_is_away_in_between(
     sink.publisher.publish_all(second, Epoch(2))
     assert table.epochs() == [1, 2]
     assert Counter((row["word"], row["number"]) for row in table.rows()) == Counter(2 * [("a", 0), ("b", 1), ("a", 2)])
+
+
+def test_a_source_reads_each_row_once_though_the_store_is_away_in_between(
+    s3: S3, s3_server: S3Server, tmp_path: Path
+) -> None:
+    table = made(s3, tmp_path)
+
+    def source() -> IcebergSource:
+        return IcebergSource(IcebergInput(**place(s3, tmp_path), follow=1e-9), ())
+
+    add(table, *range(8))
+    add(table, 8, 9)
+    lanes = opened(source())
+    begun = states(lanes)
+    assert numbers(lanes) == list(range(10))
+    add(table, 10, 11)
+    read = states(lanes)
+    s3_server.kill()
+    for lane in lanes[:2]:
+        with pytest.raises(StorageError, match=AWAY):
+            lane.read(1)
+    assert states(lanes) == read
+    s3_server.start()
+    assert numbers(lanes) == [10, 11]
+    assert numbers(opened(source(), read)) == [10, 11]
+    assert numbers(opened(source(), begun)) == list(range(12))
+
+
+def test_a_file_that_was_listed_is_read_when_the_store_is_back(s3: S3, s3_server: S3Server, tmp_path: Path) -> None:
+    table = made(s3, tmp_path)
+    for n in range(3):
+        add(table, n)
+    source = IcebergSource(IcebergInput(**place(s3, tmp_path)), ())
+    found: list[dict[str, Any]] = []
+    lost = 0
+    for lane in opened(source):
+        while not lane.state().finished:
+            if found and not lost:
+                s3_server.kill()
+                with pytest.raises(StorageError, match=AWAY):
+                    lane.read(1)
+                lost += 1
+                s3_server.start()
+            if (read := lane.read(1)) is not None:
+                found += read.batch.to_pylist()
+    assert lost
+    assert sorted(row["number"] for row in found) == [0, 1, 2]
 
 
 def test_wrong_keys_are_named_with_the_options_to_correct(

@@ -70,7 +70,8 @@ class SkippingLoop(asyncio.BaseEventLoop):
             except Exception as error:
                 done.set_exception(error)
 
-        self.call_later(self.work_s, work)
+        working = self.call_later(self.work_s, work)
+        done.add_done_callback(lambda _: working.cancel())
         return done
 
 

@@ -167,3 +167,15 @@ def test_a_connection_whose_query_ends_behind_the_step_is_closed(loop: SkippingL
     loop.run_until_complete(asking)
     assert shop.connected == 2
     assert not shop.open
+
+
+def test_a_query_whose_loop_has_ended_is_dropped_without_a_word(loop: SkippingLoop) -> None:
+    shop = WatchedShop(loop)
+    calls = calls_of(shop)
+    loop.work_s = 1.0
+    asking = loop.create_task(calls.ask(ASKED))
+    loop.run_until_complete(asyncio.sleep(0.5))  # of the loop's own time
+    loop.close()
+    asking.get_coro().close()
+    assert not asking.done()
+    calls.close()

@@ -101,8 +101,9 @@ class TableCalls:
             if not done:
                 self._hold_up(f"no answer for {LOOKUP_SILENT_S:g} s: look what the server does")
             return await running
-        finally:
+        except asyncio.CancelledError:  # not when the loop has ended with its process, and takes nothing more
             running.cancel()
+            raise
 
     def _mends(self, error: Exception) -> bool:
         return is_storage_away(error) or (self._opened and isinstance(error, ConfigError))

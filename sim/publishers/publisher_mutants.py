@@ -34,7 +34,7 @@ MUTANTS = {
             "plain-topic",
             12,
         ),
-        Mutant("marker-without-its-lock", "fence-first", line(_TABLE, _LOCKED, "found = found"), "plain-table", 1),
+        Mutant("marker-without-its-lock", "fence-first", line(_TABLE, _LOCKED, "found = found"), "plain-table", 0),
         Mutant(
             "marker-behind-its-records",
             "marker-inside",
@@ -82,7 +82,7 @@ MUTANTS = {
             "marker-lost",
             line(_TABLE, "self._seed(session, wanted.known)", "self._seed(session, Epoch(0))"),
             "lost-table",
-            18,
+            74,
         ),
         Mutant(
             "first-marker-of-a-topic-is-zero",
@@ -98,7 +98,7 @@ MUTANTS = {
             "marker-seeded",
             line(_TABLE, "self._seed(session, visible)", "self._seed(session, Epoch(0))"),
             "rest-table",
-            1,
+            8,
         ),
         Mutant(
             "given-up-topic-without-marker",
@@ -112,7 +112,7 @@ MUTANTS = {
             "drop-marks",
             line(_TABLE, _LOOK, f"{_LOOK}; found = wanted.marker if visible == wanted.blocks else found"),
             "given-up-table",
-            2,
+            6,
         ),
         Mutant(
             "large-records-are-staged",

@@ -8,7 +8,20 @@ from penstock.contract.plan import EdgePlan, Partitioning, first_assignment, nex
 from penstock.model.elements import Active, Idle, Watermark
 from penstock.protocol.task import task_messages as ev
 from penstock.protocol.task.input_progress import END_OF_TIME
-from tests.support.task_harness import COUNT, PLAN, SOURCE, SPLITS, Rig, rescale, rig, root, task, to_count
+from tests.support.task_harness import (
+    COUNT,
+    PLAN,
+    SOURCE,
+    SPLITS,
+    Rig,
+    barrier,
+    rescale,
+    rig,
+    root,
+    rows,
+    task,
+    to_count,
+)
 
 TABLE = EdgePlan(2, SOURCE, COUNT, Partitioning.KEY)
 JOINED = replace(
@@ -43,6 +56,17 @@ def test_a_table_holds_no_time_back_and_the_steps_are_told_when_all_of_it_has_co
     assert join.arrive(of_table(0), Watermark(END_OF_TIME)) == []
     assert join.arrive(of_table(1), Watermark(5)) == [ev.AdvanceAside(TABLE.index, 5)]
     assert join.arrive(of_table(1), Watermark(END_OF_TIME)) == [ev.AdvanceAside(TABLE.index, END_OF_TIME)]
+
+
+def test_while_nothing_is_known_of_a_table_rows_are_taken_and_the_barrier_behind_them_is_cut() -> None:
+    join = joined()
+    inputs = [channel(sender) for sender in (0, 1) for channel in (of_table, lambda s: to_count(s, 0))]
+    for channel in inputs:
+        assert join.core.reads(channel)
+        join.arrive(channel, rows("a"))
+    for channel in inputs[:-1]:
+        assert not any(isinstance(a, ev.Snapshot) for a in join.arrive(channel, barrier(1)))
+    assert any(isinstance(a, ev.Snapshot) for a in join.arrive(inputs[-1], barrier(1)))
 
 
 def test_each_table_is_told_for_itself() -> None:

@@ -1,11 +1,15 @@
 """The table of faults fits today's source, and the operators make what they say."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.base.values import replace
+from sim.mutants.table import MUTANTS as CORE_MUTANTS
+from sim.publishers.publisher_mutants import MUTANTS as PUBLISHER_MUTANTS
+from sim.real_engine.mutants import MUTANTS as ENGINE_MUTANTS
 from tools.mutants.ledger import VERDICTS, Ledger, Outcome, Verdict, entry_of, key_of, report
 from tools.mutants.operators import faults_of
 from tools.mutants.running import judged
@@ -149,3 +153,13 @@ def test_the_report_names_each_fault_that_is_not_noticed_for_sure(tmp_path: Path
         f"  alive ({REAL.file}): NOT NOTICED: {REAL.harm}",
         f"  same ({REAL.file}): equivalent: nobody sees it",
     ]
+
+
+def test_each_fault_that_the_page_of_reliability_names_for_a_rule_is_there() -> None:
+    page = (REPOSITORY / "RELIABILITY.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Which mutant shows which rule\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", row)}
+    known = {*read_faults(), *CORE_MUTANTS, *ENGINE_MUTANTS, *PUBLISHER_MUTANTS}
+    assert len(named) > 100
+    assert named - known == set()

@@ -1,4 +1,4 @@
-"""`kubectl apply` of another scheme of a custom edge: exact with a lost worker in between, and no pod is restarted."""
+"""Keys move on a running job, by another scheme or by load: exact through a lost worker, and no pod is restarted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,10 @@ from e2e.rig.spark_operator import example
 from e2e.rig.streamjob import StreamJob
 from e2e.rig.waiting import wait_for
 from e2e.rig.wordcount import CLAIM, Claim, make_shared
+from penstock.contract.balance import Balance
 from tests.integration import schemes_job
 from tests.integration.kubernetes.kubectl import Kubectl
+from tests.integration.test_rebalance import BUSY, skewed_keys
 from tests.integration.test_schemes import make_input, written
 
 STEP_TIMEOUT_S = 180.0
@@ -49,6 +51,15 @@ class Dealt(StreamJob):
         self.until("Partitioned", STEP_TIMEOUT_S, "SchemesHold")
         self.commits(1, STEP_TIMEOUT_S)
 
+    def balance(self, nonce: int, reason: str) -> Balance:
+        """Ask for a balance as a person does. Returns what came of it when the condition says that it is done."""
+        self.patch(rebalanceNonce=nonce)
+        self.until("Balanced", STEP_TIMEOUT_S, reason)
+        self.commits(1, STEP_TIMEOUT_S)
+        done = self.latest().balance
+        assert isinstance(done, Balance)
+        return done
+
     def refusal(self) -> str:
         """Give the message of the condition when the scheme is refused; empty when it is not."""
         found = [c for c in self.conditions() if c["type"] == "Partitioned" and c["reason"] == "SchemeRefused"]
@@ -81,5 +92,27 @@ def test_another_scheme_is_applied_twice_with_a_lost_worker_in_between(dealt: De
     wait_for("refused", dealt.refusal, STEP_TIMEOUT_S, dealt.say)
     assert "step 'work' has no scheme 'evne'; its schemes: even, turned" in dealt.refusal()
     dealt.goes_over_to("turned")
+    dealt.until_finished(STEP_TIMEOUT_S)
+    assert written(dealt.folder / "out") == {key: list(enumerate(rows, start=1)) for key, rows in made.items()}
+
+
+@pytest.mark.timeout(900)
+def test_key_groups_move_by_load_with_a_lost_worker_between_two_requests(dealt: Dealt) -> None:
+    made = make_input(dealt.folder / "in", skewed_keys())
+    dealt.use("even")
+    dealt.until("Ready", STEP_TIMEOUT_S)
+    dealt.commits(1, STEP_TIMEOUT_S)
+    before = dealt.lives()
+    first = dealt.balance(1, "KeyGroupsMoved")
+    assert dealt.lives() == before, "no worker is restarted"
+    (counts,) = first.steps
+    assert (first.nonce, counts.step) == (1, "counts")
+    assert 0 < counts.moved < BUSY
+    assert counts.rows / 2 <= counts.after < counts.before
+    lose(dealt, next(name for name in before if name != dealt.leader()), force=True)
+    assert dealt.latest().balance == first, "the table of the checkpoint has the owners"
+    again = dealt.balance(2, "")
+    assert again.nonce == 2
+    assert all(step.after <= step.before < counts.before / counts.rows * step.rows for step in again.steps)
     dealt.until_finished(STEP_TIMEOUT_S)
     assert written(dealt.folder / "out") == {key: list(enumerate(rows, start=1)) for key, rows in made.items()}

@@ -1,5 +1,8 @@
 """Keys move on a running job, by another scheme or by load: exact through a lost worker, and no pod is restarted."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,9 +59,26 @@ class Dealt(StreamJob):
         self.patch(rebalanceNonce=nonce)
         self.until("Balanced", STEP_TIMEOUT_S, reason)
         self.commits(1, STEP_TIMEOUT_S)
+        return self.balanced()
+
+    def balanced(self) -> Balance:
+        """Give what came of the newest request to balance that is done."""
         done = self.latest().balance
         assert isinstance(done, Balance)
         return done
+
+    def balance_by_command(self) -> str:
+        """Ask for a balance as ``penstock rebalance`` does, which waits for what came of it. Gives its output."""
+        done = subprocess.run(
+            [Path(sys.executable).with_name("penstock"), "rebalance", self.name, "-n", self.kubectl.namespace],
+            env={**os.environ, "KUBECONFIG": str(self.kubectl.kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=STEP_TIMEOUT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def refusal(self) -> str:
         """Give the message of the condition when the scheme is refused; empty when it is not."""
@@ -111,8 +131,10 @@ def test_key_groups_move_by_load_with_a_lost_worker_between_two_requests(dealt: 
     assert counts.rows / 2 <= counts.after < counts.before
     lose(dealt, next(name for name in before if name != dealt.leader()), force=True)
     assert dealt.latest().balance == first, "the table of the checkpoint has the owners"
-    again = dealt.balance(2, "")
+    told = dealt.balance_by_command()
+    again = dealt.balanced()
     assert again.nonce == 2
+    assert str(again) in told
     assert all(step.after <= step.before < counts.before / counts.rows * step.rows for step in again.steps)
     dealt.until_finished(STEP_TIMEOUT_S)
     assert written(dealt.folder / "out") == {key: list(enumerate(rows, start=1)) for key, rows in made.items()}

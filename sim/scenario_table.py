@@ -203,6 +203,19 @@ DIRECTED = (
         + _at(5.0, BalanceWish()),
         balanced=2,
     ),
+    # Behind a balance the scheme changes: the version of the scheme leaves key groups where they are.
+    replace(
+        BUSY,
+        name="balance-and-schemes",
+        job="count-dealt",
+        size=replace(BUSY.size or TINY, keys=24, skew=0.9),
+        events=_at(1.0, BalanceWish())
+        + _at(2.2, SchemeWish("turned"))
+        + _at(3.4, BalanceWish())
+        + _at(4.4, SchemeWish("even"), KillEngine(FOLLOWER)),
+        balanced=1,
+        schemes_changed=2,
+    ),
     # Rows wait in open buffers, and watermarks behind them, when barriers come.
     replace(BUSY, name="open-buffers", job="window", channels=ChannelSizes(6_000, 0.05, 12_000, 6_000)),
     POISON,

@@ -1,6 +1,7 @@
 """The checker of balances.
 
-B  each request has one answer. It says how many key groups have another owner, and what a committed checkpoint counts
+B  each request has one answer. It says how many key groups have another owner, and what a committed checkpoint counts.
+   A version of a running attempt that answers none leaves them where they are, if the tasks of the stage are the same
 """
 
 from collections import Counter
@@ -47,6 +48,12 @@ class BalanceChecker:
                 for stage in keyed
             ):
                 raise Violation("B", f"no checkpoint counts what is said of {step}")
+
+    def check_kept(self, before: Assignment, table: Assignment) -> None:
+        """Check a new version that answers no request. Raises Violation."""
+        for old, new in zip(before.stages, table.stages, strict=False):
+            if old.tasks == new.tasks and old.shares != new.shares:
+                raise Violation("B", f"key groups of stage {new.stage} moved, and nobody has asked for that")
 
 
 def _busiest(counts: Counter[int], table: Assignment, tasks: tuple[TaskId, ...]) -> int:

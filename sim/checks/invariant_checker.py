@@ -84,6 +84,8 @@ class InvariantChecker:
                     self.tables[table.version] = table
         if isinstance(old, Latest) and new.balance != old.balance:
             self.balances.check(new.balance, self.tables[old.version], self.tables[new.version])
+        elif isinstance(old, Latest) and new.version > old.version and new.attempt == old.attempt:
+            self.balances.check_kept(self.tables[old.version], self.tables[new.version])
 
     def _compare(self, old: Latest, new: Latest) -> None:
         if new.term < old.term or new.attempt < old.attempt or new.version < old.version:

@@ -33,7 +33,7 @@ MUTANTS = (
             "shares = old.shares if tasks == old.tasks or not old.shares else rebalance(old.shares, keep)",
             "shares = rebalance(old.shares, keep) if old.shares else ()",
         ),
-        "balance",
+        "balance-and-schemes",
         0,
     ),
     Mutant(

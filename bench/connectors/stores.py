@@ -65,7 +65,7 @@ def append(table: Table, rows: int) -> Run:
 
     def check(_: Path) -> list[str]:
         found = {str(word): int(str(n)) for word, n in table.run(f"SELECT word, count(*) FROM {name} GROUP BY 1")}
-        return first_words(rows, found, UPSERTED_KEYS)
+        return first_words(rows, found)
 
     steps = [jobs.generated(rows), jobs.to("postgres", uri=table.server.uri, table=name, password="env:PGPASSWORD")]
     return _into_table("append", table, name, (rows, steps), check)

@@ -189,11 +189,13 @@ class KafkaReader:
             self._discover()
             if self._lost_touch:
                 self._ask_again()
-        records = self._records(min(max_rows, RECORDS_MAX))
+        records, last = self._records(min(max_rows, RECORDS_MAX))
         rows = head(self._source.decoder.rows(records), max_rows) if records else None
         if rows is not None:
-            self._left = records[rows.num_rows :] + self._left
-            self._move_on(records[: rows.num_rows])
+            if rows.num_rows < len(records):
+                self._left = records[rows.num_rows :] + self._left
+                last = _last_offsets(records[: rows.num_rows])
+            self._next |= {partition: offset + 1 for partition, offset in last.items()}
         if not self._left:
             for partition, reached in self._reached.items():
                 self._next[partition] = max(self._next[partition], reached)
@@ -251,10 +253,6 @@ class KafkaReader:
         """Return whether the broker does not answer, so that it is not known whether there are rows."""
         return bool(self._behind) and monotonic() - self._silent_since > SILENT_AFTER_S
 
-    def _move_on(self, records: Sequence[Any]) -> None:
-        """Note the positions behind the last record of each partition."""
-        self._next |= {partition: offset + 1 for partition, offset in _last_offsets(records).items()}
-
     # --- The client -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -296,25 +294,32 @@ class KafkaReader:
         if new:
             self._assign(new)
 
-    def _records(self, wanted: int) -> list[Any]:
-        """Return records in the order in which they came, each partition's in order of their offsets."""
+    def _records(self, wanted: int) -> tuple[list[Any], dict[int, int]]:
+        """Return records in the order in which they came, and the offset of the last one of each partition.
+
+        Those of a partition are in order of their offsets.
+        """
         if self._left:
             records, self._left = self._left[:wanted], self._left[wanted:]
-            return records
+            return records, _last_offsets(records)
         first = self._consumer.poll((FIRST_WAIT_S if self._fresh else WAIT_S) if self._behind else 0.0)
         if first is None:
             self._heard_nothing()
-            return []
+            return [], {}
         self._silent_since, self._fresh, self._consumer.complaints.reason = monotonic(), False, None
         came = [first, *self._consumer.consume(wanted - 1, 0.0)] if wanted > 1 else [first]
         return self._rows_among(came)
 
-    def _rows_among(self, came: list[Any]) -> list[Any]:
-        """Return the messages that are rows, mostly all. Notes what the others say, and raises what is an error."""
+    def _rows_among(self, came: list[Any]) -> tuple[list[Any], dict[int, int]]:
+        """Return the messages that are rows, mostly all, and the offset of the last one of each partition.
+
+        Notes what the other messages say, and raises what is an error.
+        """
         if any([message.error() for message in came]) or self._beyond(last := _last_offsets(came)):  # noqa: C419
-            return [message for message in came if self._takes(message)]
+            rows = [message for message in came if self._takes(message)]
+            return rows, _last_offsets(rows)
         self._behind.update(last)
-        return came
+        return came, last
 
     def _beyond(self, offsets: Mapping[int, int]) -> bool:
         """Return whether an offset of a partition is not before its end."""

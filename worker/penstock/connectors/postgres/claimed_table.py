@@ -51,10 +51,14 @@ def check_schema(session: PostgresSession, table: TableName, about: str) -> None
     """
     usage = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1"
     if session.run(usage, table.schema) == [(False,)]:
-        user = quoted(session.run("SELECT current_user::text")[0][0])
         raise ConfigError(
-            f"{about}: the job's user lacks rights: GRANT USAGE ON SCHEMA {quoted(table.schema)} TO {user}"
+            f"{about}: the job's user lacks rights: GRANT USAGE ON SCHEMA {quoted(table.schema)} TO {user_of(session)}"
         )
+
+
+def user_of(session: PostgresSession) -> str:
+    """Return the job's user, as a statement names it."""
+    return quoted(session.run("SELECT current_user::text")[0][0])
 
 
 def _statement(table: TableName, rows: pa.Schema, keys: Sequence[str]) -> str:
@@ -102,8 +106,7 @@ def _check_rights(session: PostgresSession, table: TableName, keys: Sequence[str
         ]
         if missing:
             raise ConfigError(
-                f"{about}: the job's user lacks rights: GRANT {', '.join(missing)} ON {name} TO"
-                f" {quoted(session.run('SELECT current_user::text')[0][0])}"
+                f"{about}: the job's user lacks rights: GRANT {', '.join(missing)} ON {name} TO {user_of(session)}"
             )
     if not session.run("SELECT has_database_privilege(current_database(), 'TEMPORARY')")[0][0]:
         database = quoted(session.run("SELECT current_database()::text")[0][0])

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.suggest import unknown
-from penstock.connectors.postgres.claimed_table import COLUMNS, KEYS, check_schema
+from penstock.connectors.postgres.claimed_table import COLUMNS, KEYS, check_schema, user_of
 from penstock.connectors.postgres.client import PostgresDatabase, PostgresSession, library
 from penstock.connectors.postgres.column_checks import DAYS, MICROSECONDS_MIN, TableColumn, staged_as
 from penstock.connectors.postgres.marked_table import TableName, quoted
@@ -62,10 +62,9 @@ class PostgresTable:
         has = "SELECT has_column_privilege($1, $2, 'SELECT')"
         missing = [quoted(name) for name in names if not session.run(has, self._table.sql, name)[0][0]]
         if missing:
-            user = quoted(session.run("SELECT current_user::text")[0][0])
             raise ConfigError(
                 f"{self._about}: the job's user lacks rights: GRANT SELECT ({', '.join(missing)}) ON {self._table.sql}"
-                f" TO {user}"
+                f" TO {user_of(session)}"
             )
 
     def _check_unique(self, session: PostgresSession, on: Sequence[str]) -> None:

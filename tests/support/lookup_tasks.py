@@ -88,7 +88,7 @@ def rows(items: Sequence[str | None], first: int = 0, city: str | None = HOME) -
 
 
 class LookupTasks(AskingTasks[LookupStep]):
-    """Tasks with a lookup. They have looked at the table, unless it is not ``ready``."""
+    """Tasks with a lookup. They have connected and checked the table, unless it is not ``ready``."""
 
     def __init__(self, shop: Shop, folder: Path, tasks: int = 1, *, ready: bool = True, **options: Any) -> None:
         """Look up in ``shop``. ``options`` are of the declaration."""
@@ -103,7 +103,7 @@ class LookupTasks(AskingTasks[LookupStep]):
             self.look()
 
     def look(self) -> None:
-        """Let all new tasks look at the table."""
+        """Let all new tasks connect and check the table."""
         for _ in self.tasks:
             self.answer()
 

@@ -35,7 +35,7 @@ class PostgresTable:
         self._about = f"postgres lookup: table {options.table}"
 
     def connect(self, keys: pa.Schema, columns: pa.Schema) -> "PostgresRows":
-        """Connect, and look at the table. Raises ConfigError with what mends it, StorageError."""
+        """Connect, and check the table. Raises ConfigError with what mends it, StorageError."""
         ending = ExitStack()
         with ExitStack() as opening:
             session = opening.enter_context(self._database.session(NAME, self._about))

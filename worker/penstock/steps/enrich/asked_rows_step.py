@@ -1,4 +1,4 @@
-"""What steps have in common whose rows wait for answers.
+"""Base class of steps whose rows wait for answers.
 
     rows that wait ──> _call ──> answers that are known already, and a call for the others
     answers ─────────> _leave ─> rows leave with them, in the order of PendingRows

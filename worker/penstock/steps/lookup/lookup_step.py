@@ -86,7 +86,7 @@ class LookupStep(AskedRowsStep[None]):
 
     @property
     def waiting(self) -> int:
-        """Return how many rows wait; one more until the table has been looked at."""
+        """Return how many rows wait; one more until the table has been checked."""
         return super().waiting + (not self._opened)
 
     @property

@@ -87,7 +87,7 @@ LOOKED_UP = replace(
     rates={
         **CHAOS.rates,
         "lookup": Rates(failed=0.05, unknown=0.03, crash=0.001),
-        "slow": Rates(failed=0.1),
+        "slow": Rates(failed=0.4),
         "refused": Rates(failed=0.04),
     },
 )

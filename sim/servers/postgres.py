@@ -375,5 +375,5 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     (r"SELECT i\.indexrelid.+FROM pg_index", VirtualPostgres._keys_of),
     (r"SELECT to_regclass\(\$1\) IS NULL$", VirtualPostgres._lacks_markers),
     (rf"CREATE TABLE IF NOT EXISTS {_OF_MARKERS} ", VirtualPostgres._make_markers),
-    (r"SELECT (has_\w+_privilege|pg_advisory_xact_lock)\(", VirtualPostgres._yes),
+    (r"SELECT (has_\w+_privilege|pg_advisory_xact_lock|set_config)\(", VirtualPostgres._yes),
 )

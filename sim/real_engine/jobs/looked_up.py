@@ -62,7 +62,7 @@ def job(parameters: ps.Parameters) -> ps.Job:
         how="left",
         capacity=2,
         batch=3,
-        cache=ps.cache(3, ttl="200ms"),
+        cache=ps.cache(3, ttl="2s"),
     )
     prices.sink("prices-out", ps.parquet(f"{output}/prices"))
     windows = prices.key_by("word").window("windows", "1m", n=ps.count(), price=ps.max("price"))

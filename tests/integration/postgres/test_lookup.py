@@ -11,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock.base.errors import ConfigError, StateError, StorageError
 from tests.integration.command_job import running
+from tests.integration.local_job import wait_until
 from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
 
 pytestmark = pytest.mark.timeout(600)
@@ -87,6 +88,25 @@ def test_a_table_right_or_password_that_is_missing_is_named(
     with pytest.raises(StorageError, match="correct `uri` and `password`") as told:
         found(postgres, prices)
     assert "wrong-one" not in str(told.value)
+
+
+def test_many_keys_are_read_by_the_index(postgres: Postgres) -> None:
+    table = postgres.table("sku text PRIMARY KEY, stock integer", "prices")
+    postgres.run(f"INSERT INTO {table} SELECT 'item ' || n, n FROM generate_series(1, 50000) n")
+    postgres.run(f"ANALYZE {table}")
+    scans = "SELECT idx_scan, seq_scan FROM pg_stat_user_tables WHERE relname = $1"
+    before = postgres.run(scans, table)
+    items: list[str | None] = [f"item {n}" for n in range(1, 1_001)]
+    assert len(found(postgres, table, items, columns={"stock": "int64"})) == 1_000
+    wait_until(lambda: postgres.run(scans, table) != before)  # the server counts a moment later
+    assert postgres.run(scans, table) == [(before[0][0] + 1_000, before[0][1])]
+
+
+def test_what_has_no_index_on_the_keys_is_read_too(postgres: Postgres, prices: str) -> None:
+    view = f"{prices}_in_capitals"
+    postgres.run(f"CREATE VIEW {view} AS SELECT upper(sku) AS sku, stock FROM {prices}")
+    every = found(postgres, view, ["A", "a", "B"], columns={"stock": "int64"})
+    assert [(row["n"], row["stock"]) for row in every] == [(0, 3), (2, None)]
 
 
 def test_rows_are_looked_up_exactly_once_while_engines_and_the_server_are_killed(

@@ -20,6 +20,11 @@ from penstock.contract.postgres_options import PostgresLookup
 from penstock.ports import Found
 
 NAME = "penstock-lookup"
+# By default the planner takes a page at random for four times as dear as the next one, as on a disk. So for 1,000 keys
+# it reads all 100,000 rows of a table in memory: 20 to 34 ms, by the index 5 to 7 ms. What has no index on the keys,
+# like some views, is read as before. With `enable_seqscan = off` the server would compile (JIT) such a query each
+# time: 130 ms, not 14.
+BY_INDEX = "SELECT set_config('random_page_cost', current_setting('seq_page_cost'), false)"
 VIEWS = "SELECT relkind IN ('v', 'm', 'f') FROM pg_class WHERE oid = to_regclass($1)"
 TEXTS = ("text", "character varying", "character", "uuid", "json", "jsonb")
 NUMBERS = {"smallint": 16, "integer": 32, "bigint": 64}
@@ -40,6 +45,7 @@ class PostgresTable:
         with ExitStack() as opening:
             session = opening.enter_context(self._database.session(NAME, self._about))
             self._check(session, keys, columns)
+            session.run(BY_INDEX)
             ending = opening.pop_all()
         return PostgresRows(ending, session, self._table, (keys, columns), self._about)
 

@@ -85,7 +85,7 @@ def entry_of(fault: Fault) -> str:
 def key_of(fault: Fault) -> str:
     """Return the digest of the faulty source, and of the tests by name and content."""
     source = fault.applied((REPOSITORY / fault.file).read_text(encoding="utf-8")).encode()
-    paths = (REPOSITORY / test for test in fault.tests)
+    paths = (REPOSITORY / test.partition("::")[0] for test in fault.tests)
     files = (file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path]))
     return _digest([source, *(part for file in files for part in (file.name.encode(), file.read_bytes()))])
 

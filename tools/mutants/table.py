@@ -30,8 +30,9 @@ class StaleFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. ``tests`` are run with it, and at least one of them has to fail.
+    """One fault. ``tests`` are run with it, and at least one of them has to fail: folders, files, or ``FILE::TEST``.
 
+    A test is named where another one of its file never ends with the fault.
     ``equivalent`` is the reason why none can fail; empty for a fault that must be noticed.
     """
 
@@ -79,7 +80,7 @@ def stale(faults: dict[str, Fault], repository: Path = REPOSITORY) -> list[str]:
     """Return what is wrong with the entries: sources that changed, and tests that are gone."""
     problems: list[str] = []
     for fault in faults.values():
-        missing = [test for test in fault.tests if not (repository / test).exists()]
+        missing = [test for test in fault.tests if not _is_there(test, repository)]
         problems += [f"{fault.id}: there is no {test}" for test in missing]
         try:
             fault.applied((repository / fault.file).read_text(encoding="utf-8"))
@@ -88,6 +89,12 @@ def stale(faults: dict[str, Fault], repository: Path = REPOSITORY) -> list[str]:
         except StaleFault as error:
             problems.append(str(error))
     return problems
+
+
+def _is_there(test: str, repository: Path) -> bool:
+    file, _, name = test.partition("::")
+    path = repository / file
+    return path.exists() and (not name or f"def {name}(" in path.read_text(encoding="utf-8"))
 
 
 def follow(folder: Path = FAULTS, repository: Path = REPOSITORY) -> list[str]:

@@ -57,6 +57,12 @@ def test_an_entry_follows_its_text_into_another_file(tmp_path: Path) -> None:
     assert follow(table, tmp_path) == []
 
 
+def test_an_entry_may_name_a_test_which_has_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("y = x + 1\n\n\ndef test_it() -> None:\n    pass\n")
+    fault = Fault("f", "a.py", "x + 1", "x", "", ("a.py", "a.py::test_it", "a.py::test_that", "b.py::test_it"))
+    assert stale({"f": fault}, tmp_path) == ["f: there is no a.py::test_that", "f: there is no b.py::test_it"]
+
+
 def made(source: str) -> dict[str, set[str]]:
     """Return what the operators make of a source, by the name of the operator."""
     found: dict[str, set[str]] = {}

@@ -3,9 +3,9 @@
     python -m bench.connectors [PART ...] [--engine NAME ...] [--turns N] [--quick] [--out FOLDER]
     python -m bench.connectors --prepare
 
-The parts are source, sink, through (Kafka to Kafka), postgres and s3. ``--prepare`` fetches the servers and installs
-the other engines, and measures nothing. Each turn begins with another engine. ``--quick`` takes a quarter of the rows
-and one turn. The exit code is 0 if all rows of every run were right.
+The parts are source, sink, through (Kafka to Kafka), postgres, lookup and s3. ``--prepare`` fetches the servers and
+installs the other engines, and measures nothing. Each turn begins with another engine. ``--quick`` takes a quarter of
+the rows and one turn. The exit code is 0 if all rows of every run were right.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from tools.servers import s3 as s3_server
 from tools.servers.fetched import fetched
 
 TITLE = "connectors against real servers on the same two processors"
-PARTS = ("source", "sink", "through", "postgres", "s3")
+PARTS = ("source", "sink", "through", "postgres", "lookup", "s3")
 QUICK_SHARE = 4
 FORMS = ("raw", "json")
 DELIVERIES = ("exactly-once", "at-least-once")
 SOURCE_ROWS = THROUGH_ROWS = 5_000_000  # of one topic
 SINK_ROWS = 4_000_000
-APPEND_ROWS, UPSERT_ROWS, PARQUET_ROWS = 3_000_000, 1_000_000, 30_000_000
+APPEND_ROWS, UPSERT_ROWS, LOOKUP_ROWS, PARQUET_ROWS = 3_000_000, 1_000_000, 1_000_000, 30_000_000
 COMPARED = ("rows_per_s", "rows_per_core_s")
 
 
@@ -146,14 +146,17 @@ def _kafka_runs(topics: Topics, filled: Mapping[int, str], plan: Plan, turn: int
 
 
 def _postgres(plan: Plan) -> Iterator[Record]:
-    if "postgres" not in plan.parts:
+    if not set(plan.parts) & {"postgres", "lookup"}:
         return
     server = stores.Postgres(stores.PASSWORD)
     try:
         server.start()
         table = stores.Table(server)
-        yield measure(stores.append(table, APPEND_ROWS // plan.share), 0)
-        yield measure(stores.upsert(table, UPSERT_ROWS // plan.share), 0)
+        if "postgres" in plan.parts:
+            yield measure(stores.append(table, APPEND_ROWS // plan.share), 0)
+            yield measure(stores.upsert(table, UPSERT_ROWS // plan.share), 0)
+        for cached in (False, True) if "lookup" in plan.parts else ():
+            yield measure(stores.lookup(table, LOOKUP_ROWS // plan.share, cached=cached), 0)
         table.close()
     finally:
         server.remove()

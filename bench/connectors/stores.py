@@ -1,20 +1,25 @@
-"""The sinks of PostgreSQL and of S3, each with one worker and a real server."""
+"""Lookups in PostgreSQL, and the sinks of PostgreSQL and of S3, each with one worker and a real server."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
 from bench.connectors import jobs
-from bench.connectors.kafka import first_words
+from bench.connectors.kafka import first_words, words
 from bench.connectors.runs import Run
+from bench.oracle import words_spec
+from penstock.base.values import replace
+from penstock.connectors.generator import dictionary
 from tools.servers.postgres import PostgresServer
 from tools.servers.s3 import S3Server
 
 USER, PASSWORD = "penstock", "penstock"  # of servers that only this machine reaches, while they are measured
 ENVIRONMENT = {"PGPASSWORD": PASSWORD, "AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD}
+LOOKED_UP_KEYS = 100_000
 UPSERTED_KEYS = 1_000_000  # nearly every row of a checkpoint is another key
 
 
@@ -52,6 +57,14 @@ class Table:
         """Return how many rows were added or replaced, as the server's statistics say."""
         found = self.run(f"SELECT n_tup_ins + n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'")
         return int(str(found[0][0])) if found else 0
+
+    def fill(self, table: str, rows: pa.Table, key: str) -> None:
+        """Make a table of these rows in the place of the one before."""
+        self.run(f"DROP TABLE IF EXISTS {table}")
+        with self._session.cursor() as cursor:
+            cursor.adbc_ingest(table, rows, mode="create")
+        self.run(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})")
+        self.run(f"ANALYZE {table}")
 
     def close(self) -> None:
         """End the connection."""
@@ -101,16 +114,51 @@ def _into_table(
     )
 
 
+def lookup(table: Table, rows: int, *, cached: bool) -> Run:
+    """Give each word its number, which a table has. ``cached``: a task remembers half of the words."""
+    name, known = "numbers", dict[Path, int]()
+    spelt = dictionary(words_spec(replace(words(rows), keys=LOOKED_UP_KEYS)))
+    table.fill(name, pa.table({"word": spelt, "number": pa.array(range(LOOKED_UP_KEYS), pa.int64())}), key="word")
+
+    def check(folder: Path) -> list[str]:
+        found = pq.read_table(folder / "out").group_by(["word", "number"]).aggregate([([], "count_all")]).to_pylist()
+        numbers = {word: number for number, word in enumerate(spelt.to_pylist())}
+        wrong = [row for row in found if numbers.get(row["word"]) != row["number"]]
+        counted = first_words(rows, {row["word"]: row["count_all"] for row in found}, LOOKED_UP_KEYS)
+        return [*(f"{row['word']} has number {row['number']}" for row in wrong[:3]), *counted]
+
+    target = {"uri": table.server.uri, "table": name, "password": "env:PGPASSWORD"}
+    options = {"cache": {"rows": LOOKED_UP_KEYS // 2, "ttl": "1h"}} if cached else {}
+    looked_up = {"postgres": target, "columns": [{"name": "number", "type": "int64"}], **options}
+    steps = [
+        jobs.generated(rows, keys=LOOKED_UP_KEYS),
+        {"name": "numbers", "keyBy": ["word"], "lookup": looked_up},
+        jobs.to("parquet", path="out"),
+    ]
+    return Run(
+        f"postgres lookup {'cached' if cached else 'asked'}",
+        rows,
+        table.server.pid,
+        lambda folder: jobs.running(folder, steps, environment=ENVIRONMENT),
+        lambda folder: _rows_of(sorted((folder / "out").rglob("*.parquet")), known),
+        check,
+        ends=True,
+        whole=True,
+    )
+
+
+def _rows_of(files: Sequence[Path], known: dict[Path, int]) -> int:
+    """Return how many rows the files have. ``known`` are those of files that were read before."""
+    for file in files:
+        if file not in known:
+            known[file] = pq.read_metadata(file).num_rows
+    return sum(known.values())
+
+
 def parquet(store: Store, rows: int) -> Run:
     """Write every word to Parquet in a bucket."""
     bucket, known = "words", dict[Path, int]()
     url = store.bucket(bucket)
-
-    def visible(_: Path) -> int:
-        for file in store.objects(bucket):
-            if file not in known:
-                known[file] = pq.read_metadata(file).num_rows
-        return sum(known.values())
 
     def check(_: Path) -> list[str]:
         found = Counter[str]()
@@ -125,7 +173,7 @@ def parquet(store: Store, rows: int) -> Run:
         rows,
         store.pid,
         lambda folder: jobs.running(folder, steps, environment=ENVIRONMENT),
-        visible,
+        lambda _: _rows_of(store.objects(bucket), known),
         check,
         ends=True,
         whole=True,

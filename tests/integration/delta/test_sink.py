@@ -1,16 +1,19 @@
 """The Delta Lake sink: each committed row once, in one commit of the table, wherever a process is killed or stopped."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.delta.client import DeltaPlace
@@ -79,7 +82,7 @@ def test_partitions_of_the_table_are_kept(tmp_path: Path) -> None:
 
 
 class Interrupted(DeltaPlace):
-    """A table of which something happens once, while a file is written or just before a commit."""
+    """A table of which something happens once, before or after a file is written, or just before a commit."""
 
     def __init__(self, options: DeltaOutput, happens: dict[str, Callable[[], object]]) -> None:
         super().__init__(options, "")
@@ -88,6 +91,7 @@ class Interrupted(DeltaPlace):
     def write(self, name: str, data: bytes) -> None:
         self.happens.pop("write", int)()
         super().write(name, data)
+        self.happens.pop("written", int)()
 
     def commit(self, *given: Any) -> None:
         self.happens.pop("commit", int)()
@@ -111,6 +115,31 @@ def test_a_publisher_that_another_one_overtakes_adds_nothing(tmp_path: Path, mom
             publish(late)
     publish(late)
     assert target.table.epochs() == [1]
+    assert Counter(row["number"] for row in target.visible()) == Counter(range(18))
+
+
+def test_vacuum_does_not_remove_a_file_whose_first_copy_is_old(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    cut = parse_cut(json.loads(staged(target.claimed(), 1).data)["cut"], tmp_path / "staged" / "_staging" / "job")
+    columns, options = DeltaColumns.of(ROWS.schema, "here"), DeltaOutput(table=target.url)
+    removed: list[str] = []
+
+    def is_away() -> None:
+        raise StorageError("no answer")
+
+    def vacuum() -> None:
+        removed.extend(DeltaTable(target.url).vacuum(7 * 24, dry_run=False, full=True))
+
+    tries: tuple[dict[str, Callable[[], object]], ...] = ({"commit": is_away}, {"written": vacuum})
+    for happens in tries:
+        place = Interrupted(options, happens)
+        table = MarkedVersions(place, columns, ("job", "out"))
+        wanted = Wanted(Epoch(1), "ab" * 16, 1, Epoch(0))
+        with suppress(StorageError):
+            table.publish(wanted, [StagedFile(part, "here", OS_FILES) for part in cut.parts])
+        for path in Path(target.url).glob("*.parquet"):
+            os.utime(path, (path.stat().st_mtime - 8 * 86_400,) * 2)
+    assert len(removed) == 1
     assert Counter(row["number"] for row in target.visible()) == Counter(range(18))
 
 

@@ -1,6 +1,6 @@
 """A table of Delta Lake, as one sink writes it: one commit for each epoch, which has the marker.
 
-    look for the marker ─> copy files, under names that say what they hold ─> look again, commit on what was seen
+    look for the marker ─> copy files, under names of this hour ─> look again, commit on what was seen
 
 The marker is two numbers that a snapshot has by name (application transactions): the epoch, and a part of the digest of
 all handles. Both come with the commit that adds the files. ``protocol/marked.py`` judges them.
@@ -9,7 +9,6 @@ A commit is made only on the snapshot in which the marker was looked for. If ano
 the next try looks again. The client would try by itself; then a marker that came between would not be seen.
 """
 
-import hashlib
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
@@ -23,12 +22,12 @@ from penstock.connectors.delta.file_statistics import statistics_of
 from penstock.connectors.partitions import values_of
 from penstock.connectors.seeded_output import SeededOutput
 from penstock.connectors.staged_sink import StagedFile
+from penstock.connectors.tables.copied_names import CopiedNames
 from penstock.contract.ids import Epoch
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
 
 SEEDS_MAX = 10  # tries to write the first marker, while others commit
 DIGEST_CHARS = 15  # in hex; the number of a transaction has 63 bits
-NAME_CHARS = 16
 
 
 class MarkedVersions(SeededOutput[StagedFile]):
@@ -40,7 +39,7 @@ class MarkedVersions(SeededOutput[StagedFile]):
         self._place = place
         self._columns = columns
         self._id = "penstock/" + "/".join(owner)
-        self._owner = hashlib.sha256(self._id.encode()).hexdigest()[:NAME_CHARS]
+        self._names = CopiedNames(self._id)
 
     def _published(self, wanted: Wanted, blocks: Iterable[StagedFile]) -> int:
         """Add all files with one commit. A table refuses no single row."""
@@ -73,11 +72,12 @@ class MarkedVersions(SeededOutput[StagedFile]):
         self._mark(snapshot, wanted.epoch, _number(wanted.digest), adds)
 
     def _copy(self, epoch: Epoch, blocks: Iterable[StagedFile]) -> list[Any]:
-        """Write the files of the table, and return what adds them. A name says epoch, place and content."""
+        """Write the files of the table, and return what adds them."""
+        self._names.begin()
         adds = []
         for index, block in enumerate(blocks):
             data = block.data()
-            name = f"part-{epoch:012d}-{index:05d}-{self._owner}-{block.part.sha256[:NAME_CHARS]}.parquet"
+            name = self._names.name(epoch, index, block)
             self._place.write(name, data)
             about = (
                 values_of(block.part.folder),

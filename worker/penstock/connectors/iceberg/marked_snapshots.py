@@ -1,6 +1,6 @@
 """A table of Iceberg, as one sink writes it: one snapshot for each epoch, and the marker comes with it.
 
-    look for the marker ─> copy files, under names that say what they hold ─> look again, commit on what was seen
+    look for the marker ─> copy files, under names of this hour ─> look again, commit on what was seen
 
 The marker is a property of the table: the epoch, and the digest of all handles. The commit that adds the snapshot sets
 it, and it goes with no snapshot that expires. ``protocol/marked.py`` judges it. Each commit that sets the marker makes
@@ -10,7 +10,6 @@ that was looked at. If another commit came between, the next try looks again.
 The snapshot's summary says job and epoch, too, for people.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 
@@ -22,12 +21,12 @@ from penstock.connectors.iceberg.data_files import CopiedFile
 from penstock.connectors.iceberg.partition_fields import path_of, values_in
 from penstock.connectors.seeded_output import SeededOutput
 from penstock.connectors.staged_sink import StagedFile
+from penstock.connectors.tables.copied_names import CopiedNames
 from penstock.contract.ids import Epoch
 from penstock.protocol.marked import OutputMarker, Wanted, visible_blocks
 
 SEEDED = "seed"  # in place of a digest
 SEEDS_MAX = 10  # tries to write the first marker, while others commit
-NAME_CHARS = 16
 
 
 class MarkedSnapshots(SeededOutput[StagedFile]):
@@ -38,7 +37,7 @@ class MarkedSnapshots(SeededOutput[StagedFile]):
         super().__init__()
         self._place = place
         self._id = "penstock/" + "/".join(owner)
-        self._owner = hashlib.sha256(self._id.encode()).hexdigest()[:NAME_CHARS]
+        self._names = CopiedNames(self._id)
         self._where = f"iceberg sink: table {place.name}"
 
     def close(self) -> None:
@@ -72,11 +71,12 @@ class MarkedSnapshots(SeededOutput[StagedFile]):
         return Epoch(int(epoch)), digest
 
     def _copy(self, snapshot: IcebergSnapshot, epoch: Epoch, blocks: Iterable[StagedFile]) -> list[CopiedFile]:
-        """Write the files of the table. A name says epoch, place and content."""
+        """Write the files of the table."""
+        self._names.begin()
         copies, table = [], snapshot.table
         for index, block in enumerate(blocks):
             data, values = block.data(), values_in(block.part.folder)
-            name = f"part-{epoch:012d}-{index:05d}-{self._owner}-{block.part.sha256[:NAME_CHARS]}.parquet"
+            name = self._names.name(epoch, index, block)
             location = table.location_provider().new_data_location(path_of(table, values) + name)
             self._place.write(snapshot, location, data)
             copies.append(CopiedFile(location, len(data), pq.read_metadata(BytesIO(data)), values))

@@ -1,6 +1,7 @@
 """One-line faults of what publishes, by the rule that they break, each with the scenario that notices it."""
 
 from sim.mutants.rules import Mutant, line
+from sim.publishers.table_mutants import OF_TABLES
 
 RULES = {
     "fence-first": "the marker is read behind the fence, and again under the lock",
@@ -11,6 +12,10 @@ RULES = {
     "marker-seeded": "a first marker says up to which epoch output is visible when it is written",
     "drop-marks": "output that is given up has its marker, so nobody can publish it later",
     "refused-early": "what the target is known to refuse is refused when it is written",
+    "whole": "a table gets all output of an epoch by one commit, which has the marker",
+    "same-snapshot": "a commit is made on the snapshot in which marker and columns were looked at",
+    "staged-home": "files that no commit has added do not wait at the table",
+    "unknown-reads": "after a commit that fails, or has an unknown end, the marker is read again",
     "skip-refused": "Skip leaves out the refused rows only, and a successor that it has fenced loses nothing",
 }
 _TABLE = "penstock.connectors.postgres.marked_table"
@@ -23,10 +28,10 @@ _LOOK = "visible = visible_blocks(found, wanted, self._where)"
 _INSERT = "left_out = self._insert(session, wanted.how)"
 _LARGE = "if largest + RECORD_OVERHEAD_BYTES > bytes_max:"
 _LOCKED = 'found = self._marker(session, " FOR UPDATE")'
-
 MUTANTS = {
     mutant.name: mutant
     for mutant in (
+        *OF_TABLES,
         Mutant(
             "marker-before-the-fence",
             "fence-first",

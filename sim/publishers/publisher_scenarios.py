@@ -13,6 +13,7 @@ class Trouble(Enum):
     OLD_STATE = auto()  # metadata and volume are replaced by an older copy
     TAKES_LESS = auto()  # the target refuses rows that it took when the job began
     GIVEN_UP = auto()  # the user gives output up
+    OTHERS = auto()  # others write to the table, compact it, and have old files removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,10 @@ class PublisherScenario:
     refused_early: bool = False
 
 
+LAKES = ("delta",)  # targets whose rows are in files
 SCENARIOS = {
     scenario.name: scenario
-    for target in ("topic", "table")
+    for target in ("topic", "table", *LAKES)
     for scenario in (
         PublisherScenario(f"plain-{target}", target),
         PublisherScenario(f"lost-{target}", target, Trouble.LOST_MARKERS),
@@ -36,5 +38,6 @@ SCENARIOS = {
         PublisherScenario(f"less-{target}", target, Trouble.TAKES_LESS),
         PublisherScenario(f"given-up-{target}", target, Trouble.GIVEN_UP),
         PublisherScenario(f"early-{target}", "upserts" if target == "table" else target, refused_early=True),
+        *((PublisherScenario(f"others-{target}", target, Trouble.OTHERS),) if target in LAKES else ()),
     )
 }

@@ -26,7 +26,13 @@ SCHEMA = pa.schema([("word", pa.string()), ("number", pa.int64())])
 NAME, NOWHERE = "output", Path("/nowhere")  # nothing is staged
 LARGE, HUGE = 2_000, 20_000  # characters of a word
 LIMIT, LOWER_LIMIT = 10_000, 1_000  # bytes that the target takes: at first, and when it takes less
-LATE = ("append", "commit", "COMMIT", "INSERT INTO")  # requests that may arrive when their client has given up
+LATE = (
+    "append",
+    "commit",
+    "COMMIT",
+    "INSERT INTO",
+    "create",
+)  # requests that may arrive when their client has given up
 
 
 class NoReply(Exception):
@@ -60,12 +66,14 @@ class PublishTarget(Protocol):
 Marked = Callable[[Any, Any, Any], None]
 
 
-def _never_back(key: object, before: Any, marker: Any) -> None:
+def never_back(key: object, before: Any, marker: Any) -> None:
+    """Raise Violation when a marker goes back: its first part is its epoch."""
     if before is not None and marker[0] < before[0]:
         raise Violation("G", f"the marker of {key} goes back from {before} to {marker}")
 
 
-def _replace(module: ModuleType, name: str, twin: object) -> None:
+def replace_name(module: ModuleType, name: str, twin: object) -> None:
+    """Replace a name of a module in this process for good."""
     assert hasattr(module, name)
     setattr(module, name, twin)
 
@@ -74,12 +82,12 @@ class TopicTarget:
     """A topic of Kafka."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._server = VirtualKafka(clock, _never_back)
+        self._server = VirtualKafka(clock, never_back)
         self._server.make_topic(NAME, 2)
         self._server.lower_limit(NAME, LIMIT)
         for module in (marked_topic, topics):
-            _replace(module, "make_client", client_maker(self._carry))
-        _replace(marked_topic, "SHARE_OF_TIMEOUT", -1.0)  # each block is a transaction
+            replace_name(module, "make_client", client_maker(self._carry))
+        replace_name(marked_topic, "SHARE_OF_TIMEOUT", -1.0)  # each block is a transaction
 
     def _carry(self, name: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
         try:
@@ -112,10 +120,10 @@ class TableTarget:
     """A table of PostgreSQL, to which rows are added. With ``key`` rows with its value take the place of others."""
 
     def __init__(self, clock: Callable[[], float], key: str | None = None) -> None:
-        self._server = VirtualPostgres(clock, _never_back)
+        self._server = VirtualPostgres(clock, never_back)
         self._key = key
         self._server.make_table(NAME, {"word": "text", "number": "bigint"}, (key,) if key else ())
-        _replace(postgres_client, "library", lambda: PostgresApi(self))
+        replace_name(postgres_client, "library", lambda: PostgresApi(self))
 
     def ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Carry a request, as the way of a client."""

@@ -29,7 +29,9 @@ from penstock.contract.ids import Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.latest import Unpublished
 from penstock.protocol.marked import Wanted
 from sim.kernel.kernel import Violation
+from sim.publishers.lakes import LAKES, Lake
 from sim.publishers.publisher_scenarios import PublisherScenario, Trouble
+from sim.publishers.staged_rows import StagedRows
 from sim.publishers.strands import Gone, Strand
 from sim.publishers.targets import HUGE, LARGE, LATE, SCHEMA, TARGETS, NoReply
 from sim.servers import Waits
@@ -45,6 +47,7 @@ STEP_S = (0.01, 0.3)
 PATIENCE = 0.15  # how likely the leader gives a worker up that stands still, at each step
 ZOMBIES = 0.3  # how often one of those that were left behind goes on
 GIVEN_UP = 0.7  # how often a user gives output up that was not published at the first try
+OTHERS = 0.05  # how often others write, at each step
 RATES = {"failed": 0.03, "unknown": 0.06, "killed": 0.02, "stopped": 0.03}
 
 
@@ -85,7 +88,8 @@ class PublisherWorld:
         self.happened = Counter[str]()
         self._draw = Random(f"{scenario.name}/{seed}")
         self._now, self._steps, self._numbers = 0.0, 0, 0
-        self._target = TARGETS[scenario.target](lambda: self._now)
+        make = {**TARGETS, **LAKES}[scenario.target]
+        self._target = make(lambda: self._now)
         self._calm = self._draw.randint(*FAULTY_STEPS)
         self._left: list[WorkerLife] = []
         self._late: list[LateArrival] = []
@@ -132,22 +136,44 @@ class PublisherWorld:
             case Trouble.TAKES_LESS:
                 self._target.take_less()
                 self._takes_less = True
+            case Trouble.OTHERS:
+                self._days_pass()
+
+    def _days_pass(self) -> None:
+        """Let days pass, in which nobody is in the middle of a request, and have old files removed behind them."""
+        self.happened["days passed"] += 1
+        for late in self._late:
+            with suppress(SqlError, KafkaRefusal, Waits):
+                late.request()
+        for each in self._left:
+            if each.strand is not None:
+                each.strand.die()
+        self._late, self._left = [], []
+        self._lake.let_days_pass()
+        self._left.append(WorkerLife("vacuum", self._target.staged(), strand=Strand("vacuum", self._lake.vacuum)))
+
+    @property
+    def _lake(self) -> Lake:
+        assert self.scenario.target in LAKES
+        return cast(Lake, self._target)
 
     # --- Orders
 
-    def _write(self, epoch: Epoch) -> tuple[Wanted, list[list[pa.RecordBatch]]]:
+    def _write(self, epoch: Epoch) -> tuple[Wanted, list[StagedRows]]:
         """Write the rows of an epoch: the marker is known before them. What the target refuses is corrected."""
         rows = [[self._row() for _ in range(self._draw.randint(1, 3))] for _ in range(self._draw.randint(1, 3))]
         while True:
             batches = [pa.RecordBatch.from_pylist(block, SCHEMA) for block in rows]
 
             def write(output: MarkedOutput, staged: StagedTarget, batches: Sequence[Any] = batches) -> Any:
-                return output.known(Epoch(epoch - 1)), [[staged.encode(batch)] for batch in batches]
+                return output.known(Epoch(epoch - 1)), [StagedRows(staged, batch) for batch in batches]
 
             done, error = self._order(write)
             if done is not None:
                 break
-            if isinstance(error, ConfigError):
+            if self._repaired(error):
+                self._replace_worker()
+            elif isinstance(error, ConfigError):
                 self.happened["refused when written"] += 1
                 rows = [[{**row, "word": "short", "number": self._number(row)} for row in block] for block in rows]
             elif not isinstance(error, StorageError) and error is not None:
@@ -159,7 +185,7 @@ class PublisherWorld:
         self._epochs.append(JudgedEpoch(tuple(row["number"] for row in flat), large))
         return Wanted(epoch, hashlib.sha256(text.encode()).hexdigest()[:32], len(rows), known), blocks
 
-    def _publish(self, wanted: Wanted, blocks: list[list[pa.RecordBatch]]) -> bool:
+    def _publish(self, wanted: Wanted, blocks: list[StagedRows]) -> bool:
         """Publish an epoch, with what the user says when that cannot be done. Return False when the job has to end."""
         judged = self._epochs[-1]
         if self._due and self._draw.random() < 0.5:
@@ -178,6 +204,8 @@ class PublisherWorld:
             if self.scenario.trouble is Trouble.GIVEN_UP and self._draw.random() < GIVEN_UP:
                 judged.how = Unpublished.DROP
                 self._replace_worker()
+            elif self._repaired(error):
+                self._replace_worker()
             elif isinstance(error, StateError) or "Skip" in str(error):
                 if "Skip" in str(error) and self.scenario.trouble is not Trouble.TAKES_LESS:
                     raise Violation("E", f"a committed row is refused, which was known before: {error}")
@@ -195,6 +223,14 @@ class PublisherWorld:
             judged.frozen = Counter({number: visible[number] for number in judged.rows})
         self.happened[f"published: {judged.how}"] += 1
         self._judge(judged)
+        return True
+
+    def _repaired(self, error: Exception | None) -> bool:
+        """Let the user make a table fit again, if the error says how. Return whether it did."""
+        if self.scenario.target not in LAKES or "CHECK constraints" not in str(error):
+            return False
+        self.happened["table made to fit"] += 1
+        self._lake.take_all()
         return True
 
     def _remedy(self, said: str, how: Unpublished) -> Unpublished:
@@ -243,6 +279,9 @@ class PublisherWorld:
             self._late.remove(late)
             with suppress(SqlError, KafkaRefusal, Waits):  # nobody hears it
                 late.request()
+        if self.scenario.trouble is Trouble.OTHERS and self._draw.random() < OTHERS:
+            self.happened["other writers"] += 1
+            self._lake.write_as_another(self._draw)
         left = [each for each in self._left if self._goes_on(each)]
         if left and (worker is None or not self._goes_on(worker) or self._draw.random() < ZOMBIES):
             self._request(self._draw.choice(left))
@@ -314,7 +353,7 @@ class PublisherWorld:
         self._numbers += 1
         size = self._draw.choice((1, 1, 1, LARGE, HUGE if self.scenario.refused_early else 1))
         size = 1 if size == LARGE and (self.scenario.trouble is not Trouble.TAKES_LESS or self._takes_less) else size
-        if size == HUGE and self.scenario.target == "upserts":
+        if size == HUGE and self.scenario.target in ("upserts", *LAKES):
             return {"word": "no key", "number": None}
         return {"word": "x" * size, "number": self._numbers}
 

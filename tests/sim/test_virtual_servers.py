@@ -10,20 +10,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.connectors.delta import client as delta_client
+from penstock.connectors.delta import marked_versions
+from penstock.connectors.delta.delta_sink import DeltaSink
 from penstock.connectors.kafka import marked_topic, topics
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.postgres import client as postgres_client
 from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.s3 import object_folder
 from penstock.connectors.s3.s3_sink import S3Sink
+from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import S3Output, S3Place
 from penstock.testing import connectors as kit
+from sim.servers.delta_client import DeltaApi
+from sim.servers.delta_table import VirtualDelta
 from sim.servers.kafka import VirtualKafka
 from sim.servers.kafka_clients import NoAnswer, client_maker
 from sim.servers.object_store import BucketClient, VirtualBucket
@@ -168,6 +175,50 @@ def check_topic(folder: Path, every: int) -> kit.SinkReport:
         return kit.check_sink(lambda: Topic(ask, folder), ROWS, every=every)
 
 
+class Versions:
+    """A table of Delta Lake in the virtual store, and a folder for what is staged."""
+
+    made = 0
+
+    def __init__(self, ask: Caller, folder: Path) -> None:
+        Versions.made += 1
+        self._ask, self._name = ask, f"output-{Versions.made}"
+        self._folder = folder / self._name
+        ask("make_table", (self._name, {"word": "string", "number": "long"}))
+
+    def sink(self) -> DeltaSink:
+        return DeltaSink("out", DeltaOutput(table=f"s3://simulated/{self._name}"), ROWS.schema, self._folder)
+
+    def visible(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = self._ask("rows", (self._name,))
+        return found
+
+
+class Lake(VirtualDelta):
+    """The virtual table with the clock of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+
+
+def check_versions(folder: Path, every: int) -> kit.SinkReport:
+    """Check the Delta Lake sink."""
+    with served(Lake) as ask:
+
+        def carry(name: str, arguments: tuple[Any, ...]) -> Any:
+            try:
+                return ask(name, arguments)
+            except (OSError, EOFError) as error:
+                raise deltalake.exceptions.DeltaError(str(error)) from error
+
+        def connect(options: S3Place) -> BucketClient:
+            return BucketClient(options.url.rpartition("/")[2], ask)
+
+        replace_name("library", lambda: DeltaApi(carry), delta_client, marked_versions)
+        replace_name("_connect", connect, object_folder)
+        return kit.check_sink(lambda: Versions(ask, folder), ROWS, every=every)
+
+
 @pytest.mark.parametrize(
     ("check", "every"),
     [
@@ -175,6 +226,7 @@ def check_topic(folder: Path, every: int) -> kit.SinkReport:
         (check_table, count(331, 11)),
         pytest.param(check_upserts, 11, marks=long_only),
         (check_topic, count(131, 11)),
+        (check_versions, count(131, 11)),
     ],
 )
 def test_a_sink_keeps_its_rules_on_a_virtual_server(

@@ -119,12 +119,12 @@ class DeltaPlace:
         Raises StorageError when it is not, or when nobody knows whether the commit was made.
         """
         delta, table = library(), snapshot.table
-        properties = delta.CommitProperties(
-            custom_metadata={"penstock": note},
-            max_commit_retries=0,
-            app_transactions=[delta.Transaction(name, number) for name, number in marker.items()],
-        )
         with self.asked():
+            properties = delta.CommitProperties(
+                custom_metadata={"penstock": note},
+                max_commit_retries=0,
+                app_transactions=[delta.Transaction(name, number) for name, number in marker.items()],
+            )
             try:
                 table.create_write_transaction(
                     list(adds), "append", table.schema(), partition_by=snapshot.partitions, commit_properties=properties

@@ -108,6 +108,14 @@ def test_a_record_that_fails_does_not_renew_and_a_key_that_is_only_looked_at_goe
         assert [row["n"] for row in t.rows("bad")] in ([], [99])
 
 
+def test_a_record_that_fails_takes_nothing_from_a_key_that_is_over() -> None:
+    with ps.testing.run(job()) as t:
+        t.push("rows", [Row("ann", 1, 100), Row("ann", 99, 112), Row("ann", 1, 108)])
+        assert firsts(t) == [("ann", 1)], "up to 110 the key knows what it has seen"
+        t.watermark("rows", 113)
+        assert t.state("keep") == {}
+
+
 def test_the_time_of_a_key_never_falls() -> None:
     with ps.testing.run(job()) as t:
         t.push("rows", [Row("ann", 1, 108), Row("ann", 2, 104), Row("ann", 1, 117)])

@@ -110,3 +110,14 @@ def test_a_version_that_is_late_is_not_used_and_not_lost() -> None:
         assert tasks.rows() == [(7, 1, 0, "at its bound", 5), (12, 1, 1, "on time", 10)]
         assert tasks.lates == [(1, "late", 4)]
         tasks.close()
+
+
+def test_a_row_waits_as_long_as_a_version_of_its_time_may_come() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = JoinTasks(Path(folder), How.LEFT, Table(5))
+        tasks.take(LEFT, left([(1, 7, 0)]))
+        tasks.advance(10)
+        tasks.take(RIGHT, right([(1, 6, "within the lateness")], [10]))
+        tasks.advance(END)
+        assert tasks.rows() == [(7, 1, 0, "within the lateness", 6)]
+        tasks.close()

@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,16 +87,20 @@ class Pod:
 
 
 def put_trust(folder: Path, shown: Trust) -> None:
-    """Put the files of a Secret where they are mounted, each in the place of the one before."""
+    """Mount the files of a Secret, or replace all of them at once: as a kubelet does, through one link."""
+    made = Path(tempfile.mkdtemp(prefix="..", dir=folder))
     for name, data in (
         (pod.CA_KEY, shown.ca),
         (pod.CERTIFICATE_KEY, shown.certificate),
         (pod.PRIVATE_KEY, shown.key),
         (pod.WORKER_KEY, shown.secret),
     ):
-        part = folder.parent / f"{name}.part"
-        part.write_bytes(data)
-        part.rename(folder / name)
+        (made / name).write_bytes(data)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"..data/{name}")
+    link = folder / "..data_tmp"
+    link.symlink_to(made.name)
+    link.rename(folder / "..data")
 
 
 class Job:

@@ -211,7 +211,7 @@ def test_a_pod_with_another_jobs_certificate_joins_nothing(start: Start, folders
 def test_workers_take_renewed_certificates_and_a_joiner_of_the_new_authority_connects(
     start: Start, folders: Folders
 ) -> None:
-    job = start(folders, rate=100)
+    job = start(folders, rate=20)  # more than four minutes: it does not end before the joiner is there
     until(job, lambda: job.latest().epoch >= 2)
     attempt = job.latest().attempt
     host = pod.certificate_host("words", job.kubectl.namespace)
@@ -225,7 +225,13 @@ def test_workers_take_renewed_certificates_and_a_joiner_of_the_new_authority_con
     job.start(2, shown=trust(host, new))
     job.want(Desired(3, run="run-1"))
     until(job, lambda: job.latest().workers == 3 and job.latest().settled == job.latest().version)
-    assert job.latest().attempt == attempt, "no engine and no attempt was restarted"
+    assert job.latest().attempt == attempt, f"an engine or the attempt was restarted\n{job.log()[-20_000:]}"
+
+    end_pods(job)
+    job.plain["spec"]["job"]["parameters"]["rate"] = "0"
+    job.want(Desired(3, run="run-2"))
+    for ordinal in (0, 1, 2):
+        job.start(ordinal, shown=trust(host, new))
     until(job, lambda: job.latest().finished)
     check_exact(folders)
 

@@ -157,8 +157,8 @@ def _watch(trust: "TrustFolder", worker: "Worker") -> None:
     from penstock.storage.trust import TrustWatch  # noqa: PLC0415
 
     def taken() -> None:
-        log.info("event=certificates_renewed")
         worker.renew()
+        log.info("event=certificates_renewed")
 
     def refused(reason: str) -> None:
         log.error("event=certificates_refused reason=%s", reason)

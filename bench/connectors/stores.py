@@ -115,7 +115,7 @@ def _into_table(
 
 
 def lookup(table: Table, rows: int, *, cached: bool) -> Run:
-    """Give each word its number, which a table has. ``cached``: a task remembers half of the words."""
+    """Look up the number of each word in a table. ``cached``: a task remembers half of the words."""
     name, known = "numbers", dict[Path, int]()
     spelt = dictionary(words_spec(replace(words(rows), keys=LOOKED_UP_KEYS)))
     table.fill(name, pa.table({"word": spelt, "number": pa.array(range(LOOKED_UP_KEYS), pa.int64())}), key="word")

@@ -45,7 +45,7 @@ class Lake(PublishTarget, Protocol):
         ...
 
     def vacuum(self) -> None:
-        """Remove old files that the table does not have, on a strand."""
+        """Run VACUUM as a thread of its own: old files that no version has are removed."""
         ...
 
 

@@ -18,7 +18,7 @@ FRESH_CHARS = 12
 
 
 class CopiedNames:
-    """The names that one process gives. Those of one hour are equal for equal files."""
+    """Names of copies. Within an hour, equal files get equal names."""
 
     def __init__(self, owner: str) -> None:
         """``owner`` says which sink of which job copies."""

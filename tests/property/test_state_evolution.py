@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -303,10 +303,16 @@ WHAT = (
     *("put", "put", "put", "look", "clear", "barrier", "copy", "commit", "save", "change", "change", "change"),
     *("restore", "lose", "gain", "squeeze", "squeeze"),
 )
+RENAMED_LONG_AGO = [  # the second change finds the field under its present name
+    (Field("total", names=0, wide=0),),
+    (Field("total", names=1, wide=0),),
+    (Field("total", names=1, wide=0), Field("yes", names=0, wide=0)),
+]
 STEPS = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(1, 300)), min_size=12, max_size=40)
 
 
 @given(versions_of_a_class(), STEPS, st.integers(0, 2**32))
+@example(RENAMED_LONG_AGO, [("change", 1), ("put", 99), ("change", 1)], 0)
 @settings(max_examples=25, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_fields_that_change_are_as_in_plain_python(
     versions: list[Version], steps: list[tuple[str, int]], seed: int

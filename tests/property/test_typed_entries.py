@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -90,6 +90,9 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.just(("clear", "", None, None)),
 )
 RECORDS = st.tuples(st.sampled_from("ABC"), st.lists(CHANGES, max_size=8), st.booleans())
+POPPED = [  # a record that fails takes the first item of a list
+    ([("A", [("append", "notes", None, "a")], False), ("A", [("popleft", "notes", None, None)], True)], False)
+]
 BATCHES = st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=4), st.booleans()), max_size=5)
 
 
@@ -194,6 +197,7 @@ def check(proxy: Any, model: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("few", [0, 64], ids=["read one by one", "read together"])
 @given(BATCHES)
+@example(POPPED)
 @settings(max_examples=20)
 def test_containers_agree_with_plain_ones_and_a_failed_record_leaves_nothing(few: int, batches: list[Any]) -> None:
     models: dict[str, dict[str, Any]] = {}

@@ -232,6 +232,23 @@ def test_unpublished_output_of_the_lost_is_dealt_to_the_living() -> None:
     assert "Start" in order[last_publish:]
 
 
+def test_a_leader_whose_own_engine_is_not_there_yet_publishes_when_it_is() -> None:
+    plane = running(epoch=1, workers=1)
+    plane.engine(0).mute = ["Commit"]
+    plane.until(lambda: plane.latest.epoch == 2)
+    plane.dies_at_birth[1] = 1_000
+    plane.want(workers=2)
+    plane.start(1)
+    plane.post(0, Retire())
+    plane.until(lambda: plane.latest.term == 2)
+    plane.run(2.0)
+    assert (plane.latest.epoch, plane.latest.published_through, plane.latest.attempt) == (2, 1, 1)
+    plane.engine(0).mute = []
+    plane.dies_at_birth[1] = 0
+    plane.until(lambda: plane.latest.epoch > 2)
+    assert plane.latest.attempt == 1
+
+
 def test_recovery_goes_back_to_the_epoch_in_the_object() -> None:
     plane = running(epoch=2)
     plane.kill_engine(1)

@@ -217,10 +217,11 @@ class Recovery:
             if state.record_published():  # members remove staged output when they start
                 state.enter(LeaderPhase.STARTING)
             return
+        if state.plan is None:  # the members run it, but this leader's own engine has not compiled it yet
+            return
         at = state.latest
         assert state.root is not None
         assert state.root.epoch == at.epoch, "output is published from the committed manifest"
-        assert state.plan is not None, "the members have compiled it"
         handles, how = publishable(state.root, state.plan), at.handling() or ABSENT
         state.publish_whole()
         for member in state.admitted():

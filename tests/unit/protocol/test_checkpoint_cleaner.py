@@ -147,6 +147,17 @@ def test_a_finished_job_keeps_nothing_but_its_retained_checkpoints() -> None:
     assert again == listings, "quiet at rest"
 
 
+def test_a_write_that_arrives_when_its_engine_has_ended_is_collected() -> None:
+    plane = running(epoch=2)
+    for ordinal in (0, 1):
+        plane.engine(ordinal).exhausted = True
+    plane.until(lambda: all(keeper.engine is None for keeper in plane.keepers.values()))
+    plane.run(SETTINGS.heartbeat_timeout_s + SETTINGS.collect_interval_s + 1.0)  # a listing has met no engine
+    late = BlobName("1-1-e0-77.state")
+    plane.blobs[late] = "given up by its engine"
+    plane.until(lambda: late not in plane.blobs)
+
+
 def test_names_are_read_back() -> None:
     parts = parse_name(BlobName(f"state/7-41-{Incarnation('a-b-c')}-3.state"))
     assert parts is not None

@@ -26,15 +26,17 @@ class CheckpointCleaner:
 
     - ``token``: the listing under way; ``names``: a listing that is not classified yet.
     - ``done``: the epoch after which files were last collected.
-    - ``quiet``: no engine was alive when the listing began; ``swept``: such a listing had no
-      garbage, so a closed job has none.
+    - ``quiet_since``: when the first listing began since which no listing has met a live engine.
+    - ``last``: the listing began so long after ``quiet_since`` that no write of an engine is still under
+      way; ``swept``: such a listing had no garbage, so a closed job has none.
     """
 
     token: int | None = None
     next_at: float = 0.0
     names: tuple[BlobName, ...] | None = None
     done: Epoch = Epoch(0)
-    quiet: bool = False
+    quiet_since: float | None = None
+    last: bool = False
     swept: bool = False
 
     def on_event(self, state: LeaderState, event: BlobsListed) -> None:
@@ -52,17 +54,25 @@ class CheckpointCleaner:
             self._list(state)
 
     def sweep(self, state: LeaderState, manifests: ManifestCache) -> None:
-        """Collect in a closed job until no garbage is left and no engine makes more."""
+        """Collect in a closed job until no garbage is left and no engine makes more.
+
+        A write may arrive when its engine has given it up, and when the engine has ended. It is waited for as
+        long as a Lease lasts.
+        """
         found = self._judge(state, manifests, None)
         if found is not None:
-            self.swept = self.quiet and found == 0
+            self.swept = self.last and found == 0
         elif not self.swept:
             self._list(state)
 
     def _list(self, state: LeaderState) -> None:
         if self.names is None and self.token is None and state.context.due_or_wake(self.next_at):
-            lives = state.registry.lives.values()
-            self.quiet = not any(state.registry.recent(state.context, life) for life in lives)
+            now, lives = state.context.now, state.registry.lives.values()
+            if any(state.registry.recent(state.context, life) for life in lives):
+                self.quiet_since = None
+            elif self.quiet_since is None:
+                self.quiet_since = now
+            self.last = self.quiet_since is not None and now >= self.quiet_since + state.settings.lease_duration_s
             self.token = state.context.number()
             state.context.do(ListBlobs(self.token))
 

@@ -4,12 +4,14 @@
 - swallowed errors: a handler of every exception whose body does nothing;
 - unreliable tests: sleeping, and patching our own code;
 - an engine that ends its process by ``os._exit``: the simulation must see it, so it is
-  ``penstock.base.threads.end_process``.
+  ``penstock.base.threads.end_process``;
+- symbolic links in git: one that a person has made names a path of one machine.
 
 Ruff bans some of these too, but a ``noqa`` comment silences ruff. Nothing silences this check.
 """
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ BANNED_CALLS = frozenset({"yaml.load", "yaml.load_all", "yaml.full_load", "yaml.
 SIMULATED = tuple(f"worker/penstock/{name}/" for name in ("connectors", "engine", "keyed_state", "steps", "transport"))
 BANNED_IN_SIMULATED = frozenset({"os._exit"})
 BANNED_IN_TESTS = frozenset({"time.sleep", "mock.patch", "unittest.mock.patch"})
+LINK = "120000"  # git's mode of a symbolic link
 # A user's script in a job file is code by intent: this one function may run it.
 EXEC_ALLOWED = frozenset({"worker/penstock/graph/entrypoint.py"})
 
@@ -73,9 +76,16 @@ def _does_nothing(statement: ast.stmt) -> bool:
     )
 
 
+def links(repository: Path) -> list[str]:
+    """One line for everything in git that is a symbolic link; empty where there is no git."""
+    listing = subprocess.run(["git", "ls-files", "-s"], cwd=repository, capture_output=True, text=True, check=False)
+    paths = [line.partition("\t")[2] for line in listing.stdout.splitlines() if line.startswith(LINK)]
+    return [f"{path}: a symbolic link in git" for path in paths]
+
+
 def main(repository: Path) -> int:
     """Print complaints. Gives the exit status."""
-    found = [
+    found = links(repository) + [
         line
         for path in python_files(repository)
         for line in complaints(str(path.relative_to(repository)), path.read_text())

@@ -1,3 +1,4 @@
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_only_the_entrypoint_runs_a_script() -> None:
 def test_an_engine_ends_its_process_where_the_simulation_sees_it() -> None:
     assert len(hygiene.complaints("worker/penstock/engine/a.py", "os._exit(1)")) == 1
     assert hygiene.complaints("worker/penstock/keeper/a.py", "os._exit(1)") == []
+
+
+def test_git_has_no_symbolic_links(tmp_path: Path) -> None:
+    (tmp_path / "kept").symlink_to("/of/one/machine")
+    assert hygiene.links(tmp_path) == []
+    for command in (["init", "-q"], ["add", "kept"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    assert hygiene.links(tmp_path) == ["kept: a symbolic link in git"]
 
 
 def test_the_exit_status_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from penstock.connectors.iceberg import client
 from penstock.connectors.iceberg.client import IcebergPlace
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.iceberg.marked_snapshots import MarkedSnapshots
+from penstock.connectors.iceberg.table_files import TableFile, TableFiles
 from penstock.connectors.staged_sink import StagedFile
 from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.ids import Attempt, Epoch
@@ -74,6 +75,33 @@ def test_what_a_busy_catalog_did_not_commit_is_not_seen(tmp_path: Path, monkeypa
     place.commit(place.open(), [], {"marker": "0"}, {})
     assert place.open().properties["marker"] == "0"
     place.close()
+
+
+class LostOnce(TableFiles):
+    """Files of a table. The next manifest that is read is not answered."""
+
+    lost = False
+
+    def new_input(self, location: str) -> TableFile:
+        if location.endswith("-m0.avro") and not LostOnce.lost:
+            LostOnce.lost = True
+            raise StorageError("the connection was lost")
+        return super().new_input(location)
+
+
+def test_a_store_that_is_away_while_manifests_are_merged_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merging: dict[str, Any] = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    target = Target(tmp_path, **merging)
+    target.claimed().publisher.publish_all([staged(target.claimed(), 1)], Epoch(1))
+    monkeypatch.setattr(client, "FILES", f"{__name__}.LostOnce")
+    sink = target.claimed()
+    handles = [staged(sink, 2)]
+    with pytest.raises(StorageError, match=r"^the connection was lost$"):
+        sink.publisher.publish_all(handles, Epoch(2))
+    sink.publisher.publish_all(handles, Epoch(2))
+    assert target.table.epochs() == [1, 2]
 
 
 def test_one_snapshot_has_the_rows_of_all_tasks(tmp_path: Path) -> None:

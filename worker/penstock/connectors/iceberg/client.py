@@ -49,6 +49,12 @@ def _errors_of_client() -> tuple[type[BaseException], ...]:
     return (OSError, *own, *libraries)
 
 
+def _first(error: Exception) -> BaseException:
+    """Return what failed: when a manifest that is merged cannot be read, the client says that the new one is empty."""
+    empty = type(error) is ValueError and "empty manifest" in str(error)
+    return error.__context__ or error if empty else error
+
+
 class IcebergPlace:
     """Where a table is, and who asks. Every call blocks, and raises StorageError when a retry may help."""
 
@@ -137,10 +143,13 @@ class IcebergPlace:
             said = f"another commit came first, or this one cannot be made: {told(str(error))}"
             raise StorageError(f"{self._where}: {said}") from error
         except Exception as error:
-            if not isinstance(error, _errors_of_client()):
+            failed = _first(error)
+            if not isinstance(failed, (PenstockError, *_errors_of_client())):
                 raise
             self.close()  # a connection that could not commit still reads what it wrote
-            raise StorageError(f"{self._where}: {type(error).__name__}: {told(str(error))}") from None
+            if isinstance(failed, PenstockError):
+                raise failed from None
+            raise StorageError(f"{self._where}: {type(failed).__name__}: {told(str(failed))}") from None
 
     def close(self) -> None:
         """Release connections; the next call connects again."""

@@ -22,7 +22,8 @@ from sim.kernel.kernel import Violation
 from sim.publishers.strands import running
 from sim.publishers.targets import LARGE, NAME, NOWHERE, SCHEMA, NoReply, PublishTarget, never_back, replace_name
 from sim.servers.delta_client import DeltaApi
-from sim.servers.delta_table import RETENTION_S, Unreadable, VirtualDelta
+from sim.servers.delta_table import RETENTION_S, VirtualDelta
+from sim.servers.lake_files import Unreadable
 from sim.servers.object_store import BucketClient
 
 COLUMNS_MAX = 2  # that other writers add

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sim.servers.lake_files import Unreadable
 from sim.servers.object_store import VirtualBucket
 
 LOG = "_delta_log"
@@ -22,10 +23,6 @@ RETENTION_S = 7 * 86_400.0  # of files that no version has (delta.deletedFileRet
 CHECK = "delta.constraints."
 
 Action = dict[str, Any]
-
-
-class Unreadable(Exception):
-    """A reader of the table does not get what it should. The text says why."""
 
 
 @dataclass(slots=True)

@@ -14,10 +14,14 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import requests
+from obstore import exceptions
 
 from penstock.connectors.delta import client as delta_client
 from penstock.connectors.delta import marked_versions
 from penstock.connectors.delta.delta_sink import DeltaSink
+from penstock.connectors.iceberg import rest_catalog, table_files
+from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.kafka import marked_topic, topics
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.postgres import client as postgres_client
@@ -25,12 +29,15 @@ from penstock.connectors.postgres.postgres_sink import PostgresSink
 from penstock.connectors.s3 import object_folder
 from penstock.connectors.s3.s3_sink import S3Sink
 from penstock.contract.delta_options import DeltaOutput
+from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.postgres_options import PostgresOutput
 from penstock.contract.s3_options import S3Output, S3Place
 from penstock.testing import connectors as kit
 from sim.servers.delta_client import DeltaApi
 from sim.servers.delta_table import VirtualDelta
+from sim.servers.iceberg_client import CatalogAdapter
+from sim.servers.iceberg_table import VirtualIceberg
 from sim.servers.kafka import VirtualKafka
 from sim.servers.kafka_clients import NoAnswer, client_maker
 from sim.servers.object_store import BucketClient, VirtualBucket
@@ -219,6 +226,54 @@ def check_versions(folder: Path, every: int) -> kit.SinkReport:
         return kit.check_sink(lambda: Versions(ask, folder), ROWS, every=every)
 
 
+class Snapshots:
+    """A table of Iceberg in the virtual store and catalog, and a folder for what is staged."""
+
+    made = 0
+
+    def __init__(self, ask: Caller, folder: Path) -> None:
+        Snapshots.made += 1
+        self._ask, self._name = ask, f"output-{Snapshots.made}"
+        self._folder = folder / self._name
+        ask("make_table", (self._name, {"word": "string", "number": "long"}))
+
+    def sink(self) -> IcebergSink:
+        options = IcebergOutput(catalog="http://simulated", table=f"lake.{self._name}")
+        return IcebergSink("out", options, ROWS.schema, self._folder)
+
+    def visible(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = self._ask("rows", (self._name,))
+        return found
+
+
+class Catalog(VirtualIceberg):
+    """The virtual table with the clock of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+
+
+def check_snapshots(folder: Path, every: int) -> kit.SinkReport:
+    """Check the Iceberg sink."""
+    with served(Catalog) as ask:
+
+        def carry(name: str, arguments: tuple[Any, ...]) -> Any:
+            try:
+                return ask(name, arguments)
+            except (OSError, EOFError) as error:
+                raise requests.ConnectionError(str(error)) from error
+
+        def carry_object(name: str, arguments: tuple[Any, ...]) -> Any:
+            try:
+                return ask(name, arguments)
+            except (OSError, EOFError) as error:
+                raise exceptions.GenericError(str(error)) from error
+
+        replace_name("_Bounded", lambda: CatalogAdapter(carry), rest_catalog)
+        replace_name("s3_store", lambda *_: BucketClient("", carry_object), table_files)
+        return kit.check_sink(lambda: Snapshots(ask, folder), ROWS, every=every)
+
+
 @pytest.mark.parametrize(
     ("check", "every"),
     [
@@ -227,6 +282,7 @@ def check_versions(folder: Path, every: int) -> kit.SinkReport:
         pytest.param(check_upserts, 11, marks=long_only),
         (check_topic, count(131, 11)),
         (check_versions, count(131, 11)),
+        (check_snapshots, count(499, 61)),
     ],
 )
 def test_a_sink_keeps_its_rules_on_a_virtual_server(

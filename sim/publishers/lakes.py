@@ -31,7 +31,12 @@ DIGEST = "/digest"  # ends the name of the second number of a marker
 
 
 class Lake(PublishTarget, Protocol):
-    """What the world does with a table of files, beside what it does with all targets."""
+    """What the world does with a table of files, beside what it does with all targets.
+
+    ``misfit`` is in the text of an error that tells a user to change the table, because it does not take the rows.
+    """
+
+    misfit: str
 
     def take_all(self) -> None:
         """Take all rows again, as a user does who has read why the table does not take them."""
@@ -57,6 +62,8 @@ def _numbered(name: str, before: int | None, number: int) -> None:
 
 class DeltaTarget:
     """A table of Delta Lake in a bucket."""
+
+    misfit = "CHECK constraints"
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._later = 0.0
@@ -150,4 +157,10 @@ class DeltaTarget:
             strand.ask("delete", partial(self._server.delete, key))
 
 
-LAKES: dict[str, Callable[[Callable[[], float]], Lake]] = {"delta": DeltaTarget}
+def _iceberg(clock: Callable[[], float]) -> Lake:
+    from sim.publishers.iceberg_lake import IcebergTarget  # noqa: PLC0415 - its client takes a second to load
+
+    return IcebergTarget(clock)
+
+
+LAKES: dict[str, Callable[[Callable[[], float]], Lake]] = {"delta": DeltaTarget, "iceberg": _iceberg}

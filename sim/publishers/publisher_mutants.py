@@ -9,6 +9,7 @@ RULES = {
     "marker-rises": "of an epoch with visible blocks the others are written",
     "marker-ahead": "a marker of other output, or of a higher epoch, is an error",
     "marker-lost": "a marker that was known and is gone is an error; what takes its place says what was known",
+    "marker-stays": "what others write, and what they remove of the past of a table, does not touch the marker",
     "marker-seeded": "a first marker says up to which epoch output is visible when it is written",
     "drop-marks": "output that is given up has its marker, so nobody can publish it later",
     "refused-early": "what the target is known to refuse is refused when it is written",

@@ -25,11 +25,15 @@ class PublisherCase(RunCase):
 
 @dataclass(slots=True)
 class PublisherResult:
-    """The outcome of a run. ``rule`` is a letter of :mod:`sim.publishers.world`, empty when no promise is broken."""
+    """The outcome of a run. ``rule`` is a letter of :mod:`sim.publishers.world`, empty when no promise is broken.
+
+    ``trace`` names what has happened, in short: it is the same for the same seed.
+    """
 
     case: PublisherCase
     rule: str = ""
     text: str = ""
+    trace: str = ""
     happened: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
@@ -49,7 +53,7 @@ def run_case(case: PublisherCase) -> PublisherResult:
         result.rule, result.text = violation.rule, str(violation)
     finally:
         world.close()
-    result.happened = world.happened
+    result.happened, result.trace = world.happened, world.trace.hexdigest()
     return result
 
 

@@ -26,7 +26,7 @@ class PublisherScenario:
     refused_early: bool = False
 
 
-LAKES = ("delta",)  # targets whose rows are in files
+LAKES = ("delta", "iceberg")  # targets whose rows are in files
 SCENARIOS = {
     scenario.name: scenario
     for target in ("topic", "table", *LAKES)

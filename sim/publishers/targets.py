@@ -32,6 +32,7 @@ LATE = (
     "COMMIT",
     "INSERT INTO",
     "create",
+    "overwrite",
 )  # requests that may arrive when their client has given up
 
 

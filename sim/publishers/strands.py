@@ -31,7 +31,7 @@ class Strand(Thread):
         try:
             self.result = self._work()
         except (Exception, Gone) as error:
-            self.error = error
+            self.error = Gone() if self.dead else error  # a client may make another error of it
         self.over = True
         self._others.release()
 

@@ -99,11 +99,15 @@ class TableFile(InputFile, OutputFile):
 
 
 class _Whole(BytesIO):
-    """What is written, until it is closed. After an error nothing is written."""
+    """What is written, until it is closed. After an error nothing is written, nor when nobody closes it."""
 
     def __init__(self, path: Path | ObjectPath) -> None:
         super().__init__()
         self._path = path
+
+    def __del__(self) -> None:
+        # The client leaves the file of a manifest that it gives up. Python would close it, and so write it.
+        super().close()
 
     def __exit__(self, kind: Any, *more: Any) -> None:
         if kind is None:

@@ -18,7 +18,6 @@ BROKEN_ONCE = (
     ("lost-table", 18),  # a marker that had been lost began at 0, so a publisher that came late wrote its epoch again
     ("others-delta", 15),  # VACUUM removed an old copy of a file while a later try added it to the table
     ("others-iceberg", 24),  # a lost answer, while the client merged manifests, was taken for a fault of Penstock
-    ("others-iceberg", 132),  # Python ended a manifest that the client had given up, and wrote half of it
 )
 SOMETIMES = (
     *(

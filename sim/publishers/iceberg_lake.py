@@ -1,17 +1,14 @@
 """A table of Iceberg as a target of the runs. Its client runs as it is, but for its clock, names and threads."""
 
 import datetime
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import count
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import requests
-from obstore import exceptions
 from pyiceberg import table
 from pyiceberg.avro import file as avro_file
 from pyiceberg.io import pyarrow as arrow_files
@@ -23,9 +20,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from penstock.connectors.iceberg import rest_catalog, table_files
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.staged_sink import StagedTarget
-from penstock.connectors.tables import copied_names
 from penstock.contract.iceberg_options import IcebergOutput
 from sim.kernel.kernel import Violation
+from sim.publishers.lake_target import COLUMNS_MAX, LakeTarget
 from sim.publishers.strands import running
 from sim.publishers.targets import NAME, NOWHERE, SCHEMA, NoReply, never_back, replace_name
 from sim.servers.iceberg_client import CallerThread, CatalogAdapter
@@ -34,7 +31,6 @@ from sim.servers.iceberg_writers import IcebergWriters
 from sim.servers.lake_files import Unreadable
 from sim.servers.object_store import BucketClient
 
-COLUMNS_MAX = 2  # that other writers add
 REQUIRED = "required"  # the column that the rows lack when the table takes less
 KINDS = ("append", "delete", "compact", "add a column", "merge manifests", "expire")
 
@@ -65,32 +61,26 @@ def replace_chance(clock: Callable[[], float], numbers: Iterator[int]) -> None:
     ExecutorFactory.get_or_create = staticmethod(lambda: executor)  # type: ignore[method-assign]
 
 
-class IcebergTarget:
+class IcebergTarget(LakeTarget):
     """A table of Iceberg in a bucket, and the catalog that knows it."""
 
     misfit = "is required, and the rows lack it"
+    _server: VirtualIceberg
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._later = 0.0
-        self._theirs: list[int] = []  # the numbers of other writers' rows
-        self._written = self._columns = self._lost = 0
-        numbers = count(1)
-
-        def now() -> float:
-            return clock() + self._later
-
-        replace_chance(now, numbers)
-        replace_name(copied_names, "uuid4", lambda: UUID(int=next(numbers)))
-        replace_name(copied_names, "monotonic", now)
+        super().__init__(clock, RETENTION_S)
+        self._alive: list[int] = []  # the numbers of other writers' rows
+        self._lost = 0  # answers of the catalog
+        replace_chance(self._now, self._numbers)
         replace_name(rest_catalog, "_Bounded", lambda: CatalogAdapter(self._ask))
         replace_name(table_files, "s3_store", lambda *_: BucketClient("", self._ask_for_object))
-        self._server = VirtualIceberg(now, _numbered)
+        self._server = VirtualIceberg(self._now, _numbered)
         self._server.make_table(NAME, {"word": "string", "number": "long"}, not_null=("number",))
         self._others = IcebergWriters(self._server, NAME)
 
     def _ask(self, name: str, arguments: tuple[Any, ...]) -> Answer:
         try:
-            answer: Answer = running().ask(name, lambda: getattr(self._server, name)(*arguments))
+            answer: Answer = self._ask_server(name, arguments)
         except NoReply as error:
             self._lost += 1
             if self._lost % 2:
@@ -98,27 +88,13 @@ class IcebergTarget:
             raise requests.ConnectionError("the connection was lost") from error
         return answer
 
-    def _ask_for_object(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        try:
-            return running().ask(name, lambda: getattr(self._server, name)(*arguments))
-        except NoReply as error:
-            raise exceptions.GenericError("the connection was lost") from error
+    def _theirs(self) -> Iterable[int]:
+        return self._alive
 
     def staged(self) -> StagedTarget:
         """See PublishTarget."""
         options = IcebergOutput(catalog="http://simulated", table=f"lake.{NAME}")
         return IcebergSink("out", options, SCHEMA, NOWHERE)._target
-
-    def visible(self) -> Counter[int]:
-        """See PublishTarget. Raises Violation when the table cannot be read, or lacks rows of others."""
-        try:
-            found = Counter(row["number"] for row in self._server.rows(NAME))
-        except Unreadable as error:
-            raise Violation("E", f"the table: {error}") from error
-        theirs = {number: count for number, count in found.items() if number < 0}
-        if theirs != dict.fromkeys(self._theirs, 1):
-            raise Violation("E", f"the table has these rows of others: {theirs}")
-        return found
 
     def take_less(self) -> None:
         """See PublishTarget."""
@@ -128,34 +104,15 @@ class IcebergTarget:
         """See Lake."""
         self._others.drop_column(REQUIRED)
 
-    def lose_markers(self) -> None:
-        """See PublishTarget."""
-        self._server.lose_markers(NAME)
-
-    def process_ended(self, process: str) -> None:
-        """See PublishTarget."""
-        self._server.client_ended(process)
-
-    def let_days_pass(self) -> None:
-        """See Lake."""
-        self._later += RETENTION_S + 1
-
-    def write_as_another(self, draw: Random) -> None:
-        """See Lake. Raises Violation when the table cannot be read."""
-        try:
-            self._write_as_another(draw)
-        except (Unreadable, FileNotFoundError) as error:
-            raise Violation("E", f"the table: {error}") from error
-
     def _write_as_another(self, draw: Random) -> None:
         match draw.choice(KINDS):
             case "append":
                 self._written += 1
-                self._theirs.append(-self._written)
+                self._alive.append(-self._written)
                 self._others.append(-self._written)
-            case "delete" if self._theirs:
-                gone = draw.choice(self._theirs)
-                self._theirs.remove(gone)
+            case "delete" if self._alive:
+                gone = draw.choice(self._alive)
+                self._alive.remove(gone)
                 self._others.delete(gone)
             case "compact":
                 self._others.compact()

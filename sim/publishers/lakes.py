@@ -1,32 +1,25 @@
 """Tables of files as targets of the runs. Others write to them, too, compact them, and have old files removed."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
 from random import Random
 from typing import Any, Protocol
-from uuid import UUID
 
 import deltalake
-from obstore import exceptions
 
 from penstock.connectors.delta import client as delta_client
 from penstock.connectors.delta import marked_versions
 from penstock.connectors.delta.delta_sink import DeltaSink
 from penstock.connectors.s3 import object_folder
 from penstock.connectors.staged_sink import StagedTarget
-from penstock.connectors.tables import copied_names
 from penstock.contract.delta_options import DeltaOutput
-from sim.kernel.kernel import Violation
+from sim.publishers.lake_target import COLUMNS_MAX, LakeTarget
 from sim.publishers.strands import running
 from sim.publishers.targets import LARGE, NAME, NOWHERE, SCHEMA, NoReply, PublishTarget, never_back, replace_name
 from sim.servers.delta_client import DeltaApi
 from sim.servers.delta_table import RETENTION_S, VirtualDelta
-from sim.servers.lake_files import Unreadable
 from sim.servers.object_store import BucketClient
 
-COLUMNS_MAX = 2  # that other writers add
 DIGEST = "/digest"  # ends the name of the second number of a marker
 
 
@@ -60,51 +53,34 @@ def _numbered(name: str, before: int | None, number: int) -> None:
         never_back(name, None if before is None else (before,), (number,))
 
 
-class DeltaTarget:
+class DeltaTarget(LakeTarget):
     """A table of Delta Lake in a bucket."""
 
     misfit = "CHECK constraints"
+    _server: VirtualDelta
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._later = 0.0
-        self._server = VirtualDelta(lambda: clock() + self._later, _numbered)
+        super().__init__(clock, RETENTION_S)
+        self._server = VirtualDelta(self._now, _numbered)
         self._server.make_table(NAME, {"word": "string", "number": "long"}, not_null=("number",))
-        self._theirs: dict[str, int] = {}  # the number of another writer's row, by its file
+        self._alone: dict[str, int] = {}  # the number of another writer's row, by its file
         self._merged: list[int] = []  # those that are in a file with others
-        self._written = self._columns = 0
         for module in (delta_client, marked_versions):
             replace_name(module, "library", lambda: DeltaApi(self._ask))
-        numbers = count(1)
-        replace_name(copied_names, "uuid4", lambda: UUID(int=next(numbers)))
-        replace_name(copied_names, "monotonic", lambda: clock() + self._later)
         replace_name(object_folder, "_connect", lambda _: BucketClient(NAME, self._ask_for_object))
 
     def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
         try:
-            return running().ask(name, lambda: getattr(self._server, name)(*arguments))
+            return self._ask_server(name, arguments)
         except NoReply as error:
             raise deltalake.exceptions.DeltaError("Generic S3 error: the connection was lost") from error
 
-    def _ask_for_object(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        try:
-            return running().ask(name, lambda: getattr(self._server, name)(*arguments))
-        except NoReply as error:
-            raise exceptions.GenericError("the connection was lost") from error
+    def _theirs(self) -> Iterable[int]:
+        return (*self._merged, *self._alone.values())
 
     def staged(self) -> StagedTarget:
         """See PublishTarget."""
         return DeltaSink("out", DeltaOutput(table=f"s3://simulated/{NAME}"), SCHEMA, NOWHERE)._target
-
-    def visible(self) -> Counter[int]:
-        """See PublishTarget. Raises Violation when the table cannot be read, or lacks rows of others."""
-        try:
-            found = Counter(row["number"] for row in self._server.rows(NAME))
-        except Unreadable as error:
-            raise Violation("E", f"the table: {error}") from error
-        theirs = {number: count for number, count in found.items() if number < 0}
-        if theirs != dict.fromkeys((*self._merged, *self._theirs.values()), 1):
-            raise Violation("E", f"the table has these rows of others: {theirs}")
-        return found
 
     def take_less(self) -> None:
         """See PublishTarget."""
@@ -114,38 +90,19 @@ class DeltaTarget:
         """See Lake."""
         self._server.set_checks(NAME)
 
-    def lose_markers(self) -> None:
-        """See PublishTarget."""
-        self._server.lose_markers(NAME)
-
-    def process_ended(self, process: str) -> None:
-        """See PublishTarget."""
-        self._server.client_ended(process)
-
-    def let_days_pass(self) -> None:
-        """See Lake."""
-        self._later += RETENTION_S + 1
-
-    def write_as_another(self, draw: Random) -> None:
-        """See Lake. Raises Violation when the table cannot be read."""
-        try:
-            self._write_as_another(draw)
-        except Unreadable as error:
-            raise Violation("E", f"the table: {error}") from error
-
     def _write_as_another(self, draw: Random) -> None:
         match draw.choice(("append", "delete", "compact", "add a column")):
             case "append":
                 self._written += 1
-                self._theirs[self._server.append(NAME, [{"word": "theirs", "number": -self._written}])] = -self._written
-            case "delete" if self._theirs:
-                path = draw.choice(list(self._theirs))
+                self._alone[self._server.append(NAME, [{"word": "theirs", "number": -self._written}])] = -self._written
+            case "delete" if self._alone:
+                path = draw.choice(list(self._alone))
                 self._server.delete_rows(NAME, path)
-                del self._theirs[path]
+                del self._alone[path]
             case "compact":
                 self._server.compact(NAME)
-                self._merged += self._theirs.values()
-                self._theirs.clear()
+                self._merged += self._alone.values()
+                self._alone.clear()
             case "add a column" if self._columns < COLUMNS_MAX:
                 self._columns += 1
                 self._server.add_column(NAME, f"theirs_{self._columns}")

@@ -1,5 +1,6 @@
 """The virtual servers of the simulation pass the checks of the real ones: the kit runs the sinks that ship on them."""
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -57,15 +58,23 @@ def replace_name(name: str, twin: object, *modules: ModuleType) -> None:
         setattr(module, name, twin)
 
 
-class Bucket:
-    """A folder of the virtual store, and a folder for what is staged."""
+class Output:
+    """What a sink writes at a virtual server. It has a name of its own, and a folder for what is staged."""
 
-    made = 0
+    numbers = itertools.count(1)
+    read_by = "rows"  # a method of the server
 
     def __init__(self, ask: Caller, folder: Path) -> None:
-        Bucket.made += 1
-        self._ask, self._name = ask, f"out-{Bucket.made}"
+        self._ask, self._name = ask, f"output_{next(self.numbers)}"
         self._folder = folder / self._name
+
+    def visible(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = self._ask(self.read_by, (self._name,))
+        return found
+
+
+class Bucket(Output):
+    """A folder of the virtual store."""
 
     def sink(self) -> S3Sink:
         return S3Sink("out", S3Output(f"s3://simulated/{self._name}"), ROWS.schema, self._folder)
@@ -86,24 +95,17 @@ def check_bucket(folder: Path, every: int) -> kit.SinkReport:
         return kit.check_sink(lambda: Bucket(ask, folder), ROWS, every=every)
 
 
-class Table:
-    """A table of the virtual database, and a folder for what is staged."""
-
-    made = 0
+class Table(Output):
+    """A table of the virtual database."""
 
     def __init__(self, ask: Caller, folder: Path, keys: str | None) -> None:
-        Table.made += 1
-        self._ask, self._name, self._keys = ask, f"output_{Table.made}", keys
-        self._folder = folder / self._name
+        super().__init__(ask, folder)
+        self._keys = keys
         ask("make_table", (self._name, {"word": "text", "number": "bigint"}, (keys,) if keys else ()))
 
     def sink(self) -> PostgresSink:
         options = PostgresOutput("postgresql://simulated@database/penstock", self._name, self._keys)
         return PostgresSink("out", options, ROWS.schema, self._folder)
-
-    def visible(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = self._ask("rows", (self._name,))
-        return found
 
 
 class PostgresWire:
@@ -142,23 +144,17 @@ def check_upserts(folder: Path, every: int) -> kit.SinkReport:
     return check_table(folder, every, "number")
 
 
-class Topic:
-    """A topic of the virtual brokers, and a folder for what is staged."""
+class Topic(Output):
+    """A topic of the virtual brokers."""
 
-    made = 0
+    read_by = "values"
 
     def __init__(self, ask: Caller, folder: Path) -> None:
-        Topic.made += 1
-        self._ask, self._name = ask, f"output-{Topic.made}"
-        self._folder = folder / self._name
+        super().__init__(ask, folder)
         ask("make_topic", (self._name, 3))
 
     def sink(self) -> KafkaSink:
         return KafkaSink("out", KafkaOutput("simulated:9092", self._name), ROWS.schema, self._folder)
-
-    def visible(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = self._ask("values", (self._name,))
-        return found
 
 
 class Brokers(VirtualKafka):
@@ -182,23 +178,15 @@ def check_topic(folder: Path, every: int) -> kit.SinkReport:
         return kit.check_sink(lambda: Topic(ask, folder), ROWS, every=every)
 
 
-class Versions:
-    """A table of Delta Lake in the virtual store, and a folder for what is staged."""
-
-    made = 0
+class Versions(Output):
+    """A table of Delta Lake in the virtual store."""
 
     def __init__(self, ask: Caller, folder: Path) -> None:
-        Versions.made += 1
-        self._ask, self._name = ask, f"output-{Versions.made}"
-        self._folder = folder / self._name
+        super().__init__(ask, folder)
         ask("make_table", (self._name, {"word": "string", "number": "long"}))
 
     def sink(self) -> DeltaSink:
         return DeltaSink("out", DeltaOutput(table=f"s3://simulated/{self._name}"), ROWS.schema, self._folder)
-
-    def visible(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = self._ask("rows", (self._name,))
-        return found
 
 
 class Lake(VirtualDelta):
@@ -226,24 +214,16 @@ def check_versions(folder: Path, every: int) -> kit.SinkReport:
         return kit.check_sink(lambda: Versions(ask, folder), ROWS, every=every)
 
 
-class Snapshots:
-    """A table of Iceberg in the virtual store and catalog, and a folder for what is staged."""
-
-    made = 0
+class Snapshots(Output):
+    """A table of Iceberg in the virtual store and catalog."""
 
     def __init__(self, ask: Caller, folder: Path) -> None:
-        Snapshots.made += 1
-        self._ask, self._name = ask, f"output-{Snapshots.made}"
-        self._folder = folder / self._name
+        super().__init__(ask, folder)
         ask("make_table", (self._name, {"word": "string", "number": "long"}))
 
     def sink(self) -> IcebergSink:
         options = IcebergOutput(catalog="http://simulated", table=f"lake.{self._name}")
         return IcebergSink("out", options, ROWS.schema, self._folder)
-
-    def visible(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = self._ask("rows", (self._name,))
-        return found
 
 
 class Catalog(VirtualIceberg):

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import yaml
+from pyiceberg.table.update import AssertRefSnapshotId
 
 from penstock.testing.connectors.outgoing_calls import Action, Effects
 
@@ -21,6 +22,14 @@ def test_a_call_into_an_installed_package_counts_once_from_outside() -> None:
     with effects.watched():
         load()
     assert [place for place in effects.places if place in ("safe_load", "load", "get_single_data")] == ["safe_load"]
+
+
+def test_what_pydantic_calls_while_it_converts_a_model_does_not_count() -> None:
+    effects, model = Effects(), AssertRefSnapshotId(ref="main")
+    with effects.watched():
+        text = model.model_dump_json()
+    assert "snapshot-id" in text, "it was made by a function of the client"
+    assert effects.places == ["model_dump_json"], "what this test calls"
 
 
 @pytest.mark.parametrize(("action", "hit_at"), [(Action.STOP, 2), (Action.KILL, 1)])

@@ -66,6 +66,7 @@ _PURE = frozenset(
     ["_cython_3", "llvmlite", "mmh3", "msgspec", "numba", "numpy", "orjson", "pandas", "pyarrow", "pydantic",
      "pydantic_core", "typing_extensions", "zstandard"]
 )  # fmt: skip
+_CALLS_BACK = frozenset(("pydantic", "pydantic_core"))  # it calls functions of a client's models while it converts one
 
 
 def is_outgoing(callee: Any) -> bool:
@@ -86,7 +87,7 @@ def enters_client(frame: FrameType) -> bool:
     if not _INSTALLED.intersection(Path(frame.f_code.co_filename).parts) or frame.f_code.co_name == "<module>":
         return False
     package, caller = _package(frame), frame.f_back and _package(frame.f_back)
-    return package not in (caller, "penstock") and _is_client(package)
+    return package not in (caller, "penstock") and caller not in _CALLS_BACK and _is_client(package)
 
 
 def _is_inside(frame: FrameType | None, functions: Collection[str]) -> bool:

@@ -361,7 +361,7 @@ class CheckpointModel:
         """Check a final state: every record is counted once, in order, by its owner."""
         table = self.tables[state.leader.version]
         for index, task in enumerate(self.tasks):
-            owned = groups_of(table.share_of(task)) if task in table.tasks() else []
+            owned = groups_of(table.share_of(task)) if table.has(task) else []
             for group, rows in enumerate(state.shells[index].counts):
                 due = {r for rows in self.rows.values() for r in rows if r[0] == group}
                 wanted = due if group in owned else set()

@@ -116,7 +116,7 @@ class VirtualIceberg(VirtualBucket):
         return [key for key in self.keys(f"{table}/") if key not in kept and self._modified[key] <= old]
 
     def only_of(self, table: str, snapshots: Iterable[int]) -> list[str]:
-        """Return the keys of files that these snapshots have, and no other one."""
+        """Return the keys of the files that only these snapshots have."""
         about, asked = self._about(table), set(snapshots)
         theirs = [(s["snapshot-id"] in asked, self._files_of(s)) for s in about["snapshots"]]
         kept = {key for mine, files in theirs if not mine for key in files}
@@ -197,7 +197,7 @@ class VirtualIceberg(VirtualBucket):
         return found
 
     def _entries(self, snapshot: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the entries of the data files that a snapshot has, each with the number of the one that added it."""
+        """Give the entries of the data files that a snapshot has, each with the id of the snapshot that added it."""
         for manifest in self._manifests(snapshot):
             data = self._found(_key(manifest["manifest_path"]))
             if len(data) != manifest["manifest_length"]:

@@ -58,6 +58,18 @@ def replace_name(name: str, twin: object, *modules: ModuleType) -> None:
         setattr(module, name, twin)
 
 
+def carrying(ask: Caller, failure: type[Exception]) -> Callable[[str, tuple[Any, ...]], Any]:
+    """Return a way to the server whose lost connections are errors of a client."""
+
+    def carry(name: str, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return ask(name, arguments)
+        except (OSError, EOFError) as error:
+            raise failure(str(error)) from error
+
+    return carry
+
+
 class Output:
     """What a sink writes at a virtual server. It has a name of its own, and a folder for what is staged."""
 
@@ -200,16 +212,11 @@ def check_versions(folder: Path, every: int) -> kit.SinkReport:
     """Check the Delta Lake sink."""
     with served(Lake) as ask:
 
-        def carry(name: str, arguments: tuple[Any, ...]) -> Any:
-            try:
-                return ask(name, arguments)
-            except (OSError, EOFError) as error:
-                raise deltalake.exceptions.DeltaError(str(error)) from error
-
         def connect(options: S3Place) -> BucketClient:
             return BucketClient(options.url.rpartition("/")[2], ask)
 
-        replace_name("library", lambda: DeltaApi(carry), delta_client, marked_versions)
+        api = DeltaApi(carrying(ask, deltalake.exceptions.DeltaError))
+        replace_name("library", lambda: api, delta_client, marked_versions)
         replace_name("_connect", connect, object_folder)
         return kit.check_sink(lambda: Versions(ask, folder), ROWS, every=every)
 
@@ -236,21 +243,9 @@ class Catalog(VirtualIceberg):
 def check_snapshots(folder: Path, every: int) -> kit.SinkReport:
     """Check the Iceberg sink."""
     with served(Catalog) as ask:
-
-        def carry(name: str, arguments: tuple[Any, ...]) -> Any:
-            try:
-                return ask(name, arguments)
-            except (OSError, EOFError) as error:
-                raise requests.ConnectionError(str(error)) from error
-
-        def carry_object(name: str, arguments: tuple[Any, ...]) -> Any:
-            try:
-                return ask(name, arguments)
-            except (OSError, EOFError) as error:
-                raise exceptions.GenericError(str(error)) from error
-
-        replace_name("_Bounded", lambda: CatalogAdapter(carry), rest_catalog)
-        replace_name("s3_store", lambda *_: BucketClient("", carry_object), table_files)
+        catalog, store = carrying(ask, requests.ConnectionError), carrying(ask, exceptions.GenericError)
+        replace_name("_Bounded", lambda: CatalogAdapter(catalog), rest_catalog)
+        replace_name("s3_store", lambda *_: BucketClient("", store), table_files)
         return kit.check_sink(lambda: Snapshots(ask, folder), ROWS, every=every)
 
 

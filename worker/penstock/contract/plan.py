@@ -163,6 +163,10 @@ class Assignment(Message, tag="Assignment"):
         """List every task, stage by stage."""
         return tuple(t for s in self.stages for t in s.tasks)
 
+    def has(self, task: TaskId) -> bool:
+        """Return whether the table has a task."""
+        return task.stage < len(self.stages) and task in self.stages[task.stage].tasks
+
     def tasks_on(self, worker: Ordinal) -> tuple[TaskId, ...]:
         """List the tasks of one worker, stage by stage."""
         return tuple(t for t in self.tasks() if t.worker == worker)
@@ -275,7 +279,7 @@ def routes(plan: PhysicalPlan, edge: EdgePlan, sender: TaskId, old: Assignment, 
     if new is None:
         return Routes(edge, before, before, (scheme, scheme))
     after = _receivers(plan, edge, sender, new)
-    if sender not in new.tasks():
+    if not new.has(sender):
         after = ()  # a task that leaves holds all rows, because the rescale may be aborted
     if edge.partitioning in {Partitioning.KEY, Partitioning.CUSTOM}:
         return Routes(edge, before, after or (None,) * len(before), (scheme, new.scheme_of(step)))

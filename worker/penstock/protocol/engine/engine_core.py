@@ -134,7 +134,7 @@ def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> E
 def is_leaving(core: TaskCore) -> bool:
     """Return whether a task leaves with the version that holds, or has left."""
     state = core.state
-    return state.life is TaskLifecycle.LEAVING or state.task not in state.assignment.tasks()
+    return state.life is TaskLifecycle.LEAVING or not state.assignment.has(state.task)
 
 
 def _ready(at: EngineAttempt, tasks: list[EngineTask], members: list[EngineTask], prepared: Version) -> bool:

@@ -65,6 +65,11 @@ class CheckpointCleaner:
         elif not self.swept:
             self._list(state)
 
+    def reopen(self) -> None:
+        """Note that a new run opens the closed job: its engines make files again."""
+        self.quiet_since = None
+        self.swept = False
+
     def _list(self, state: LeaderState) -> None:
         if self.names is None and self.token is None and state.context.due_or_wake(self.next_at):
             now, lives = state.context.now, state.registry.lives.values()

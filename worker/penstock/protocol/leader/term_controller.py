@@ -199,7 +199,7 @@ class TermController:
                 self._run()
             case LeaderPhase.CLOSED:  # a new run opens the job again
                 state.rollback = True
-                self.cleaner.swept = False
+                self.cleaner.reopen()
                 state.enter(LeaderPhase.OPENING)
         if decision is not None and not state.cas.busy:
             self._recover(decision)

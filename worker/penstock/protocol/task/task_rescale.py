@@ -124,7 +124,7 @@ class TaskRescale:
             return actions
         table = state.assignment if joins else state.proposed
         assert table is not None, "checked above"
-        if state.task not in table.tasks():
+        if not table.has(state.task):
             return actions + self._leave(table)
         share = table.share_of(state.task) if joins else state.gained()
         names = table.splits_of(state.task)

@@ -65,7 +65,7 @@ class EngineNode(SimTaskScheduler):
             SimStreamIdentity(cluster.job_uid, ordinal, self.incarnation, name),
             cluster.sizes,
             cluster.monitor,
-            left=self.core.has_left,
+            may_close=self.core.may_close,
         )
         self.monitor = cluster.monitor
         self.status = msg.EngineStatus()

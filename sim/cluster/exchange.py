@@ -49,9 +49,9 @@ class SimExchange:
         sizes: ChannelSizes,
         monitor: ProtocolMonitor,
         *,
-        left: Callable[[Ordinal], bool],
+        may_close: Callable[[Ordinal], bool],
     ) -> None:
-        """``left`` says of a worker whether its streams may close as they like."""
+        """``may_close`` says of a worker whether its streams may close as they like."""
         self.outbound: dict[ChannelId, Outbound] = {}
         self.inbound: dict[ChannelId, SimInbound] = {}
         self.admission = Admission(me.job_uid, me.ordinal)
@@ -62,7 +62,7 @@ class SimExchange:
         self._me = me
         self._sizes = sizes
         self._monitor = monitor
-        self._left = left
+        self._may_close = may_close
         self._held: list[tuple[int, ChannelHello]] = []
         self._by_stream: dict[int, ChannelId] = {}
         self._outputs: dict[TaskId, tuple[Outbound, ...]] = {}  # of each task that was asked for
@@ -182,11 +182,11 @@ class SimExchange:
             return
         outbound, inbound = self.outbound.get(channel), self.inbound.get(channel)
         if outbound is not None and outbound.stream == event.stream:
-            if self._left(channel.receiver.worker) or (outbound.core.ended and outbound.core.drained):
+            if self._may_close(channel.receiver.worker) or (outbound.core.ended and outbound.core.drained):
                 return
             self.broken.append(f"stream of {channel} broke at its sender")
         elif inbound is not None and inbound.stream == event.stream and not inbound.core.ended:
-            if self._left(channel.sender.worker):
+            if self._may_close(channel.sender.worker):
                 return
             self.broken.append(f"stream of {channel} broke at its receiver")
 

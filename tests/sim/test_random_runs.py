@@ -37,6 +37,7 @@ RANDOM: dict[str, range] = {
 BROKEN_ONCE = (
     ("aimed-sliding", 10052),  # a leader whose own engine was not there yet had to publish, and its keeper ended
     ("aimed-session", 10052),
+    ("aimed-window", 194),  # the stream between two workers that left broke, and both waited for its end for ever
     ("aimed-cascade", 10131),  # a write arrived when its engine had ended, and the file stayed
 )
 SHARE = count(2, 1)  # of the seeds, the first half

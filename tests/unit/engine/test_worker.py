@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError, UserCodeError, Where
+from penstock.base.values import replace
 from penstock.contract import control_messages as c
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
 from penstock.contract.settings import ShuffleSettings
@@ -20,7 +21,8 @@ from penstock.transport.transport_events import StreamBroken
 from tests.support.fakes import FakeClock
 from tests.support.task_harness import OUT, PLAN, TWO, task
 
-ME = Ordinal(2)  # has no task in the table of two workers
+ME = Ordinal(2)
+THREE = replace(TWO, workers=3)  # which has no task for it
 NEVER_S = 3600.0
 
 
@@ -61,7 +63,7 @@ def worker(tmp_path: Path, said: list[object]) -> Iterator[Worker]:
         heartbeat_interval_s=NEVER_S,
         warmed=threading.Event(),
     )
-    made.command(Term(1), c.Reset(Attempt(1), Epoch(0), None, TWO, (), ()))
+    made.command(Term(1), c.Reset(Attempt(1), Epoch(0), None, THREE, (), ()))
     yield made
     assert made.close()
 
@@ -73,14 +75,14 @@ def broken(said: list[object]) -> list[c.Broken]:
 def test_a_broken_stream_is_reported_once_and_only_for_the_attempt_that_runs(
     worker: Worker, said: list[object]
 ) -> None:
-    for attempt, peer in ((0, 0), (2, 0), (1, 2), (1, 0), (1, 0), (1, 1)):
+    for attempt, peer in ((0, 0), (2, 0), (1, 3), (1, 0), (1, 0), (1, 1)):
         worker._on_transport(StreamBroken(Attempt(attempt), Ordinal(peer), None, "reset by peer"))
     (report,) = broken(said)
     assert report.attempt == 1
     assert report.reason.startswith(c.STREAM_BROKE)
     assert "reset by peer" in report.reason
-    assert "Ordinal(0)" in report.reason or "peer=0" in report.reason, "worker 2 is in no table: it may close"
-    worker.command(Term(1), c.Reset(Attempt(2), Epoch(0), None, TWO, (), ()))
+    assert "Ordinal(0)" in report.reason or "peer=0" in report.reason, "worker 3 is in no table: it may close"
+    worker.command(Term(1), c.Reset(Attempt(2), Epoch(0), None, THREE, (), ()))
     worker._on_transport(StreamBroken(Attempt(2), Ordinal(0), None, "again"))
     assert [r.attempt for r in broken(said)] == [1, 2]
 
@@ -113,5 +115,5 @@ def test_a_source_that_cannot_be_listed_is_told_until_an_attempt_begins(worker: 
     worker.command(Term(1), c.Enumerate(Attempt(2), ()))
     assert [(report.attempt, report.fatal) for report in broken(said)] == [(2, False)]
     assert told() == ("no broker answers",)
-    worker.command(Term(1), c.Reset(Attempt(2), Epoch(0), None, TWO, (), ()))
+    worker.command(Term(1), c.Reset(Attempt(2), Epoch(0), None, THREE, (), ()))
     assert told() == ()

@@ -200,9 +200,20 @@ def test_a_worker_that_leaves_says_so_when_all_its_tasks_have_ended() -> None:
 
 def test_streams_of_a_worker_in_no_table_may_close_as_they_like() -> None:
     engine = running()
-    assert engine.core.has_left(Ordinal(2))
+    assert engine.core.may_close(Ordinal(2))
     engine(prepare(THREE))
-    assert not engine.core.has_left(Ordinal(2))
+    assert not engine.core.may_close(Ordinal(2))
+
+
+def test_two_workers_that_leave_wait_for_the_end_of_each_others_streams() -> None:
+    three = replace(THREE, version=Version(6))
+    engine = running(1, three)
+    one = replace(next_assignment(PLAN, three, 1), version=Version(7))
+    engine(prepare(one))
+    assert not engine.core.may_close(Ordinal(2)), "the rescale may be aborted"
+    engine.core.step(em.OrderReceived(Term(1), c.Adopt(Attempt(1), Version(7), Epoch(1), REF), 0))
+    assert not engine.core.may_close(Ordinal(2))
+    assert not engine.core.may_close(Ordinal(0))
 
 
 def test_output_of_a_lost_worker_counts_for_its_attempt_only() -> None:

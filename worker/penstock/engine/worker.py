@@ -421,7 +421,7 @@ class Worker:
             end_process(EXIT_STUCK)
         if event.attempt != self._core.attempt or self._broken == event.attempt:
             return
-        if self._core.has_left(event.peer):
+        if self._core.may_close(event.peer):
             return
         self._broken = event.attempt
         log.warning("event=stream_broken reason=%s", event)

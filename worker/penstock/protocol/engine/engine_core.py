@@ -212,10 +212,13 @@ class EngineCore:
         else:
             at.published_for = max(at.published_for, order.epoch)
 
-    def has_left(self, peer: Ordinal) -> bool:
-        """Return whether a worker is in no table any more: its streams may close as they like."""
+    def may_close(self, peer: Ordinal) -> bool:
+        """Return whether the streams of a worker may close as they like: it is in no table any more.
+
+        Not if this worker leaves, too: each of the two waits for the end of the other's streams.
+        """
         tables = [t for t in (self.at.assignment, self.at.proposed) if t is not None]
-        return bool(tables) and all(peer >= table.workers for table in tables)
+        return bool(tables) and all(self._ordinal < table.workers <= peer for table in tables)
 
     # --- Orders -------------------------------------------------------------------------------
 

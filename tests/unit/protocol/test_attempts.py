@@ -122,6 +122,19 @@ def test_a_lost_life_that_comes_back_is_told_to_end() -> None:
     assert plane.engine(1).incarnation != gone
 
 
+def test_a_life_that_was_lost_before_the_first_attempt_is_told_to_end() -> None:
+    plane = InMemoryControlPlane(2)
+    plane.want(workers=3)
+    plane.run(1.0)
+    plane.freeze(1)
+    plane.run(3.0)
+    plane.thaw(1)
+    assert [lost.ordinal for lost in plane.latest.lost] == [1]
+    plane.start(2)
+    plane.until(lambda: plane.latest.attempt == 1)
+    assert plane.engine(1).incarnation == Incarnation("e1.2.2")
+
+
 def test_a_broken_stream_rolls_back_without_losing_anybody() -> None:
     plane = running()
     lives = [plane.engine(i).incarnation for i in (0, 1)]

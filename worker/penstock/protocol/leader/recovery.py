@@ -273,14 +273,15 @@ def record_losses(state: LeaderState) -> None:
 
 
 def end_strangers(state: LeaderState) -> None:
-    """End engines that run an attempt and are no members of it: left, undone, lost or replaced."""
-    if state.file is None:
-        return
-    admitted = [m.incarnation for m in state.members()]
+    """End engines that are lost, and engines that run an attempt and are no members of it: left, undone or replaced.
+
+    While no members are known, a lost engine is ended all the same: its keeper would go on with it for ever.
+    """
+    admitted = None if state.file is None else [m.incarnation for m in state.members()]
     for life in state.registry.lives.values():
         if not state.registry.recent(state.context, life):
             continue
-        stranger = life.status.attempt > 0 and life.incarnation not in admitted
+        stranger = admitted is not None and life.status.attempt > 0 and life.incarnation not in admitted
         if life.lost is not None or stranger:
             why = life.lost or f"not a member of attempt {state.latest.attempt}"
             state.ensure(member_of(life), Shutdown(life.incarnation, why), 0)

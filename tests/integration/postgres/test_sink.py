@@ -1,5 +1,6 @@
 """The PostgreSQL sink against a real server: each committed row once, wherever a process is killed or stopped."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -183,6 +184,21 @@ def test_only_the_rows_that_the_table_refuses_are_left_out(
         "the marker says that it is done"
     )
     assert numbers(target) == Counter(visible)
+
+
+def test_a_key_that_is_larger_than_the_index_takes_is_left_out_like_any_row_that_is_refused(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    target = Target(postgres, tmp_path, "word text PRIMARY KEY, number bigint", "word")
+    sink = target.claimed()
+    chosen = random.Random(7)
+    large = "".join(chr(chosen.randrange(0x100, 0x2FFF)) for _ in range(6_000))  # the server cannot pack it
+    rows = pa.RecordBatch.from_pylist([{"word": word, "number": n} for n, word in enumerate(("a", large, "b"))])
+    handle = staged(sink, 1, rows.cast(ROWS.schema))
+    with pytest.raises(StateError, match=r"the table refuses a row: .*index row"):
+        sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.PUBLISH)
+    assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == 1
+    assert numbers(target) == Counter([0, 2])
 
 
 def test_rows_that_are_refused_only_with_the_commit_are_left_out_too(postgres: Postgres, tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ class Refusal(Exception):
         ("", StorageError, r"said \(no answer\)"),
         ("42501", StorageError, "a right is missing: said: grant it"),
         ("23505", StateError, "the table refuses a row: said"),
+        ("54000", StateError, "the table refuses a row: said"),
+        ("53100", StorageError, r"said \(53100\)"),
         ("42703", StateError, "the table is another than at the start"),
     ],
 )

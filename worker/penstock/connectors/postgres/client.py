@@ -39,7 +39,8 @@ CONNECTING = {
     "refused": "check the address in `uri`, and that the server runs",
     "timeout": "check the address in `uri`, and that the network lets the workers through",
 }
-REFUSED = ("21", "22", "23", "27", "44", "P0")  # classes that say what is wrong with a row
+# Classes that say what is wrong with a row. 54000: it is larger than a page, or its key than an index takes.
+REFUSED = ("21", "22", "23", "27", "44", "54000", "P0")
 CHANGED = ("42",)  # what is wrong with the table
 MISUSED = (2, 5)  # of the client: NOT_IMPLEMENTED, INVALID_ARGUMENT
 

@@ -236,6 +236,18 @@ def test_a_listing_that_failed_is_asked_for_again() -> None:
     assert bench.command(ask) == [ask]
 
 
+def test_a_listing_that_failed_in_two_ways_is_asked_for_again() -> None:
+    bench = Bench()
+    ask = control.Enumerate(Attempt(2), (StageIndex(0),))
+    bench.command(ask)
+    bench.report(control.Broken(Attempt(2), "source 'lines': KeyError", failures=1))
+    assert bench.command(ask) == [ask]
+    gone = control.Broken(Attempt(2), "StateError: no such folder", fatal=True)
+    bench.report(gone)
+    assert bench.beat().broken == gone
+    assert bench.command(ask) == [ask]
+
+
 def test_other_sources_may_be_asked_for_before_the_same_attempt() -> None:
     bench = Bench()
     ask, more = (control.Enumerate(Attempt(2), (StageIndex(s),)) for s in (0, 3))

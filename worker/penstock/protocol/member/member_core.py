@@ -318,9 +318,14 @@ class MemberCore:
                 self._report(report)
 
     def _follows_failure(self, report: Broken) -> bool:
-        """Return whether the attempt is known to have ended by a failure: a stream that breaks follows from it."""
+        """Return whether the attempt is known to have ended by a failure: a stream that breaks follows from it.
+
+        A listing, which is for the next attempt, fails anew each time.
+        """
         known = self.broken
-        return known is not None and known.attempt == report.attempt and known.failures > report.failures
+        if known is None or not known.attempt == report.attempt == self.taken.attempt:
+            return False
+        return known.failures > report.failures
 
     def _hello(self, hello: EngineHello) -> None:
         if self.hello is not None or hello.ordinal != self.ordinal:

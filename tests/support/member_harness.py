@@ -13,7 +13,7 @@ from penstock.contract.ids import (
     Term,
     Version,
 )
-from penstock.contract.latest import Latest, Leader
+from penstock.contract.latest import Latest, Leader, Member
 from penstock.contract.plan import Assignment
 from penstock.protocol.core_context import ControlSettings
 from penstock.protocol.keeper_core_messages import (
@@ -36,6 +36,7 @@ SETTINGS = ControlSettings(engine_silence_timeout_s=20.0)
 HELLO = control.EngineHello(Ordinal(1), Incarnation("e1"), "flight", PLAN)
 TASK = TaskId(StageIndex(1), Ordinal(1), 0)
 TABLE = Assignment(Version(4), 3, ())
+MEMBERS = (Member(Ordinal(1), HELLO.incarnation, "keeper-1", HELLO.flight),)
 
 
 class Bench:
@@ -50,7 +51,7 @@ class Bench:
             self.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
             self.report(HELLO)
             self.announce(1)
-            self.command(control.Reset(Attempt(1), Epoch(0), None, TABLE, ()))
+            self.command(control.Reset(Attempt(1), Epoch(0), None, TABLE, MEMBERS))
 
     def take(self, event: MemberEvent, dt: float = 0.001) -> list[Action]:
         self.now += dt

@@ -7,8 +7,8 @@ from penstock.base.values import replace
 from penstock.contract import control_messages as control
 from penstock.contract.ids import Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
-from penstock.protocol.keeper_core_messages import Retire, SendCommand, SwapLatest
-from tests.support.in_memory_control_plane import InMemoryControlPlane
+from penstock.protocol.keeper_core_messages import CommandArrived, Retire, SendCommand, SwapLatest
+from tests.support.in_memory_control_plane import JOB, InMemoryControlPlane
 from tests.support.running_jobs import running
 from tests.support.stub_engine import PLAN
 
@@ -133,6 +133,22 @@ def test_a_life_that_was_lost_before_the_first_attempt_is_told_to_end() -> None:
     plane.start(2)
     plane.until(lambda: plane.latest.attempt == 1)
     assert plane.engine(1).incarnation == Incarnation("e1.2.2")
+
+
+def test_an_engine_takes_no_attempt_by_orders_that_were_for_the_engine_before_it() -> None:
+    plane = running(epoch=1)
+    late = [order for ordinal, order in commands(plane, control.Reset, control.Start) if ordinal == 1]
+    signs = (control.Heartbeat, control.EngineLost)
+    plane.cut = lambda source, to, body: source == 1 and isinstance(body, signs)
+    plane.kill_engine(1)
+    plane.until(lambda: plane.keepers[1].engine is not None)
+    for order in late:
+        plane.tell(1, CommandArrived(control.Envelope(JOB, Term(1), Ordinal(0), order)))
+    plane.run(1.5)
+    assert (plane.latest.attempt, plane.latest.epoch) == (1, 1), "its state is older than that epoch"
+    plane.cut = lambda source, to, body: False
+    plane.until(lambda: plane.latest.attempt == 2)
+    assert plane.engine(1).incarnation == Incarnation("e1.2.2"), "it was not ended as a stranger"
 
 
 def test_a_broken_stream_rolls_back_without_losing_anybody() -> None:

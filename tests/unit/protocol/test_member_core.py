@@ -28,7 +28,7 @@ from penstock.protocol.keeper_core_messages import (
     Tick,
     ToEngine,
 )
-from tests.support.member_harness import HELLO, JOB, LEADER, TABLE, TASK, Bench
+from tests.support.member_harness import HELLO, JOB, LEADER, MEMBERS, TABLE, TASK, Bench
 from tests.support.stub_engine import PLAN
 
 
@@ -89,7 +89,7 @@ def test_commands_of_another_attempt_are_refused(attempt: int) -> None:
 
 def test_a_reset_is_taken_once_and_never_back() -> None:
     bench = Bench()
-    reset = control.Reset(Attempt(2), Epoch(0), None, TABLE, ())
+    reset = control.Reset(Attempt(2), Epoch(0), None, TABLE, MEMBERS)
     assert bench.command(reset) == [reset]
     assert bench.command(reset) == []
     assert bench.command(replace(reset, attempt=Attempt(1))) == []
@@ -98,7 +98,7 @@ def test_a_reset_is_taken_once_and_never_back() -> None:
 def test_a_status_sent_before_the_reset_does_not_count_for_it() -> None:
     bench = Bench()
     bench.report(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
-    bench.command(control.Reset(Attempt(2), Epoch(5), None, TABLE, ()))
+    bench.command(control.Reset(Attempt(2), Epoch(5), None, TABLE, MEMBERS))
     bench.report(control.EngineStatus(Attempt(1), ready=Attempt(1), published=Epoch(5)))
     assert bench.beat().status == control.EngineStatus(attempt=Attempt(2))
 
@@ -127,9 +127,9 @@ def test_an_aborted_number_may_recur_under_a_higher_term() -> None:
 def test_a_prepare_overtaken_by_its_cancellation_is_refused() -> None:
     bench = Bench()
     bench.command(control.CancelRescale(Attempt(1), Version(4)))
-    assert bench.command(control.Prepare(Attempt(1), TABLE, (), Epoch(1), None)) == []
+    assert bench.command(control.Prepare(Attempt(1), TABLE, MEMBERS, Epoch(1), None)) == []
     later = replace(TABLE, version=Version(5))
-    assert bench.command(control.Prepare(Attempt(1), later, (), Epoch(1), None))
+    assert bench.command(control.Prepare(Attempt(1), later, MEMBERS, Epoch(1), None))
 
 
 def test_a_joiner_takes_the_attempt_with_its_prepare() -> None:
@@ -137,10 +137,20 @@ def test_a_joiner_takes_the_attempt_with_its_prepare() -> None:
     bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
     bench.report(HELLO)
     bench.announce(1)
-    prepare = control.Prepare(Attempt(7), TABLE, (), Epoch(1), None)
+    prepare = control.Prepare(Attempt(7), TABLE, MEMBERS, Epoch(1), None)
     assert bench.command(prepare) == [prepare]
     assert bench.beat().status.attempt == 7
     assert bench.command(control.Adopt(Attempt(7), Version(4), Epoch(2), None))  # type: ignore[arg-type]
+
+
+def test_an_engine_joins_only_by_a_prepare_that_names_it() -> None:
+    bench = Bench(up=False)
+    bench.look(Latest(JOB, SwapId("s"), term=Term(1), leader=LEADER))
+    bench.report(HELLO)
+    bench.announce(1)
+    before = (replace(MEMBERS[0], incarnation=Incarnation("e0")),)
+    assert bench.command(control.Prepare(Attempt(7), TABLE, before, Epoch(1), None)) == []
+    assert bench.beat().status.attempt == 0
 
 
 # --- What is repeated -----------------------------------------------------------------------------
@@ -179,7 +189,7 @@ def test_a_barrier_may_outrun_the_announcement_of_its_term() -> None:
 
 def test_an_acknowledgement_of_a_rolled_back_attempt_is_dropped() -> None:
     bench = Bench()
-    bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, ()))
+    bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, MEMBERS))
     bench.report(ack(1, attempt=1))
     assert ack(1, attempt=1) not in bench.reports()
 
@@ -197,7 +207,7 @@ def test_a_break_is_repeated_in_heartbeats_until_the_next_attempt() -> None:
     broken = control.Broken(Attempt(1), "a stream broke")
     bench.report(broken)
     assert bench.beat().broken == broken
-    bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, ()))
+    bench.command(control.Reset(Attempt(2), Epoch(0), None, TABLE, MEMBERS))
     bench.report(broken)
     assert bench.beat().broken is None
 
@@ -222,7 +232,7 @@ def test_splits_are_repeated_until_the_attempt_that_they_are_for() -> None:
     bench.report(splits)
     bench.take(Tick(), dt=1.0)
     assert splits in bench.reports()
-    bench.command(control.Reset(Attempt(1), Epoch(0), None, TABLE, ()))
+    bench.command(control.Reset(Attempt(1), Epoch(0), None, TABLE, MEMBERS))
     bench.take(Tick(), dt=1.0)
     assert splits not in bench.reports()
 

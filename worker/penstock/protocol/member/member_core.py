@@ -16,8 +16,9 @@ It fences commands, watches the engine, and repeats reports. The engine goes thr
 
 Commands are fenced by three comparisons. A command of a lower term is refused. A higher term is
 accepted only by its announcement. Every command but a Reset must be of the attempt that the engine
-has taken. Each command reaches the engine once; the leader repeats a command until a heartbeat
-shows its effect.
+has taken. An engine takes an attempt only by an order that names it as a member: a late order may
+be for the engine before it. Each command reaches the engine once; the leader repeats a command until
+a heartbeat shows its effect.
 """
 
 from enum import StrEnum
@@ -57,7 +58,7 @@ from penstock.contract.control_messages import (
     TaskAck,
 )
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, Term
-from penstock.contract.latest import Latest, Leader
+from penstock.contract.latest import Latest, Leader, Member
 from penstock.protocol.core_context import ControlSettings, Sign, StepContext, checked
 from penstock.protocol.keeper_core_messages import (
     Action,
@@ -247,12 +248,12 @@ class MemberCore:
                 if attempt > self.taken.attempt and command != self.taken.enumerated:
                     self.taken.enumerated = command  # once, unless it names other sources
                     self._pass(command)
-            case Reset(attempt):
-                if attempt > self.taken.attempt:
+            case Reset(attempt, members=members):
+                if attempt > self.taken.attempt and self._is_named(members):
                     self._take(attempt)
                     self._pass(command)
-            case Prepare(attempt, assignment):
-                if self.taken.attempt == 0:
+            case Prepare(attempt, assignment, members):
+                if self.taken.attempt == 0 and self._is_named(members):
                     self._take(attempt)  # it is the first command of a joiner
                 version = assignment.version
                 if version > self.taken.cancelled:
@@ -273,6 +274,10 @@ class MemberCore:
                 self._once(command, attempt, attempt)
             case Adopt(attempt, version) | Settled(attempt, version):
                 self._once(command, attempt, version)
+
+    def _is_named(self, members: tuple[Member, ...]) -> bool:
+        """Return whether the engine here is one of ``members``."""
+        return self.hello is not None and self.hello.incarnation in [m.incarnation for m in members]
 
     def _take(self, attempt: Attempt) -> None:
         """Begin an attempt: what was known of the engine was about earlier ones."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from penstock.base.values import replace
 from penstock.contract import control_messages as control
-from penstock.contract.ids import Incarnation, Ordinal, Term
+from penstock.contract.ids import Attempt, Incarnation, Ordinal, Term
 from penstock.contract.latest import Lost
 from penstock.protocol.keeper_core_messages import CommandArrived, Retire, SendCommand, SwapLatest
 from tests.support.in_memory_control_plane import JOB, InMemoryControlPlane
@@ -68,6 +68,16 @@ def test_an_engine_with_another_plan_is_never_admitted() -> None:
     plane.run(3.0)
     assert plane.latest.attempt == 0
     assert any("theirs=plan-2 ours=plan-1" in line for line in plane.log)
+
+
+def test_a_source_that_is_listed_at_the_second_try_costs_no_attempt() -> None:
+    plane = InMemoryControlPlane(2)
+    plane.mute = {0: ("Enumerate",)}
+    plane.run(0.3)
+    plane.engine(0).mute.clear()
+    plane.report(0, control.Broken(Attempt(1), "StorageError: stale handle"))
+    plane.until(lambda: plane.latest.epoch == 1)
+    assert plane.latest.attempt == 1
 
 
 def test_a_source_that_cannot_be_listed_fails_the_job_with_its_text() -> None:

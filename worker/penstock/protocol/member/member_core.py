@@ -319,6 +319,9 @@ class MemberCore:
                     self.open.keep(report)
                     self._report(report)
             case PublishFailed() | Splits() | CheckpointWanted():
+                if isinstance(report, Splits) and self.broken is not None and self.broken.attempt == report.attempt:
+                    self.broken = None  # what failed was a try to list them, not that attempt
+                    self.beat_at = self.context.now
                 self.open.keep(report)
                 self._report(report)
 

@@ -198,6 +198,18 @@ def test_code_that_does_not_load_fails_the_job_before_any_engine_spoke() -> None
     assert plane.latest.attempt == 0
 
 
+def test_a_new_leader_hears_that_code_does_not_load_from_a_keeper_that_knows_the_one_before() -> None:
+    plane = InMemoryControlPlane(3)
+    plane.want(workers=4)
+    plane.run(1.0)
+    plane.unsound = "ConfigError: jobs.py: no module named 'shapes'"
+    first = plane.leader().ordinal
+    plane.kill(first)
+    plane.kill_engine((first + 1) % 3)
+    plane.until(lambda: plane.latest.failure is not None)
+    assert (plane.latest.term, plane.latest.failure) == (2, plane.unsound)
+
+
 def test_members_that_are_never_ready_are_lost_in_the_end() -> None:
     plane = InMemoryControlPlane(2)
     plane.mute = {1: ("Reset",)}

@@ -455,7 +455,9 @@ class MemberCore:
 
     def _report(self, report: Report) -> None:
         if self.leader is not None:
-            envelope = Envelope(self.job_uid, self.term, self.ordinal, report)
+            # An engine ends under no order, and a keeper without an engine is announced no term.
+            term = self.fence if isinstance(report, EngineLost) else self.term
+            envelope = Envelope(self.job_uid, term, self.ordinal, report)
             self.context.do(SendReport(self.leader.address, envelope))
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.encoding import RecordEncoder
-from penstock.contract.kafka_options import KafkaInput, KafkaOutput, RecordFormat
+from penstock.contract.kafka_options import KafkaInput, KafkaOutput, OutputFormat, RecordFormat
 
 FORMATS = ("json", "csv", "raw", "avro")
 ROWS = 20_000  # of one call: as many as a reader takes at once
@@ -108,9 +108,11 @@ def measure(name: str, address: str) -> dict[str, Any]:
     """Measure one format in both directions. Raises SystemExit when a row comes back as another one."""
     form, batch = RecordFormat(name), rows(name == "raw")
     place = address if form is RecordFormat.AVRO else None
-    encoder = RecordEncoder(KafkaOutput("none:1", "orders", format=form, registry=place), batch.schema)
-    written = form is not RecordFormat.CSV
-    values = encoder.records(batch, BYTES_MAX)["value"].to_pylist() if written else csv_values(batch)
+    encoder = None
+    if form is not RecordFormat.CSV:
+        output = KafkaOutput("none:1", "orders", format=OutputFormat(name), registry=place)
+        encoder = RecordEncoder(output, batch.schema)
+    values = encoder.records(batch, BYTES_MAX)["value"].to_pylist() if encoder else csv_values(batch)
     messages = [Message(value) for value in values]
     decoder = RowDecoder(KafkaInput("none:1", "orders", format=form, registry=place), batch.schema)
     if not decoder.rows(messages).equals(batch):
@@ -118,7 +120,7 @@ def measure(name: str, address: str) -> dict[str, Any]:
     return {
         "format": name,
         "bytes": round(statistics.mean(map(len, values))),
-        "encode_rows_per_s": round(rate(lambda: encoder.records(batch, BYTES_MAX))) if written else None,
+        "encode_rows_per_s": round(rate(lambda: encoder.records(batch, BYTES_MAX))) if encoder else None,
         "decode_rows_per_s": round(rate(lambda: decoder.rows(messages))),
     }
 

@@ -20,7 +20,7 @@ from penstock.connectors.open_connectors import open_sink
 from penstock.connectors.staged_sink import Block
 from penstock.contract.graph import Connector
 from penstock.contract.ids import Attempt, Epoch
-from penstock.contract.kafka_options import Delivery, KafkaOutput, RecordFormat
+from penstock.contract.kafka_options import Delivery, KafkaOutput, OutputFormat
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
@@ -203,7 +203,7 @@ def test_records_that_only_the_brokers_refuse_are_left_out_too(kafka: Kafka, tmp
 
 
 def test_the_key_decides_the_partition_and_raw_values_stay_as_they_are(kafka: Kafka, tmp_path: Path) -> None:
-    made = Target(kafka, tmp_path, format=RecordFormat.RAW)
+    made = Target(kafka, tmp_path, format=OutputFormat.RAW)
     rows = pa.record_batch({"word": ["a", "b", "a", None], "value": pa.array([b"1", b"2", None, b"4"], pa.binary())})
     sink = made.sink(rows.schema)
     sink.claim("job", fresh=True)

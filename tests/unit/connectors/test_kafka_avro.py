@@ -18,7 +18,7 @@ from penstock.connectors.kafka.avro_encoding import AvroEncoder
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.encoding import RecordEncoder
 from penstock.contract.bad_records import OnBadRecord
-from penstock.contract.kafka_options import KafkaInput, KafkaOutput, RecordFormat
+from penstock.contract.kafka_options import KafkaInput, KafkaOutput, OutputFormat, RecordFormat
 from penstock.steps.undecoded import REASON
 from tests.support.schema_registry import Registry, running
 from tests.unit.connectors.test_kafka_decoding import Message
@@ -52,7 +52,7 @@ def source(registry: Registry, **more: Any) -> KafkaInput:
 
 
 def sink(registry: Registry, **more: Any) -> KafkaOutput:
-    return KafkaOutput("broker:9092", "orders", format=RecordFormat.AVRO, registry=registry.url, **more)
+    return KafkaOutput("broker:9092", "orders", format=OutputFormat.AVRO, registry=registry.url, **more)
 
 
 def decoded(options: KafkaInput, values: list[bytes | None], columns: pa.Schema = COLUMNS) -> pa.RecordBatch:

@@ -155,6 +155,11 @@ def test_steps(tmp_path: Path, step: str, expected: str) -> None:
     assert f"{tmp_path / 'job.yaml'}:10: " in text
 
 
+def test_a_sink_of_kafka_writes_no_csv(tmp_path: Path) -> None:
+    text = message(graph_file(tmp_path, "{name: a, sink: {kafka: {bootstrapServers: b, topic: t, format: csv}}}"))
+    assert "sink.kafka.format: unknown value 'csv': known are avro, json, raw" in text
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -40,10 +40,18 @@ RegistryPassword = Annotated[
 
 
 class RecordFormat(StrEnum):
-    """What the value of a record is."""
+    """What the value of a record is that a source reads."""
 
     JSON = "json"
     CSV = "csv"
+    RAW = "raw"
+    AVRO = "avro"
+
+
+class OutputFormat(StrEnum):
+    """What the value of a record is that a sink writes."""
+
+    JSON = "json"
     RAW = "raw"
     AVRO = "avro"
 
@@ -69,13 +77,13 @@ class KafkaOutput(Fields):
     bootstrap_servers: Servers
     topic: Topic
     format: Annotated[
-        RecordFormat,
+        OutputFormat,
         Field(
             "format",
             "what a value is: json (an object of all columns), avro (a record of all columns, with the id of its schema"
             " in registry), or raw (one column of binary or string)",
         ),
-    ] = RecordFormat.JSON
+    ] = OutputFormat.JSON
     key_column: Annotated[
         str | None, Field("keyColumn", "the column that is the key of a record: a text, bytes or integer")
     ] = None

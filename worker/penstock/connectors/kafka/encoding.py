@@ -10,7 +10,7 @@ from penstock.base.suggest import unknown
 from penstock.connectors.file_output import clean_schema, plain
 from penstock.connectors.kafka.avro_encoding import AvroEncoder
 from penstock.connectors.text_formats import json_texts
-from penstock.contract.kafka_options import KafkaOutput, RecordFormat
+from penstock.contract.kafka_options import KafkaOutput, OutputFormat
 
 RECORDS = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 PRODUCED_AT_ONCE = 5_000
@@ -33,7 +33,7 @@ class RecordEncoder:
             raise ConfigError(
                 f"kafka sink: keyColumn: column {self._key!r} is {kind}: a key is a text, bytes or integer"
             )
-        self._raw = RecordFormat(options.format) is RecordFormat.RAW
+        self._raw = OutputFormat(options.format) is OutputFormat.RAW
         values = [f for f in self._schema if f.name != self._key]
         if self._raw and (len(values) != 1 or values[0].type not in KEYS):
             names = ", ".join(f.name for f in values)
@@ -41,7 +41,7 @@ class RecordEncoder:
                 f"kafka sink: format raw takes one column of binary or string beside the key, not {names}"
             )
         self._value = values[0].name if self._raw else ""
-        self._avro = AvroEncoder(options, self._schema) if options.format == RecordFormat.AVRO else None
+        self._avro = AvroEncoder(options, self._schema) if options.format == OutputFormat.AVRO else None
         if self._avro is None and options.registry is not None:
             raise ConfigError(f"kafka sink: registry is for format avro, this one is {options.format}")
         if not self._raw and self._avro is None:

@@ -93,6 +93,13 @@ def test_a_value_with_line_breaks_is_one_row() -> None:
     assert (first["why"], second["word"]) == ("a value has a line break in it", "c")
 
 
+@pytest.mark.parametrize("sign", [b"\n", b"\r", b"\r\n"])
+def test_a_line_break_within_a_text_of_json_is_refused_and_becomes_no_other_sign(sign: bytes) -> None:
+    rows = decoded([b'{"word": "a%sb"}' % sign, b'{"word":%s"c"}' % sign])
+    assert [row["word"] for row in rows] == [None, "c"]
+    assert "Invalid encoding in string" in rows[0]["why"]
+
+
 def test_two_objects_in_one_value_are_no_two_rows() -> None:
     rows = decoded([b'{"word": "a"}{"word": "b"}', b'{"word": "c"}'])
     assert [row["word"] for row in rows] == [None, "c"]

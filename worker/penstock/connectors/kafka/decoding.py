@@ -124,7 +124,7 @@ def _decoder(options: KafkaInput, schema: pa.Schema) -> Decode:
         case RecordFormat.AVRO:
             return AvroDecoder(options, schema)
         case RecordFormat.JSON:
-            return _one_line(json_decoder(schema), " ")
+            return _one_line(json_decoder(schema), "\t")  # space between values; within a text the decoder refuses it
         case RecordFormat.CSV:
             return _one_line(csv_decoder(schema, schema.names, options.delimiter), None)
         case RecordFormat.RAW:

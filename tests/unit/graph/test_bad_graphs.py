@@ -155,6 +155,23 @@ def test_steps(tmp_path: Path, step: str, expected: str) -> None:
     assert f"{tmp_path / 'job.yaml'}:10: " in text
 
 
+@pytest.mark.parametrize(
+    ("sink", "field"),
+    [
+        ("s3: {url: 's3://key:hunter2@lake/words'}", "sink.s3.url"),
+        ("delta: {table: 's3://key:hun/ter2@lake/words'}", "sink.delta.table"),
+        (
+            "iceberg: {catalog: 'https://c', table: a.b, oauth2Server: 'https://id:hunter2@c'}",
+            "sink.iceberg.oauth2Server",
+        ),
+    ],
+)
+def test_an_address_with_a_user_is_refused_and_not_shown(tmp_path: Path, sink: str, field: str) -> None:
+    text = message(graph_file(tmp_path, f"{{name: a, sink: {{{sink}}}}}"))
+    assert f"{field}: the text, not shown here, does not fit: " in text
+    assert "ter2" not in text
+
+
 def test_a_sink_of_kafka_writes_no_csv(tmp_path: Path) -> None:
     text = message(graph_file(tmp_path, "{name: a, sink: {kafka: {bootstrapServers: b, topic: t, format: csv}}}"))
     assert "sink.kafka.format: unknown value 'csv': known are avro, json, raw" in text

@@ -251,7 +251,8 @@ def _text(row: FieldRow, plain: Plain) -> str:
     if len(plain) < row.length_min:
         raise ValueError("is empty")
     if row.pattern and not re.fullmatch(row.pattern, plain):
-        given = "the text, not shown here," if row.secret else repr(plain)
+        hidden = row.secret or ("://" in plain and "@" in plain)  # an address with a user may have a password
+        given = "the text, not shown here," if hidden else repr(plain)
         raise ValueError(f"{given} does not fit: {row.rule or row.pattern}")
     return plain
 

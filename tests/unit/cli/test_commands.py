@@ -74,6 +74,37 @@ def test_validate_for_a_cluster_asks_for_what_its_api_server_asks_for() -> None:
     assert done.output.endswith("wordcount: 4 steps in 2 stages, all well\n")
 
 
+ROWS = "{kafka: {bootstrapServers: b, topic: t, MORE}, columns: [{name: word, type: string}]}"
+WRONG_OPTIONS = [
+    (
+        ROWS.replace("MORE", "startup: yesterday"),
+        "discard: {}",
+        "5: step 'rows': kafka source: startup is 'yesterday'",
+    ),
+    (ROWS, "kafka: {bootstrapServers: b, topic: u, keyColumn: wrod}", "6: step 'out': kafka sink: keyColumn: unknown"),
+    (
+        ROWS,
+        "postgres: {uri: 'postgresql://u@h/d?sslmod=no', table: t}",
+        "6: step 'out': postgres: uri: unknown setting",
+    ),
+    (ROWS, "s3: {url: 's3://lake', accessKey: 'env:KEY'}", "6: step 'out': s3: accessKey and secretKey go together"),
+]
+
+
+@pytest.mark.parametrize(("source", "sink", "told"), WRONG_OPTIONS)
+def test_validate_finds_options_that_do_not_fit_and_asks_no_server(
+    tmp_path: Path, source: str, sink: str, told: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    steps = f"{{name: rows, source: {source.replace('MORE', '')}}},\n{{name: out, sink: {{{sink}}}}}"
+    head = "apiVersion: penstock.dev/v1alpha1\nkind: StreamJob\nmetadata: {name: j}\n"
+    file.write_text(f"{head}spec: {{job: {{graph: {{steps: [\n{steps}]}}}}}}\n")
+    done = CliRunner().invoke(make_app(), ["validate", str(file)])
+    assert isinstance(done.exception, ConfigError)
+    assert f"job.yaml:{told}" in str(done.exception)
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:
     commands = (
         ["status", "j"],

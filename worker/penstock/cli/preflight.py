@@ -18,7 +18,7 @@ from penstock.base.errors import ConfigError, PenstockError, StateError
 from penstock.cli.record import JobRecord, read_record, record_of
 from penstock.connectors.input_files import folder_names, list_input, look_at, nothing_to_read
 from penstock.connectors.published import FILE_KINDS
-from penstock.contract.graph import Connector, Sink, Source, Step
+from penstock.contract.graph import Connector, Lookup, Sink, Source, Step
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.contract.status import passed_text
 from penstock.graph.load import compile_draft, draft_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.contract.plan import PhysicalPlan
     from penstock.contract.streamjob import StreamJob
     from penstock.graph import JobFile
-    from penstock.graph.compiled import CompiledJob
+    from penstock.graph.compiled import CompiledJob, CompiledStep
     from penstock.supervisor.folders import JobFolder
 
 
@@ -236,23 +236,40 @@ def _check_apart(job: "CompiledJob") -> None:
 
 
 def check_outside(job: "CompiledJob", *, first: bool) -> None:
-    """Raise ConfigError as :func:`check_paths` and, unless ``first``, :func:`check_files` do."""
+    """Raise ConfigError as :func:`check_paths` and, unless ``first``, :func:`check_connectors` do."""
     check_paths(job)
     if not first:
-        check_files(job)
+        check_connectors(job)
 
 
-def check_files(job: "CompiledJob") -> None:
-    """Raise ConfigError when a file of an input is broken or has not the columns; needs Arrow."""
+def check_connectors(job: "CompiledJob") -> None:
+    """Raise ConfigError when a file of an input is broken, or an option does not fit; needs Arrow.
+
+    Objects of the user's own, and those of packages, are not asked.
+    """
+    for stage in job.stages:
+        for node in stage.nodes:
+            if node.connector is not None:
+                continue
+            try:
+                _check_connector(node)
+            except ConfigError as error:
+                raise ConfigError(f"{job.places[node.name]}: step {node.name!r}: {error}") from error
+
+
+def _check_connector(node: "CompiledStep") -> None:
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415
 
-    for step in job.graph.steps:
-        if isinstance(step.parameters, Source):
-            try:
-                ConnectorInspector().check_files(step.parameters.connector, step.parameters.columns)
-            except ConfigError as error:
-                place = f"{job.places[step.name]}: step {step.name!r}"
-                raise ConfigError(f"{place}: {error}") from error
+    inspector = ConnectorInspector()
+    match node.parameters:
+        case Source(connector=connector, columns=columns):
+            inspector.check_files(connector, columns)
+        case Sink(connector=connector):
+            inspector.check_sink(node.name, connector, node.input_schema())
+        case Lookup(connector=connector):
+            inspector.check_lookup(connector)
+        case _:
+            pass
 
 
 def input_problem(path: Path, connector: Connector) -> str | None:

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def wrong(folder: Path, wanted: Mapping[str, str]) -> list[str]:
 
 def _fetch(name: str, folder: Path) -> None:
     maven = needed("mvn", "install Maven (Debian, Ubuntu: apt install maven; macOS: brew install maven)")
+    print(f"# {name}: Maven fetches it, once", file=sys.stderr, flush=True)  # it is silent for 20 s and more
     shutil.rmtree(folder, ignore_errors=True)
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
     command = [maven, "--batch-mode", "--quiet", "--file", str(HERE / f"{name}.xml"), *goal]

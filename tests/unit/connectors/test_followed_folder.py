@@ -104,6 +104,28 @@ def test_a_file_that_is_being_read_and_goes_away_is_named(tmp_path: Path) -> Non
         opened(tmp_path, states)
 
 
+def test_a_file_that_is_made_empty_and_then_filled_is_read(tmp_path: Path) -> None:
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    (tmp_path / "a.jsonl").touch()
+    assert take(readers) == Counter()
+    assert all(not parse_lane(reader.state().spec).read for reader in readers)
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
+    assert take(readers) == Counter([1])
+
+
+@pytest.mark.parametrize("first", ['{"n": 1}\n', '{"n": 1}'])
+def test_a_file_that_grows_after_it_was_read_is_named(tmp_path: Path, first: str) -> None:
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    (tmp_path / "a.jsonl").write_text(first)
+    assert take(readers) == Counter([1])
+    (tmp_path / "a.jsonl").write_text(first + '\n{"n": 2}\n')
+    with pytest.raises(StateError, match=r"a\.jsonl had \d bytes when it was read and has \d\d now: .* new file"):
+        take(readers)
+    (tmp_path / "a.jsonl").unlink()
+    put(tmp_path, "b.jsonl", [2])
+    assert take(opened(tmp_path, [reader.state() for reader in readers])) == Counter([2])
+
+
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
     put(tmp_path, "a.jsonl", range(20))
     (tmp_path / "b.jsonl").write_text('{"n": 1}\n{"n": "x"}\n')

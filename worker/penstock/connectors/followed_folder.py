@@ -4,9 +4,14 @@ A lane reads its files in the order of the names that are there. Its state has t
 being read with the place of the next row, and a short hash of the name of each file that it has read and
 that is still in the folder. So a file is read once, whatever its name is; and a file that was read and is
 then removed leaves the state.
+
+Whoever writes a file in the folder itself, and not under a hidden name first, makes it empty and then fills it. So an
+empty file counts as not read, and the newest files that were read are looked at again: one that grew is an error.
 """
 
 import json
+from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +34,8 @@ from penstock.contract.codec import parsed
 from penstock.contract.event_time import EventTime
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
+
+LOOKED_AT_AGAIN = 16  # files of a lane, those that were read last
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,7 @@ class FolderLane(LaneReader[str, TextRows]):
         if self._lane.file is not None:
             self._rows = open_rows(parent.path, parent.form, self._lane.file)
         self._sizes: dict[str, int | None] = {}  # of the files that wait
+        self._read_last: deque[tuple[str, int]] = deque(maxlen=LOOKED_AT_AGAIN)  # names and sizes
 
     def state(self) -> SplitState:
         """Return where the next read begins. A lane never ends."""
@@ -124,6 +132,7 @@ class FolderLane(LaneReader[str, TextRows]):
     def _took(self, rows: TextRows, count: int) -> None:
         if rows.ended:
             self._read.add(name_hash(rows.name))
+            self._read_last.append((rows.name, rows.size))
 
     def _open(self, file: str) -> TextRows | None:
         """Begin with a file, unless it is empty, or was taken away before any row of it was read."""
@@ -135,7 +144,8 @@ class FolderLane(LaneReader[str, TextRows]):
         except OSError as error:
             raise StorageError(f"text source: file {self._parent.path / file}: {error}") from error
         if not identity.size:
-            self._read.add(name_hash(file))
+            if identity.version:  # an object is whole as soon as it is there
+                self._read.add(name_hash(file))
             return None
         return open_rows(self._parent.path, self._parent.form, spell_spec(identity, LinePlace()))
 
@@ -148,17 +158,33 @@ class FolderLane(LaneReader[str, TextRows]):
             problem = nothing_to_read(found, self._parent.form.kind, self._parent.form.folders.names)
             raise StateError(f"text source: folder {self._parent.path} {problem}")
         hashes = {name: name_hash(name) for name in found.files}
+        self._refuse_grown(hashes)
         self._read &= set(hashes.values())
         mine = [n for n, h in hashes.items() if h not in self._read and lane_of(h, self._lane.lanes) == self._lane.lane]
         self._files.extend(mine)
         self._sizes = {name: self._size(name) for name in mine}
         self._look_at = monotonic() + self._parent.every_s
 
+    def _refuse_grown(self, listed: Collection[str]) -> None:
+        """Raise StateError when a file has another size than when it was read."""
+        for name, size in self._read_last:
+            file = self._parent.path / name
+            if name not in listed or isinstance(file, StoredPath):
+                continue
+            found = self._bytes(file)
+            if found is not None and found != size:
+                raise StateError(
+                    f"text source: file {file} had {size} bytes when it was read and has {found} now: rows that came"
+                    " later are not read; put them into a new file, and rename a file into the folder when it is whole"
+                )
+
     def _size(self, name: str) -> int | None:
         """Return how long a text is; None where it is packed, or where the answer costs a request."""
         file = self._parent.path / name
-        if isinstance(file, StoredPath) or file.suffix in PACKED:
-            return None
+        return None if isinstance(file, StoredPath) or file.suffix in PACKED else self._bytes(file)
+
+    @staticmethod
+    def _bytes(file: InputPath) -> int | None:
         try:
             return file.stat().st_size
         except OSError:

@@ -297,6 +297,11 @@ class TextRows:
         return self._identity.file
 
     @property
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return self._identity.size
+
+    @property
     def may_close(self) -> bool:
         """Return whether all decoded rows are taken, and much was read since the file was opened."""
         decoded = self._rows is None or self._taken >= self._rows.num_rows

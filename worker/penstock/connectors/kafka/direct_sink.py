@@ -19,6 +19,7 @@ from penstock.contract.manifest import SinkHandle
 
 QUEUED_MAX = 200_000  # records on their way; then the task takes no input
 CLIENT_QUEUE_MAX = 10_000_000
+CLIENT_QUEUE_KBYTES = 512 * 1024  # the task takes no input from half of it on, so that a batch still fits
 FLUSH_MAX_S = 60.0
 NOTHING_STAGED = "{}"
 
@@ -57,7 +58,7 @@ class DirectKafkaSink:
             "delivery.report.only.error": True,
             "message.max.bytes": self._bytes_max,
             "queue.buffering.max.messages": CLIENT_QUEUE_MAX,
-            "queue.buffering.max.kbytes": 512 * 1024,
+            "queue.buffering.max.kbytes": CLIENT_QUEUE_KBYTES,
         }
         return DirectWriter(self._step, task, self._options.topic, self._encoder, {**self._settings(), **own})
 
@@ -78,21 +79,27 @@ class DirectWriter:
         self._topic = topic
         self._encoder = encoder
         self._bytes_max = int(settings["message.max.bytes"])
+        self._queued_bytes_max = int(settings["queue.buffering.max.kbytes"]) * 1024 // 2
+        self._record_bytes = 0  # the mean of the batch with the largest, since all were sent
         self._lock = Lock()
         self._failed: str | None = None
         self._producer = make_client(library().Producer, {**settings, "on_delivery": self._delivered})
         self._rows = self._bytes = 0
 
     def room(self) -> bool:
-        """Return whether few enough records are on their way."""
+        """Return whether few enough records and bytes are on their way. The client counts records only."""
         self._producer.poll(0)
-        return len(self._producer) < QUEUED_MAX
+        queued = len(self._producer)
+        if not queued:
+            self._record_bytes = 0
+        return queued < QUEUED_MAX and queued * self._record_bytes < self._queued_bytes_max
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Send rows. Raises ConnectorError when the client takes no more, or a record was refused."""
         if not batch.num_rows:
             return
         records = self._encoder.records(batch, self._bytes_max)
+        self._record_bytes = max(self._record_bytes, records.nbytes // records.num_rows)
         for piece in batches_of(records):
             taken = self._producer.produce_batch(self._topic, piece)
             if taken != len(piece):

@@ -91,7 +91,11 @@ def test_a_partition_is_pushed_through_resets_once_and_in_order(tmp_path: Path, 
     # Another job uses the same folder. The first job's note must not end its senders.
     reader = IngestSource(1, str(tmp_path / "announce"), LINE).open(state)
     future = pool.submit(Pusher(push).run)
-    assert drain(reader, ROWS, future) == expected
+    assert drain(reader, 5000, future)[:5000] == expected[:5000]
+    cut = reader.state()
+    reader.close()  # a reset of it: its sender looks for the note
+    reader = IngestSource(1, str(tmp_path / "announce"), LINE).open(cut)
+    assert drain(reader, ROWS - cut.offset, future) == expected[cut.offset :]
     assert not future.done()
     while not reader.state().finished:
         assert reader.read(1000) is None

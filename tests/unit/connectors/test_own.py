@@ -117,6 +117,13 @@ def test_rows_are_stamped_with_the_largest_time_before_them() -> None:
     assert reader.state() == replace(FIRST, offset=3, max_ts=70)
 
 
+def test_rows_are_stamped_with_a_time_that_no_row_has_and_the_source_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Own, "open", lambda own, state: Reader(own.reads, replace(state, max_ts=90)))
+    read = source(Read(times(50, 40), 0), time=EventTime("ts", 10)).open(FIRST).read(10)
+    assert read is not None
+    assert read.batch.column(BOUND_COLUMN).to_pylist() == [80, 80]
+
+
 @pytest.mark.parametrize(
     ("read", "message"),
     [

@@ -111,7 +111,7 @@ def test_the_end_of_a_partition_asks_for_a_checkpoint_and_is_noted_when_that_is_
     queue, hub = pushed(2)
     asked, answers = threading.Event(), list[IngestAnswer]()
     hub.want_checkpoint = asked.set
-    sender = threading.Thread(target=lambda: answers.append(queue.finish(1, 2).answer))
+    sender = threading.Thread(target=lambda: answers.append(queue.finish(1, 2).answer), daemon=True)
     sender.start()
     assert asked.wait(60)
     queue.committed(1, finished=False)

@@ -161,6 +161,23 @@ _TABLE = (
         "chaos-joined",
     ),
     EngineMutant(
+        "joined-windows-stay",
+        "the rows of a window that was joined stay in the state",
+        _line("steps.joins.window_join", "self._kept.delete(places)", "pass"),
+        "chaos-priced",
+    ),
+    EngineMutant(
+        "newest-version-holds",
+        "a row is joined with the newest version of the table that has come, whatever its time",
+        _line(
+            "steps.joins.partners",
+            "intervals.newest((events.units, events.times), versions.times, versions.ends(len(units.counts)), found)",
+            "intervals.newest((events.units, events.times * 0 + 2**62), versions.times, "
+            "versions.ends(len(units.counts)), found)",
+        ),
+        "chaos-priced",
+    ),
+    EngineMutant(
         "sender-released-at-its-end",
         "a sender may go when its end has come, before that is committed",
         _line(

@@ -53,7 +53,7 @@ OTHER_JOBS = tuple(
     replace(CHAOS, name=f"chaos-{job}", job=job, moments=AT_COMMITS)
     for job in (
         *("timers", "joined", "windowed", "pushed", "timers-on-disk", "joined-on-disk", "windowed-on-disk"),
-        *("paned", "clocked", "asked", "connected", "tabled", "sided"),
+        *("paned", "clocked", "asked", "connected", "tabled", "sided", "priced", "priced-on-disk"),
     )
 )
 

@@ -34,6 +34,8 @@ SOMETIMES = (
     "rollback to a checkpoint",
 )
 
+OTHER_JOBS = ("timers", "joined", "windowed", "pushed", "paned", "clocked", "asked", "migrated", "priced")
+
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
 
@@ -46,7 +48,7 @@ def test_no_seed_breaks_a_promise(seeds: range) -> None:
     assert len({result.trace for result in results}) == len(seeds)
 
 
-@pytest.mark.parametrize("job", ["timers", "joined", "windowed", "pushed", "paned", "clocked", "asked", "migrated"])
+@pytest.mark.parametrize("job", OTHER_JOBS)
 def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
     results = list(run_all([EngineCase(f"chaos-{job}", seed) for seed in range(OTHER_SEEDS)], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
@@ -62,6 +64,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         ("moved", "another job begins from a savepoint"),
         ("chaos-timers-on-disk", "committed a final"),
         ("chaos-joined-on-disk", "committed a final"),
+        ("chaos-priced-on-disk", "committed a final"),
         ("chaos-windowed-on-disk", "committed a final"),
         ("chaos-connected", "committed a rescale"),
         ("chaos-tabled", "committed a rescale"),

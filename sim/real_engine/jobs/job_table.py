@@ -10,6 +10,7 @@ from sim.real_engine.jobs.joined import JoinedJob
 from sim.real_engine.jobs.looked_up import LookedUpJob
 from sim.real_engine.jobs.migrated import MigratedJob
 from sim.real_engine.jobs.paned import PanedJob
+from sim.real_engine.jobs.priced import PricedJob
 from sim.real_engine.jobs.pushed import PushedJob
 from sim.real_engine.jobs.sided import SidedJob
 from sim.real_engine.jobs.tabled import TabledJob
@@ -39,6 +40,8 @@ JOBS: dict[str, CheckedJob] = {
     "looked-up": LookedUpJob(),
     "migrated": MigratedJob(),
     "paned": PanedJob(),
+    "priced": PricedJob(),
+    "priced-on-disk": _on_disk(PricedJob()),
     "pushed": PushedJob(),
     "sided": SidedJob(),
     "tabled": TabledJob(),

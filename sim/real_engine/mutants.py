@@ -178,6 +178,16 @@ _TABLE = (
         "chaos-priced",
     ),
     EngineMutant(
+        "look-renews-a-life",
+        "a record that only looks lengthens the life of its key",
+        _line(
+            "steps.typed.lifetime",
+            "if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or self._rows.log.wrote):",
+            "if time_us == NO_BOUND or until <= before:",
+        ),
+        "chaos-forgetful",
+    ),
+    EngineMutant(
         "sender-released-at-its-end",
         "a sender may go when its end has come, before that is committed",
         _line(

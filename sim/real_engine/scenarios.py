@@ -54,6 +54,7 @@ OTHER_JOBS = tuple(
     for job in (
         *("timers", "joined", "windowed", "pushed", "timers-on-disk", "joined-on-disk", "windowed-on-disk"),
         *("paned", "clocked", "asked", "connected", "tabled", "sided", "priced", "priced-on-disk"),
+        *("forgetful", "forgetful-on-disk"),
     )
 )
 

@@ -34,7 +34,7 @@ SOMETIMES = (
     "rollback to a checkpoint",
 )
 
-OTHER_JOBS = ("timers", "joined", "windowed", "pushed", "paned", "clocked", "asked", "migrated", "priced")
+OTHER_JOBS = ("timers", "joined", "windowed", "pushed", "paned", "clocked", "asked", "migrated", "priced", "forgetful")
 
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
@@ -65,6 +65,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         ("chaos-timers-on-disk", "committed a final"),
         ("chaos-joined-on-disk", "committed a final"),
         ("chaos-priced-on-disk", "committed a final"),
+        ("chaos-forgetful-on-disk", "committed a final"),
         ("chaos-windowed-on-disk", "committed a final"),
         ("chaos-connected", "committed a rescale"),
         ("chaos-tabled", "committed a rescale"),

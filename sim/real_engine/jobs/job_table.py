@@ -6,6 +6,7 @@ from sim.real_engine.jobs.checked_job import CheckedJob, OutputPlace
 from sim.real_engine.jobs.clocked import ClockedJob
 from sim.real_engine.jobs.counting import CountingJob, Size
 from sim.real_engine.jobs.endless import EndlessJob
+from sim.real_engine.jobs.forgetful import ForgetfulJob
 from sim.real_engine.jobs.joined import JoinedJob
 from sim.real_engine.jobs.looked_up import LookedUpJob
 from sim.real_engine.jobs.migrated import MigratedJob
@@ -35,6 +36,8 @@ JOBS: dict[str, CheckedJob] = {
     "count-topic": CountingJob(SLOW, OutputPlace.TOPIC),
     "count-little": CountingJob(Size(files=2, rows=60, rate=150, queued=40)),
     "endless": EndlessJob(),
+    "forgetful": ForgetfulJob(),
+    "forgetful-on-disk": _on_disk(ForgetfulJob()),
     "joined": JoinedJob(),
     "joined-on-disk": _on_disk(JoinedJob()),
     "looked-up": LookedUpJob(),

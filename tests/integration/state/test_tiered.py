@@ -19,7 +19,7 @@ from penstock.keyed_state.tiered import TieredTable
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import NO_TIMER, Value
 from penstock.protocol.state_entries import Files
-from penstock.steps.base import StateSchema, TimerColumn
+from penstock.steps.base import NOTHING_DUE, StateSchema, TimerColumn
 from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16
@@ -152,6 +152,24 @@ def test_timers_of_rows_on_disk_fire_in_order(tmp_path: Path) -> None:
         seen += due.tolist()
     assert seen == sorted(time for time in expected if time <= 8000)
     assert table.next_timer() == 8001
+    table.close()
+
+
+def test_a_timer_that_was_taken_and_stays_in_its_row_does_not_come_again_from_disk(tmp_path: Path) -> None:
+    schema = StateSchema("t", (("k", pa.string()),), (), timers=(TimerColumn("idle"),))
+    table = TieredTable(schema, BUDGET, lambda: tmp_path / "cold")
+    for first in range(0, 6000, 500):
+        rows = table.rows(CODEC.keys([pa.array([f"key number {i}" for i in range(first, first + 500)])]))
+        table.column("idle")[rows] = np.arange(first, first + 500)
+        table.arm(rows, np.full(GROUPS, NO_TIMER, np.int64))
+    assert table._cold is not None
+    seen: list[int] = []
+    while len(due := table.take_timers(8000, 700).times):
+        seen += due.tolist()
+        assert len(seen) <= 6000, "each fires once"
+        table.make_room()
+    assert seen == list(range(6000))
+    assert table.next_timer() == NOTHING_DUE
     table.close()
 
 

@@ -19,7 +19,7 @@ def test_a_deleted_row_is_not_dirty_any_more(tmp_path: Path) -> None:
     table = HotTable(SCHEMA)
     rows = table.rows(CODEC.keys([pa.array(["stays", "goes"])]))
     cold = ColdRows(tmp_path / "cold", SCHEMA)
-    stays, goes = cold.put(table.copy_rows(rows), np.array([7, 7], np.int64))
+    stays, goes = cold.put(table.copy_rows(rows), np.array([7, 7], np.int64), table.queued_timers(rows))
     cold.delete([goes])
     assert cold.dirty_keys() == [stays]
     assert [row.key for row in cold.get([stays, goes])] == [stays]

@@ -255,6 +255,10 @@ class HotTable:
         queue = self._timers.get(time)
         return NEVER if queue is None else queue.first(self._table)
 
+    def queued_timers(self, rows: Int32s) -> dict[str, npt.NDArray[np.bool_]]:
+        """Return of each timer in which of the listed rows it is queued: it is set, and was not taken since."""
+        return {name: of for queue in self._timers.values() for name, of in queue.queued(rows).items()}
+
     def about_keys(self) -> int:
         """Return how many rows there are, tombstones included."""
         return self.used

@@ -12,12 +12,13 @@ Checkpoints copy its rows into the same state files as all other rows.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
@@ -123,10 +124,11 @@ class ColdRows:
 
     # --- Rows ---------------------------------------------------------------------------------
 
-    def put(self, copied: RowsCopy, marks: Int64s) -> list[bytes]:
+    def put(self, copied: RowsCopy, marks: Int64s, queued: Mapping[str, npt.NDArray[np.bool_]]) -> list[bytes]:
         """Store rows and return their database keys.
 
-        A mark above 0 is the generation of a change that is not committed.
+        A mark above 0 is the generation of a change that is not committed. ``queued`` says of each timer in which rows
+        it may still fire. One that was taken, and that its row keeps, does not come again.
         """
         batch = WriteBatch(raw_mode=True)
         keys = self.keys_of(copied)
@@ -136,7 +138,7 @@ class ColdRows:
                 batch.put(key, _MARK.pack(mark), self._dirty_handle)
         for kind, names in enumerate(self._timer_names):
             for field, name in enumerate(names):
-                for i, time in _set_timers(copied.values[name]):
+                for i, time in _set_timers(copied.values[name], queued[name]):
                     head = _TIMER.pack(kind, time + _BIAS, int(copied.hashes[i]), field)
                     batch.put(head + keys[i], b"", self._timers_handle)
         self._values.write(batch, self._unlogged)
@@ -307,7 +309,7 @@ def _cut_items(tails: list[bytes]) -> tuple[list[bytes | None], list[bytes]]:
     return items, rest
 
 
-def _set_timers(times: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield place and time of the timers of a column that are set."""
-    places = np.flatnonzero(times != NO_TIMER)
+def _set_timers(times: Int64s, queued: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield place and time of the timers of a column that are set and queued."""
+    places = np.flatnonzero((times != NO_TIMER) & queued)
     yield from zip(places.tolist(), times[places].tolist(), strict=True)

@@ -366,7 +366,7 @@ class TieredTable:
             self._cold = ColdRows(self._folder(), self.schema)
             self._cold_due = ColdDue(self._cold) if self.schema.timed else None
         copied = self.hot.copy_rows(rows)
-        keys = self._cold.put(copied, self.hot.dirty_marks(rows))
+        keys = self._cold.put(copied, self.hot.dirty_marks(rows), self.hot.queued_timers(rows))
         self._groups.update(np.unique(copied.groups).tolist())
         if self._cold_due is not None:
             self._cold_due.add(keys)

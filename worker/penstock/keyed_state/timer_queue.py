@@ -81,6 +81,10 @@ class TimerQueue:
         """Clear the timers of rows."""
         timers.disarm(self._timers, rows)
 
+    def queued(self, rows: Int32s) -> dict[str, npt.NDArray[np.bool_]]:
+        """Return of each timer in which rows it is in the queue: it is set, and was not taken since."""
+        return {name: self._queued[i * self._capacity + rows] != NO_TIMER for i, name in enumerate(self.names)}
+
     def take(self, table: Any, bound: int, most: int) -> DueTimers:
         """Take up to ``most`` timers that are due at ``bound`` off the queue, in order."""
         most = min(most, len(self._heap))

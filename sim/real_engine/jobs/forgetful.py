@@ -1,0 +1,120 @@
+"""A job whose keys are forgotten after a time of event time, while others go on::
+
+    rows ─> per (word, file): process with a lifetime ─> seen-out
+    rows ─> per (word, file): distinct within a time ──> firsts-out
+
+A key has rows of one file only, in order of time. So the result does not depend on how files interleave. Each third row
+only looks at the state, which lengthens no life.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+import penstock as ps
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import SECOND, START, UNTIMED, InputFiles, Row, must_equal
+
+ROWS, WORDS, LOOK = 110, 9, 3
+LIFE = 30 * SECOND
+
+
+def rows_of(file: int) -> Iterable[Row]:
+    """Return the rows of a file. A word comes again after 2 to 52 seconds."""
+    for number in range(ROWS):
+        word = f"w{(number * number // 3) % WORDS}"
+        yield {"word": word, "id": file * ROWS + number, "file": file, "at": START + 2 * number * SECOND}
+
+
+SCHEMA = UNTIMED.append(pa.field("file", pa.int64())).append(pa.field("at", pa.timestamp("us")))
+INPUT = InputFiles(rows_of, SCHEMA, rate=80)
+
+
+@ps.record
+class Sighting:
+    """An input row."""
+
+    word: str
+    id: int
+    file: int
+    at: ps.Time
+
+
+@ps.record
+class Seen:
+    """How often a key was seen, as its state says."""
+
+    id: int
+    times: int
+
+
+@ps.state(ttl="30s")
+class Memory:
+    """What is known of a key that came lately."""
+
+    times: int = 0
+
+
+def see(r: Sighting, s: Memory, out: ps.Out[Seen]) -> None:
+    """Count a row, or only look."""
+    if r.id % LOOK:
+        s.times += 1
+    out.emit(Seen(r.id, s.times))
+
+
+def job(parameters: ps.Parameters) -> ps.Job:
+    """Build the job."""
+    made, output = ps.Job(), parameters["output"]
+    rows = INPUT.source(made, parameters).key_by("word", "file")
+    rows.process("seen", see).sink("seen-out", ps.parquet(f"{output}/seen"))
+    rows.distinct("firsts", within="30s").sink("firsts-out", ps.parquet(f"{output}/firsts"))
+    return made
+
+
+class ForgetfulJob(CheckedJob):
+    """The job's input and oracle."""
+
+    entrypoint = f"{__name__}:job"
+    outputs = ("seen", "firsts")
+    inputs = (INPUT,)
+
+    def check_output(self, found: Mapping[str, list[Row]]) -> None:
+        """Compare what each row has seen, and which rows were first."""
+        must_equal("lifetimes", Counter((row["id"], row["times"]) for row in found["seen"]), _seen())
+        must_equal("distinct", Counter(row["id"] for row in found["firsts"]), _firsts())
+
+
+def _of_keys() -> Iterable[list[Row]]:
+    """Return the rows of each key, in order."""
+    keys: dict[tuple[str, int], list[Row]] = {}
+    for row in INPUT.all_rows():
+        keys.setdefault((row["word"], row["file"]), []).append(row)
+    return keys.values()
+
+
+def _seen() -> Counter[Any]:
+    expected: Counter[Any] = Counter()
+    forgotten = 0
+    for rows in _of_keys():
+        times, over = 0, rows[0]["at"]
+        for row in rows:
+            if times and row["at"] >= over:
+                times, forgotten = 0, forgotten + 1
+            if row["id"] % LOOK:
+                times, over = times + 1, row["at"] + LIFE
+            expected[row["id"], times] += 1
+    assert forgotten > WORDS, "the input has keys that are forgotten"
+    return expected
+
+
+def _firsts() -> Counter[Any]:
+    expected: Counter[Any] = Counter()
+    for rows in _of_keys():
+        until = rows[0]["at"]
+        for row in rows:
+            if row["at"] >= until:
+                expected[row["id"]] += 1
+                until = row["at"] + LIFE
+    return expected

@@ -55,6 +55,7 @@ OTHER_JOBS = tuple(
         *("timers", "joined", "windowed", "pushed", "timers-on-disk", "joined-on-disk", "windowed-on-disk"),
         *("paned", "clocked", "asked", "connected", "tabled", "sided", "priced", "priced-on-disk"),
         *("forgetful", "forgetful-on-disk"),
+        *(f"{job}-on-disk" for job in ("asked", "clocked", "connected", "paned", "sided", "tabled", "pushed")),
     )
 )
 

@@ -36,6 +36,8 @@ SOMETIMES = (
 
 OTHER_JOBS = ("timers", "joined", "windowed", "pushed", "paned", "clocked", "asked", "migrated", "priced", "forgetful")
 
+ALSO_ON_DISK = ("asked", "clocked", "connected", "paned", "pushed", "sided", "tabled")
+
 pytestmark = pytest.mark.timeout(1200)  # a busy machine takes its time
 
 
@@ -66,6 +68,7 @@ def test_no_seed_of_another_job_breaks_a_promise(job: str) -> None:
         ("chaos-joined-on-disk", "committed a final"),
         ("chaos-priced-on-disk", "committed a final"),
         ("chaos-forgetful-on-disk", "committed a final"),
+        *(pytest.param(f"chaos-{job}-on-disk", "committed a final", marks=long_only) for job in ALSO_ON_DISK),
         ("chaos-windowed-on-disk", "committed a final"),
         ("chaos-connected", "committed a rescale"),
         ("chaos-tabled", "committed a rescale"),

@@ -4,7 +4,7 @@
     rows ─> per (word, file): distinct within a time ──> firsts-out
 
 A key has rows of one file only, in order of time. So the result does not depend on how files interleave. Each third row
-only looks at the state, which lengthens no life.
+only looks at the state, which lengthens no life. A timer fires once in each life, also at the end of the input.
 """
 
 from collections import Counter
@@ -19,6 +19,7 @@ from sim.real_engine.jobs.input_rows import SECOND, START, UNTIMED, InputFiles, 
 
 ROWS, WORDS, LOOK = 110, 9, 3
 LIFE = 30 * SECOND
+GREET_US, GREETED = 5_000_000, -1
 
 
 def rows_of(file: int) -> Iterable[Row]:
@@ -55,20 +56,29 @@ class Memory:
     """What is known of a key that came lately."""
 
     times: int = 0
+    first: int = 0
+    greet: ps.Timer
 
 
 def see(r: Sighting, s: Memory, out: ps.Out[Seen]) -> None:
     """Count a row, or only look."""
     if r.id % LOOK:
         s.times += 1
+        if s.times == 1:
+            s.first, s.greet = r.id, r.at + GREET_US
     out.emit(Seen(r.id, s.times))
+
+
+def greet(t: ps.Time, key: Any, s: Memory, out: ps.Out[Seen]) -> None:
+    """Name the row with which a life began. It lengthens no life."""
+    out.emit(Seen(s.first, GREETED))
 
 
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
     made, output = ps.Job(), parameters["output"]
     rows = INPUT.source(made, parameters).key_by("word", "file")
-    rows.process("seen", see).sink("seen-out", ps.parquet(f"{output}/seen"))
+    rows.process("seen", see, on_timer={"greet": greet}).sink("seen-out", ps.parquet(f"{output}/seen"))
     rows.distinct("firsts", within="30s").sink("firsts-out", ps.parquet(f"{output}/firsts"))
     return made
 
@@ -104,6 +114,8 @@ def _seen() -> Counter[Any]:
                 times, forgotten = 0, forgotten + 1
             if row["id"] % LOOK:
                 times, over = times + 1, row["at"] + LIFE
+                if times == 1:
+                    expected[row["id"], GREETED] += 1
             expected[row["id"], times] += 1
     assert forgotten > WORDS, "the input has keys that are forgotten"
     return expected

@@ -141,10 +141,11 @@ class TypedProcessStep(PlainStep):
 
     def _fire(self, kind: TimeKind, bound: int) -> int:
         """Fire at most one slice of what is due. Return the time up to which all has fired."""
-        if not self._timers[kind].names:
-            return bound
+        timers = self._timers[kind]
+        if not (timers.called_at_end if bound == NOTHING_DUE else timers.names):
+            return bound  # lives rest behind the end: no key is loaded for its own
         self._states.ctx.time = self.clock.now_us()
-        fired = self._timers[kind].fire(self._states.table, bound)
+        fired = timers.fire(self._states.table, bound)
         self._dropped += fired.dropped
         self._firing = True
         try:

@@ -114,6 +114,7 @@ class TimerCalls:
     def __init__(self, time: TimeKind, handlers: Handlers, context: TimerContext) -> None:
         """Call ``handlers``, by the names of the timers in the order of the state's schema."""
         self.names = tuple(handlers)
+        self.called_at_end = any(name != EXPIRES for name in handlers)
         self._time = time
         self._handlers = handlers
         self._context = context

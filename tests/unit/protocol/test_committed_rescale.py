@@ -129,3 +129,17 @@ def test_leavers_end_only_when_all_have_resumed() -> None:
     plane.run(2.0)
     assert "Settled" not in plane.engine(2).commands
     assert "Adopt" in plane.engine(2).commands
+
+
+def test_a_leaver_that_never_ends_is_lost_in_the_end() -> None:
+    plane = running(3)
+    mute(plane, 2, "Settled")
+    plane.want(workers=2)
+    plane.until(lambda: "Settled" in plane.engine(2).commands)
+    plane.run(SETTINGS.rescale_timeout_s - 1.0)
+    assert (plane.latest.attempt, plane.latest.settled) == (1, 1)
+    plane.until(lambda: plane.latest.attempt == 2)
+    assert (plane.latest.workers, plane.latest.version) == (2, 2)
+    epoch = plane.latest.epoch
+    plane.until(lambda: plane.latest.epoch > epoch + 1)
+    assert plane.latest.settled == 2

@@ -34,7 +34,7 @@ class ControlSettings(Message, tag="ControlSettings"):
 
     - ``resend_interval_s``: the time after which a command or a report without effect is repeated.
     - ``ready_timeout_s``: the time from a member's Reset to ready, and from Start to running.
-    - ``prepare_timeout_s``, ``rescale_timeout_s``: bounds of a rescale's pre-loading and barrier.
+    - ``prepare_timeout_s``, ``rescale_timeout_s``: bounds of a rescale's pre-loading, and of its barrier and its end.
     - ``restart_attempts``: the number of restarts after deaths of engines within
       ``restart_window_s``. The next death fails the job.
     - ``backoff_first_s``, ``backoff_max_s``: the wait before an attempt, and before the restart of

@@ -19,7 +19,7 @@
 - PREPARING: Prepare is repeated until every member has loaded the proposed table.
 - BARRIER: a checkpoint of kind rescale is in flight. ONE swap commits its epoch and the version.
 - RESUMING: Adopt is repeated until every member has resumed. Then Settled is repeated until the
-  tasks of the workers that leave have ended. One swap then says that the version is settled.
+  tasks that leave have ended. One swap then says that the version is settled. Who is late is lost.
 - TRIMMING: as that swap, and the members file that it names has no leavers any more.
 - CANCELLING: CancelRescale is repeated until every member has given held rows back.
 - WITHDRAWING: the members file without the joiners is written. One swap then names it and unpins the
@@ -114,7 +114,8 @@ class RescaleCoordinator:
 
     ``undone``: why the rescale is undone.
 
-    ``base`` is the epoch that joiners and gainers pre-load, pinned until all have resumed.
+    ``base`` is the epoch that joiners and gainers pre-load, pinned until all have resumed. ``settle_by``: the time
+    by which the tasks that leave must have ended.
     """
 
     stage: RescalePhase = RescalePhase.IDLE
@@ -123,6 +124,7 @@ class RescaleCoordinator:
     file: MembersFile | None = None
     base: Retained | None = None
     undone: RescaleCancel | None = None
+    settle_by: float | None = None
     failures: int = 0
     not_before: float = 0.0
 
@@ -130,7 +132,7 @@ class RescaleCoordinator:
         """Forget the rescale under way: the attempt ends, and Reset clears the members."""
         if not self.idle:
             self.stage = checked(TRANSITIONS, self.stage, RescalePhase.IDLE)
-        self.name = self.file = self.undone = None
+        self.name = self.file = self.undone = self.settle_by = None
 
     @property
     def idle(self) -> bool:
@@ -397,6 +399,9 @@ class RescaleCoordinator:
         unsettled = [m for m in state.members() if not _settled(state, m)]
         for member in unsettled:
             state.ensure(member, Settled(at.attempt, at.version), at.version)
+        if unsettled and self.settle_by is None:
+            self.settle_by = state.context.now + state.settings.rescale_timeout_s
+        self._overdue(state, unsettled, "did not end what leaves", self.settle_by)
         if unsettled or state.cas.busy:
             return
         if len(state.core()) == len(state.members()):
@@ -409,9 +414,9 @@ class RescaleCoordinator:
         self._write(state, manifests, replace(state.file, members=state.core()))
         self._enter(state, RescalePhase.TRIMMING)
 
-    def _overdue(self, state: LeaderState, waiting: list[Member], what: str) -> None:
-        """Give up members that miss the deadline. Their loss ends the attempt."""
-        if waiting and state.context.due_or_wake(self.since + state.settings.ready_timeout_s):
+    def _overdue(self, state: LeaderState, waiting: list[Member], what: str, by: float | None = None) -> None:
+        """Give up members that miss the deadline, that of this phase or ``by``. Their loss ends the attempt."""
+        if waiting and state.context.due_or_wake(by or self.since + state.settings.ready_timeout_s):
             for member in waiting:
                 state.registry.mark_lost(state.life(member), f"{what} in time")
 

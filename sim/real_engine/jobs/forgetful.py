@@ -44,7 +44,7 @@ class Sighting:
 
 
 @ps.record
-class Seen:
+class Remembered:
     """How often a key was seen, as its state says."""
 
     id: int
@@ -60,18 +60,18 @@ class Memory:
     greet: ps.Timer
 
 
-def see(r: Sighting, s: Memory, out: ps.Out[Seen]) -> None:
+def see(r: Sighting, s: Memory, out: ps.Out[Remembered]) -> None:
     """Count a row, or only look."""
     if r.id % LOOK:
         s.times += 1
         if s.times == 1:
             s.first, s.greet = r.id, r.at + GREET_US
-    out.emit(Seen(r.id, s.times))
+    out.emit(Remembered(r.id, s.times))
 
 
-def greet(t: ps.Time, key: Any, s: Memory, out: ps.Out[Seen]) -> None:
+def greet(t: ps.Time, key: Any, s: Memory, out: ps.Out[Remembered]) -> None:
     """Name the row with which a life began. It lengthens no life."""
-    out.emit(Seen(s.first, GREETED))
+    out.emit(Remembered(s.first, GREETED))
 
 
 def job(parameters: ps.Parameters) -> ps.Job:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, ConnectorError, StateError, StorageError
+from penstock.connectors.kafka import marked_topic
 from penstock.connectors.kafka.encoding import RECORDS
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.marked_topic import MarkedTopic
@@ -127,6 +128,21 @@ def test_a_predecessor_that_is_in_the_middle_of_it_is_fenced_before_its_marker_i
     assert predecessor.known(Epoch(0)) == 0
     Successor(settings, topic, name, "murmur2_random").publish(wanted, blocks())
     assert [record.value for record in kafka.read(topic)] == [b"once"]
+
+
+def test_a_block_that_is_larger_than_the_queue_of_the_client_is_published(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marked_topic, "CLIENT_QUEUE_KBYTES", 1024)
+    topic = kafka.topic("large")
+    settings = {"bootstrap.servers": kafka.broker.address, "log_level": 0}
+    values = [f"{number} {'x' * 5_000}".encode() for number in range(1_000)]
+    rows = pa.RecordBatch.from_pylist([{"key": None, "value": value} for value in values], schema=RECORDS)
+    block = [rows.slice(at, 20) for at in range(0, len(values), 20)]
+    writer = MarkedTopic(settings, topic, new_name("writer"), "murmur2_random")
+    writer.publish(Wanted(Epoch(1), "digest", 1, writer.known(Epoch(0))), iter([iter(block)]))
+    writer.close()
+    assert [record.value for record in kafka.read(topic)] == values
 
 
 def test_a_marker_that_is_ahead_or_lost_is_refused_with_a_remedy(kafka: Kafka, target: Target) -> None:

@@ -29,6 +29,7 @@ TRANSACTION_MAX_MS = 60_000
 REFUSALS = ("INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")  # what a topic does not take
 SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
 QUEUED_MAX = 200_000  # records on their way
+CLIENT_QUEUE_KBYTES = 256 * 1024  # half of it is used, so that a batch of rows still fits
 
 
 class MarkedTopic:
@@ -43,6 +44,7 @@ class MarkedTopic:
         self._producer: Any = None
         self._consumer: Any = None
         self._marker: OutputMarker | None = None
+        self._sent_bytes = 0  # since the client had nothing left to send
         self._lock = Lock()
 
     def known(self, visible: Epoch) -> Epoch:
@@ -98,6 +100,7 @@ class MarkedTopic:
                 self._producer.begin_transaction()
                 began = monotonic()
             for records in block:
+                self._make_room(records.nbytes)
                 for piece in batches_of(records):
                     self._produce(piece)
             if number == wanted.blocks or monotonic() - began > SHARE_OF_TIMEOUT * TRANSACTION_MAX_MS / 1000:
@@ -166,14 +169,25 @@ class MarkedTopic:
             raise problem(self._where, next(iter(errors.values())), self._producer)
         return by_client, by_broker
 
+    def _make_room(self, size: int) -> None:
+        """Let the client send what it has before ``size`` bytes more are too many for its queue."""
+        if self._sent_bytes + size > CLIENT_QUEUE_KBYTES * 1024 // 2:
+            self._send_on(0)
+            self._sent_bytes = 0
+        self._sent_bytes += size
+
     def _produce(self, records: list[dict[str, bytes | None]]) -> None:
         taken = self._producer.produce_batch(self._topic, records)
         if taken != len(records):
             first = next((r["_error"] for r in records if r.get("_error") is not None), None)
             raise StorageError(f"{self._where}: the client took {taken} of {len(records)} records: {first!r}")
+        self._send_on(QUEUED_MAX)
+
+    def _send_on(self, left_max: int) -> None:
+        """Wait for some time until at most so many records are on their way."""
         end = monotonic() + ANSWER_MAX_S
         self._producer.poll(0)
-        while len(self._producer) > QUEUED_MAX and monotonic() < end:
+        while len(self._producer) > left_max and monotonic() < end:
             self._producer.poll(0.05)
 
     def _commit(self, marker: OutputMarker) -> None:
@@ -182,6 +196,7 @@ class MarkedTopic:
         self._producer.send_offsets_to_transaction([at], self._consumer.consumer_group_metadata(), ANSWER_MAX_S)
         self._producer.commit_transaction(TRANSACTION_MAX_MS / 1000)
         self._marker = marker
+        self._sent_bytes = 0
 
     # --- Clients ----------------------------------------------------------------------------------------
 
@@ -196,13 +211,14 @@ class MarkedTopic:
             "batch.size": 1 << 20,
             "compression.type": "lz4",
             "queue.buffering.max.messages": 2 * QUEUED_MAX,
-            "queue.buffering.max.kbytes": 256 * 1024,
+            "queue.buffering.max.kbytes": CLIENT_QUEUE_KBYTES,
         }
         if each:  # the topic may take less than it did at the start
             own |= {"batch.num.messages": 1, "message.max.bytes": record_bytes_max(self._reading(), self._topic)}
         self._producer = make_client(kafka.Producer, {**self._settings, **own})
         self._producer.init_transactions(2 * ANSWER_MAX_S)
         self._marker = self._read()
+        self._sent_bytes = 0
 
     def _read(self) -> OutputMarker | None:
         kafka = library()

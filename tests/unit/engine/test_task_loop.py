@@ -22,7 +22,21 @@ from penstock.protocol.task.task_core import TaskCore
 from penstock.transport.batches import measure
 from penstock.transport.input import InputChannel, TaskInput, Wakeup
 from tests.support.fakes import FakeClock
-from tests.support.task_harness import COUNT, ONE, OUT, SOURCE, barrier, handle, rescale, rig, root, to_count, to_out
+from tests.support.task_harness import (
+    COUNT,
+    ONE,
+    OUT,
+    SOURCE,
+    THREE,
+    barrier,
+    handle,
+    rescale,
+    rig,
+    root,
+    rows,
+    to_count,
+    to_out,
+)
 
 BATCH = pa.record_batch({"word": ["w"]})
 ROWS = Data(BATCH, 1, measure(BATCH), None, None)
@@ -92,13 +106,40 @@ class Chain:
 
 
 class Outputs:
-    """Output channels that keep the control elements they are given."""
+    """Output channels that keep what they are given. Their receivers have a version."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[ChannelId, object]] = []
+        self.receiver_version = Version(1)
 
     def of(self, channel: ChannelId) -> Any:
-        return SimpleNamespace(put=lambda element: self.sent.append((channel, element)), flush=lambda: None)
+        return Output(channel, self)
+
+
+class Output:
+    """One of them, which always has room."""
+
+    window = 0
+
+    def __init__(self, channel: ChannelId, outputs: Outputs) -> None:
+        self._channel, self._outputs = channel, outputs
+
+    @property
+    def receiver_version(self) -> Version:
+        return self._outputs.receiver_version
+
+    def put(self, element: object) -> None:
+        self._outputs.sent.append((self._channel, element))
+
+    def try_send(self, element: object, *, more: bool = False) -> bool:
+        self.put(element)
+        return True
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def wake_receiver(self) -> None:
+        """Nobody sleeps here."""
 
 
 @dataclass
@@ -205,6 +246,25 @@ def test_the_receivers_are_told_the_time_without_a_barrier() -> None:
     task.passes(4)
     assert task.chain.times == [7]
     assert task.outputs.sent == [(to_out(0, 0), Watermark(7)), (to_out(0, 1), Watermark(7))]
+
+
+def test_rows_that_a_rescale_holds_leave_when_their_receiver_has_the_version() -> None:
+    driven = rig(SOURCE)
+    stay, move = to_count(0, 0), to_count(0, 2)
+    for event in (
+        ev.Proposed(THREE, None),
+        ev.Injected(rescale(1)),
+        ev.Produced((ev.RoutedRows(stay, move, rows("moves")),)),
+        ev.EpochCommitted(Epoch(1), Version(2)),
+    ):
+        driven(event)
+    source = SimpleNamespace(next=lambda *_: None, rest_s=lambda *_: 0.0, resting=False, dry=True, asked=False)
+    task = Task(driven.core, source)
+    task.passes(2)
+    assert task.outputs.sent == []
+    task.outputs.receiver_version = Version(2)
+    task.passes(2)
+    assert (move, rows("moves")) in task.outputs.sent
 
 
 @pytest.mark.parametrize("order", [Stop(), ev.ResetTo(Epoch(1))])

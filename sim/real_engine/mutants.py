@@ -188,6 +188,16 @@ _TABLE = (
         "chaos-forgetful",
     ),
     EngineMutant(
+        "taken-timer-queued-on-disk",
+        "a timer that was taken comes again when its row goes to disk",
+        _line(
+            "keyed_state.rocks",
+            "places = np.flatnonzero((times != NO_TIMER) & queued)",
+            "places = np.flatnonzero(times != NO_TIMER)",
+        ),
+        "chaos-forgetful-on-disk",
+    ),
+    EngineMutant(
         "sender-released-at-its-end",
         "a sender may go when its end has come, before that is committed",
         _line(

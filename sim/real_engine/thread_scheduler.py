@@ -36,6 +36,7 @@ from sim.kernel.kernel import Violation
 
 POINT_US = 20  # the virtual time of a point
 TURN_POINTS_MAX = 400  # so many points later a thread must let others run
+AWAKE_POINTS_MAX = 20_000  # of one thread between two waits, as many as a short run has: more is a busy loop
 TIMEOUTS_MAX = 2_000  # of one thread in a virtual second: more is a busy loop
 SECOND_US = 1_000_000
 UNWINDS_MAX = 1_000  # of one thread: it goes on after each, so it does not end
@@ -49,7 +50,7 @@ class Unwound(BaseException):
 
 
 class BusyLoop(AssertionError):
-    """A thread waits again and again, for next to no time each."""
+    """A thread waits again and again, for next to no time each, or does not wait at all."""
 
 
 class VirtualClock(Protocol):
@@ -77,6 +78,7 @@ class SimThread:
     done: bool = False
     waits: int = 0
     worked_us: int = 0
+    awake_points: int = 0
     timeouts: int = 0
     timeouts_since_us: int = 0
     unwinds: int = 0
@@ -189,6 +191,9 @@ class ThreadScheduler:
         if me is self.driver:
             return
         self.points += 1
+        me.awake_points += 1
+        if me.awake_points > AWAKE_POINTS_MAX:
+            self._fail(BusyLoop(f"{me.name} has not waited for {AWAKE_POINTS_MAX} points"))
         me.worked_us += POINT_US
         self._clock.now_us += POINT_US
         self._end_waits()
@@ -204,6 +209,7 @@ class ThreadScheduler:
         assert me is not self.driver, "the driver waits in drive()"
         me.blocked, me.timed_out = True, False
         me.waits += 1
+        me.awake_points = 0
         self._runnable.remove(me)
         if timeout_us is not None:
             deadline = self._clock.now_us + max(timeout_us, POINT_US)

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 import penstock as ps
 from sim.real_engine.jobs.checked_job import CheckedJob
-from sim.real_engine.jobs.input_rows import SECOND, START, UNTIMED, InputFiles, Row, must_equal
+from sim.real_engine.jobs.input_rows import SECOND, START, UNTIMED, InputFiles, Row, micros, must_equal
 
 ROWS, WORDS, LOOK = 110, 9, 3
 LIFE = 30 * SECOND
-GREET_US, GREETED = 5_000_000, -1
+GREET_US = 5_000_000
 
 
 def rows_of(file: int) -> Iterable[Row]:
@@ -45,7 +45,7 @@ class Sighting:
 
 @ps.record
 class Remembered:
-    """How often a key was seen, as its state says."""
+    """How often a key was seen, as its state says. Of a life that began: the time of its timer, and minus the file."""
 
     id: int
     times: int
@@ -56,8 +56,7 @@ class Memory:
     """What is known of a key that came lately."""
 
     times: int = 0
-    first: int = 0
-    greet: ps.Timer
+    greet: ps.Timers
 
 
 def see(r: Sighting, s: Memory, out: ps.Out[Remembered]) -> None:
@@ -65,13 +64,13 @@ def see(r: Sighting, s: Memory, out: ps.Out[Remembered]) -> None:
     if r.id % LOOK:
         s.times += 1
         if s.times == 1:
-            s.first, s.greet = r.id, r.at + GREET_US
+            s.greet.add(r.at + GREET_US)
     out.emit(Remembered(r.id, s.times))
 
 
 def greet(t: ps.Time, key: Any, s: Memory, out: ps.Out[Remembered]) -> None:
-    """Name the row with which a life began. It lengthens no life."""
-    out.emit(Remembered(s.first, GREETED))
+    """Say that a life began. That life may be over, and another one begun: files interleave."""
+    out.emit(Remembered(t, -key.file))
 
 
 def job(parameters: ps.Parameters) -> ps.Job:
@@ -115,7 +114,7 @@ def _seen() -> Counter[Any]:
             if row["id"] % LOOK:
                 times, over = times + 1, row["at"] + LIFE
                 if times == 1:
-                    expected[row["id"], GREETED] += 1
+                    expected[micros(row["at"]) + GREET_US, -row["file"]] += 1
             expected[row["id"], times] += 1
     assert forgotten > WORDS, "the input has keys that are forgotten"
     return expected

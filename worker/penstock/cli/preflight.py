@@ -245,7 +245,7 @@ def check_outside(job: "CompiledJob", *, first: bool) -> None:
 def check_connectors(job: "CompiledJob") -> None:
     """Raise ConfigError when a file of an input is broken, or an option does not fit; needs Arrow.
 
-    Objects of the user's own, and those of packages, are not asked.
+    Connectors that are objects of the user's own, or come from packages, are not checked.
     """
     for stage in job.stages:
         for node in stage.nodes:

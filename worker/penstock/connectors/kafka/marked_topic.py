@@ -170,7 +170,7 @@ class MarkedTopic:
         return by_client, by_broker
 
     def _make_room(self, size: int) -> None:
-        """Let the client send what it has before ``size`` bytes more are too many for its queue."""
+        """Wait until the client has sent its queue, if ``size`` bytes more would fill more than half of it."""
         if self._sent_bytes + size > CLIENT_QUEUE_KBYTES * 1024 // 2:
             self._send_on(0)
             self._sent_bytes = 0

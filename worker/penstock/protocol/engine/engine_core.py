@@ -213,7 +213,7 @@ class EngineCore:
             at.published_for = max(at.published_for, order.epoch)
 
     def may_close(self, peer: Ordinal) -> bool:
-        """Return whether the streams of a worker may close as they like: it is in no table any more.
+        """Return whether the streams of ``peer`` may close without an end: no table has that worker any more.
 
         Not if this worker leaves, too: each of the two waits for the end of the other's streams.
         """

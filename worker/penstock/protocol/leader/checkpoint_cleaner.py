@@ -66,7 +66,7 @@ class CheckpointCleaner:
             self._list(state)
 
     def reopen(self) -> None:
-        """Note that a new run opens the closed job: its engines make files again."""
+        """Forget the sweep: a new run opens the closed job, and its engines write files again."""
         self.quiet_since = None
         self.swept = False
 

@@ -416,7 +416,8 @@ class RescaleCoordinator:
 
     def _overdue(self, state: LeaderState, waiting: list[Member], what: str, by: float | None = None) -> None:
         """Give up members that miss the deadline, that of this phase or ``by``. Their loss ends the attempt."""
-        if waiting and state.context.due_or_wake(by or self.since + state.settings.ready_timeout_s):
+        deadline = self.since + state.settings.ready_timeout_s if by is None else by
+        if waiting and state.context.due_or_wake(deadline):
             for member in waiting:
                 state.registry.mark_lost(state.life(member), f"{what} in time")
 

@@ -79,7 +79,7 @@ class LaneReader(ABC, Generic[WaitingFile, OpenFile]):
 
     @abstractmethod
     def _open(self, file: WaitingFile) -> OpenFile | None:
-        """Begin with a file. Returns None when it has no rows to read."""
+        """Begin with a file. Returns None when it has no rows to read. Where it raises, it is asked again."""
 
     @abstractmethod
     def _took(self, rows: OpenFile, count: int) -> None:
@@ -127,5 +127,6 @@ class LaneReader(ABC, Generic[WaitingFile, OpenFile]):
         if not self._files and monotonic() >= self._look_at:
             self._look()
         while self._files and self._rows is None:
-            self._rows = self._open(self._files.popleft())
+            self._rows = self._open(self._files[0])
+            self._files.popleft()  # not before: one that storage does not give now is asked for again
         return self._rows

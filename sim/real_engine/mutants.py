@@ -360,6 +360,7 @@ _TABLE = (
             "files = state.entries(event.root, share, copies=False)",
         ),
         "chaos-sided",
+        seed=46,
     ),
     EngineMutant(
         "gainer-loads-an-older-copy",

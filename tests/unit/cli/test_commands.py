@@ -88,6 +88,35 @@ WRONG_OPTIONS = [
         "6: step 'out': postgres: uri: unknown setting",
     ),
     (ROWS, "s3: {url: 's3://lake', accessKey: 'env:KEY'}", "6: step 'out': s3: accessKey and secretKey go together"),
+    *(
+        (ROWS.replace("MORE", option), "discard: {}", f"5: step 'rows': kafka: {told}, and this one is json")
+        for option, told in (
+            ("registryUser: me", "registryUser is for format avro"),
+            ("readerSchema: '{}'", "readerSchema is for format avro"),
+            ("delimiter: ';'", "delimiter is for format csv"),
+        )
+    ),
+    *(
+        (
+            ROWS,
+            f"kafka: {{bootstrapServers: b, topic: u, {option}}}",
+            f"6: step 'out': kafka: {told} is for format avro",
+        )
+        for option, told in (
+            ("registry: 'http://r'", "registry"),
+            ("registryPassword: 'env:R', format: raw", "registryPassword"),
+            ("subject: words", "subject"),
+            ("registerSchema: false", "registerSchema"),
+        )
+    ),
+    *(
+        (ROWS, f"iceberg: {{catalog: 'https://c', table: a.b, {option}}}", f"6: step 'out': iceberg: {told}")
+        for option, told in (
+            ("token: 'env:T', credential: 'env:C'", "credential is what a token is had for: give token or credential"),
+            ("oauth2Server: 'https://id'", "oauth2Server is for tokens that are had for a credential"),
+            ("token: 'env:T', scope: all", "scope is for tokens that are had for a credential: give credential, too"),
+        )
+    ),
 ]
 
 

@@ -65,12 +65,30 @@ spec:
 """
 
 
+def parts_of(job: str, folder: Path) -> JobParts:
+    file = folder / "job.yaml"
+    file.write_text(job)
+    identity = Identity(JobUid("child"), Ordinal(0), Incarnation("life"))
+    return JobParts(load_job(str(file), ConnectorInspector()), identity, folder)
+
+
 @pytest.fixture
 def parts(tmp_path: Path) -> Any:
-    file = tmp_path / "job.yaml"
-    file.write_text(JOB.format(output=tmp_path / "out"))
-    identity = Identity(JobUid("child"), Ordinal(0), Incarnation("life"))
-    return JobParts(load_job(str(file), ConnectorInspector()), identity, tmp_path)
+    return parts_of(JOB.format(output=tmp_path / "out"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ("{generator: {rows: 10}}", "{kafka: {bootstrapServers: b, topic: t, startup: yesterday}, COLUMNS}", "words"),
+        ("{parquet: {path: OUT}}", "{kafka: {bootstrapServers: b, topic: t, keyColumn: wrod}}", "output"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused_with_its_step(tmp_path: Path, was: str, now: str, told: str) -> None:
+    columns = "columns: [{name: word, type: string}]"
+    job = JOB.format(output="OUT").replace(was, now.replace("COLUMNS", columns))
+    with pytest.raises(ConfigError, match=rf"^step '{told}': kafka s"):
+        parts_of(job, tmp_path)
 
 
 class Sink:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from penstock.base.errors import ConfigError
 from penstock.contract.s3_options import (
     ROLL_BYTES,
     AccessKey,
@@ -67,6 +68,14 @@ class IcebergTableOptions(Fields):
     access_key: AccessKey = None
     secret_key: SecretKey = None
     session_token: SessionToken = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing, with whatever catalog."""
+        if self.credential is not None and self.token is not None:
+            raise ConfigError("iceberg: credential is what a token is had for: give token or credential")
+        for name, given in (("oauth2Server", self.oauth2_server), ("scope", self.scope)):
+            if given is not None and self.credential is None:
+                raise ConfigError(f"iceberg: {name} is for tokens that are had for a credential: give credential, too")
 
 
 @dataclass(frozen=True, slots=True)

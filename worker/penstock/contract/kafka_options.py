@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.base.errors import ConfigError
 from penstock.contract.bad_records import OnBadRecord
 from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
 SCHEMA_CHARS_MAX = 65_536
+COMMA = ","
 
 Servers = Annotated[LongText, Field("bootstrapServers", "brokers as host:port, with commas between")]
 Topic = Annotated[str, Field("topic", "name of the topic", length_max=249, pattern="[A-Za-z0-9._-]+")]
@@ -70,6 +72,15 @@ class Delivery(StrEnum):
     AT_LEAST_ONCE = "at-least-once"
 
 
+def _only_with(of_format: str, options: "KafkaInput | KafkaOutput", **given: bool) -> None:
+    """Raise ConfigError when an option is given that another format than that of the records reads."""
+    if options.format != of_format:
+        for name in (name for name, is_given in given.items() if is_given):
+            raise ConfigError(
+                f"kafka: {name} is for format {of_format}, and this one is {options.format}: leave it out"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaOutput(Fields):
     """Options of the Kafka sink."""
@@ -117,6 +128,18 @@ class KafkaOutput(Fields):
         Field("registerSchema", "of format avro: whether the job registers the schema of its rows if it is not there"),
     ] = True
 
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        _only_with(
+            OutputFormat.AVRO,
+            self,
+            registry=self.registry is not None,
+            registryUser=self.registry_user is not None,
+            registryPassword=self.registry_password is not None,
+            subject=self.subject is not None,
+            registerSchema=not self.register_schema,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaInput(Fields):
@@ -148,7 +171,7 @@ class KafkaInput(Fields):
     ] = 300.0
     delimiter: Annotated[
         str, Field("delimiter", "the character between two values of csv", length_min=1, length_max=1)
-    ] = ","
+    ] = COMMA
     key_column: Annotated[
         str | None, Field("keyColumn", "the column that gets the key of a record (binary or string)")
     ] = None
@@ -196,3 +219,15 @@ class KafkaInput(Fields):
             length_max=SCHEMA_CHARS_MAX,
         ),
     ] = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        _only_with(
+            RecordFormat.AVRO,
+            self,
+            registry=self.registry is not None,
+            registryUser=self.registry_user is not None,
+            registryPassword=self.registry_password is not None,
+            readerSchema=self.reader_schema is not None,
+        )
+        _only_with(RecordFormat.CSV, self, delimiter=self.delimiter != COMMA)

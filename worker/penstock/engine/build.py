@@ -1,7 +1,7 @@
 """From a compiled job to the parts of tasks: steps, sources, sinks, state, edges."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -324,9 +324,12 @@ def _open_source(stage: CompiledStage, files: FileSystem) -> _Input | None:
     for node in stage.nodes:
         if isinstance(node.parameters, Source):
             own: Any = node.connector
-            source = (
-                OwnSource(node.name, own, node.parameters) if own is not None else open_source(node.parameters, files)
-            )
+            with _named(node):
+                source = (
+                    OwnSource(node.name, own, node.parameters)
+                    if own is not None
+                    else open_source(node.parameters, files)
+                )
             return _Input(node.name, node.parameters, source)
     return None
 
@@ -341,10 +344,17 @@ def _open_tables(job: CompiledJob) -> dict[str, LookupPort]:
 
 
 def _table(node: CompiledStep, lookup: Lookup) -> LookupPort:
-    try:
+    with _named(node):
         if node.connector is not None:
             return OwnLookup(node.name, node.connector)  # type: ignore[arg-type]
         return open_lookup(lookup.connector)
+
+
+@contextmanager
+def _named(node: CompiledStep) -> Iterator[None]:
+    """Name the step whose options do not fit."""
+    try:
+        yield
     except ConfigError as error:
         raise ConfigError(f"step {node.name!r}: {error}") from error
 
@@ -355,11 +365,12 @@ def _open_sinks(job: CompiledJob, files: FileSystem, staging: Path) -> dict[str,
         for node in _sink_nodes(stage):
             assert isinstance(node.parameters, Sink)
             own: Any = node.connector
-            sinks[node.name] = (
-                OwnSink(node.name, own)
-                if own is not None
-                else open_sink(node.name, node.parameters.connector, node.input_schema(), files, staging=staging)
-            )
+            with _named(node):
+                sinks[node.name] = (
+                    OwnSink(node.name, own)
+                    if own is not None
+                    else open_sink(node.name, node.parameters.connector, node.input_schema(), files, staging=staging)
+                )
     return sinks
 
 

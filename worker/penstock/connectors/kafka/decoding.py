@@ -118,8 +118,6 @@ class RowDecoder:
 def _decoder(options: KafkaInput, schema: pa.Schema) -> Decode:
     if not schema.names:
         raise ConfigError("kafka source: no column is left for the value: declare one")
-    if options.registry is not None and options.format != RecordFormat.AVRO:
-        raise ConfigError(f"kafka source: registry is for format avro, this one is {options.format}")
     match RecordFormat(options.format):
         case RecordFormat.AVRO:
             return AvroDecoder(options, schema)

@@ -42,8 +42,6 @@ class RecordEncoder:
             )
         self._value = values[0].name if self._raw else ""
         self._avro = AvroEncoder(options, self._schema) if options.format == OutputFormat.AVRO else None
-        if self._avro is None and options.registry is not None:
-            raise ConfigError(f"kafka sink: registry is for format avro, this one is {options.format}")
         if not self._raw and self._avro is None:
             json_texts(_empty(self._schema))
 

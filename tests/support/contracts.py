@@ -87,10 +87,12 @@ def check_blob_store(make: Callable[[], BlobStore]) -> None:
     ref = store.put(name, b"content")
     assert (ref.name, ref.size) == (name, 7)
     assert store.get(ref) == b"content"
+    store.check(ref)
     _raises(StorageError, lambda: store.put(name, b"content"))
     assert store.get(ref) == b"content"
     _raises(StateError, lambda: store.get(BlobRef(name, ref.sha256, 6)))
     _raises(StateError, lambda: store.get(BlobRef(name, "0" * 64, 7)))
+    _raises(StateError, lambda: store.check(BlobRef(name, "0" * 64, 7)))
     _raises(StateError, lambda: store.get(BlobRef(BlobName("state/none"), ref.sha256, 7)))
     empty = store.put(BlobName("state/1-1-x-2.state"), b"")
     assert store.get(empty) == b""

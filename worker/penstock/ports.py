@@ -202,6 +202,10 @@ class BlobStore(Protocol):
         """Read the file, check length and SHA-256. Raises StateError when it is missing or altered."""
         ...
 
+    def check(self, ref: "BlobRef") -> None:
+        """Like :meth:`get`, with bounded memory, but return nothing."""
+        ...
+
     def fetch(self, ref: "BlobRef", path: str) -> None:
         """Like :meth:`get`, but write to a local file."""
         ...

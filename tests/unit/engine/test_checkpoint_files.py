@@ -14,7 +14,26 @@ from penstock.contract.manifest import BlobRef, RootManifest, StateFile
 from penstock.contract.plan import StepState
 from penstock.engine.checkpoint_files import Preloader, read_base, read_root
 from penstock.storage.blobs import DirectoryBlobStore
+from penstock.storage.memory import MemoryBlobStore
 from tests.support.task_harness import PLAN, root
+
+FILE = StateFile(BlobRef(BlobName("1-1-x.state"), "", 1), "count", (), 1, Epoch(1), 1)
+
+
+class SlowBlobs(MemoryBlobStore):
+    """Files that take until ``goes_on`` to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.checked: list[BlobRef] = []
+
+    def check(self, ref: BlobRef) -> None:
+        """Wait."""
+        self.begun.release()
+        self.checked.append(ref)
+        self.goes_on.wait()
 
 
 def stored(folder: Path, manifest: RootManifest) -> tuple[DirectoryBlobStore, BlobRef]:
@@ -54,6 +73,45 @@ def test_files_that_cannot_be_read_ahead_hold_up_no_rescale(tmp_path: Path) -> N
     warmed, prepared = threading.Event(), threading.Event()
     preloader = Preloader(blobs, warmed)
     warmed.set()
-    preloader.preload((missing, missing), prepared.set)
+    preloader.preload((missing, missing), prepared.set, lambda: True)
     assert prepared.wait(60)
+    preloader.close()
+
+
+def test_state_that_is_needed_does_not_wait_for_a_rescale_that_was_cancelled(tmp_path: Path) -> None:
+    slow = SlowBlobs()
+    warmed, loaded = threading.Event(), threading.Event()
+    preloader = Preloader(slow, warmed)
+    warmed.set()
+    cancelled = threading.Event()
+    try:
+        for _ in range(3):
+            preloader.preload((FILE, FILE), lambda: None, lambda: not cancelled.is_set())
+        assert slow.begun.acquire(timeout=60)
+        assert slow.begun.acquire(timeout=60)
+        cancelled.set()
+        preloader.run_in_background(loaded.set)
+        assert loaded.wait(20)
+    finally:
+        slow.goes_on.set()
+        preloader.close()
+
+
+def test_files_are_not_read_ahead_when_the_rescale_is_cancelled() -> None:
+    slow = SlowBlobs()
+    slow.goes_on.set()
+    warmed = threading.Event()
+    asked: list[int] = []
+    cancelled = threading.Event()
+    preloader = Preloader(slow, warmed)
+
+    def wanted() -> bool:
+        asked.append(len(slow.checked))
+        if len(asked) > 1:
+            cancelled.set()
+        return len(asked) == 1
+
+    preloader.preload((FILE, FILE, FILE), lambda: None, wanted)
+    assert cancelled.wait(60)
+    assert asked == [0, 1]
     preloader.close()

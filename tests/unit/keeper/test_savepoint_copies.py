@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import threading
+import tracemalloc
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.base.values import replace
-from penstock.contract.codec import encode
+from penstock.contract.codec import decode, encode
 from penstock.contract.ids import (
     Attempt,
     BlobName,
@@ -49,6 +50,7 @@ from penstock.storage.blobs import DirectoryBlobStore
 
 LIFE = Incarnation("11111111-2222-3333-4444-555555555555")
 TASK = TaskId(StageIndex(1), Ordinal(0), 0)
+LARGE_BYTES = 16 * 1024 * 1024
 
 
 @pytest.fixture
@@ -346,3 +348,24 @@ def test_a_copy_that_fails_gives_its_space_back(store: DirectoryBlobStore, root:
     assert isinstance(failed, km.SavepointNotCopied)
     assert "is missing" in failed.reason
     assert folders(tmp_path / "savepoints" / order.name) == []
+
+
+def test_files_of_any_size_are_copied_with_little_memory(
+    store: DirectoryBlobStore, root: BlobRef, tmp_path: Path
+) -> None:
+    """The keeper has half a gigabyte, and a state file may have all rows of a task."""
+    manifest = decode(RootManifest, store.get(root))
+    large = store.put(blob_name(Term(1), Epoch(4), LIFE, 5, ".state"), os.urandom(LARGE_BYTES))
+    files = (replace(manifest.tasks[0].files[0], blob=large),)
+    tasks = (replace(manifest.tasks[0], files=files),)
+    with_large = store.put(blob_name(Term(1), Epoch(4), LIFE, 8, ".root.json"), encode(replace(manifest, tasks=tasks)))
+    tracemalloc.start()
+    try:
+        done = copy(store, tmp_path / "savepoints", with_large)
+        again = imported(tmp_path / "savepoints" / "monday", tmp_path / "other")
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(done, km.SavepointIndexed), done
+    assert isinstance(again, km.Imported), again
+    assert most_bytes < LARGE_BYTES // 2

@@ -157,30 +157,37 @@ class Preloader:
 
     On one machine, or with a file system that caches, reading is enough: the second read is from
     memory. A failure does no harm here, because the adoption reads again and reports the error.
+
+    State that a task needs now is loaded on threads of its own. So it never waits for files of a rescale that
+    was cancelled.
     """
 
     def __init__(self, blobs: "BlobStore", warmed: Event) -> None:
         """Read from ``blobs``, one file at a time; also wait until the kernels are ``warmed``."""
         self._blobs = blobs
         self._warmed = warmed
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="preload")
+        self._preloads = ThreadPoolExecutor(_THREADS, thread_name_prefix="preload")
+        self._loads = ThreadPoolExecutor(_THREADS, thread_name_prefix="load")
 
-    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Read ``files``, then call ``done``."""
-        self._pool.submit(self._read, files, done)
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None], wanted: Callable[[], bool]) -> None:
+        """Read ``files`` while they are ``wanted``, then call ``done``."""
+        self._preloads.submit(self._read, files, done, wanted)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         """Run other work that reads checkpoints."""
-        self._pool.submit(work)
+        self._loads.submit(work)
 
     def close(self) -> None:
         """Take no more work."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._preloads, self._loads):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+    def _read(self, files: tuple[StateFile, ...], done: Callable[[], None], wanted: Callable[[], bool]) -> None:
         for file in files:
+            if not wanted():
+                return
             try:
-                self._blobs.get(file.blob)
+                self._blobs.check(file.blob)
             except PenstockError as error:
                 log.warning("event=preload_failed file=%s reason=%s", file.blob.name, error)
         self._warmed.wait(PREPARE_TIMEOUT_S)

@@ -379,8 +379,12 @@ class TaskEffects:
         self._outputs = {c: o for c, o in self._outputs.items() if c in keep}
 
     def _preload(self, action: ev.Preload) -> None:
-        version = action.version
-        self._host.preload(action.files, lambda: self.inbox.put(ev.Preloaded(version)))
+        version, state = action.version, self.core.state
+
+        def wanted() -> bool:
+            return not self.over and state.prepares(version)
+
+        self._host.preload(action.files, lambda: self.inbox.put(ev.Preloaded(version)), wanted)
 
     def _announce(self, action: ev.AnnounceVersion) -> None:
         self.open_up()

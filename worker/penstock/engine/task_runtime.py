@@ -68,8 +68,8 @@ class TaskRuntime(Protocol):
         """Return an output channel."""
         ...
 
-    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Read files in the background, so that they are cached."""
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None], wanted: Callable[[], bool]) -> None:
+        """Read files in the background while they are ``wanted``, so that they are cached."""
         ...
 
     def run_in_background(self, work: Callable[[], None]) -> None:

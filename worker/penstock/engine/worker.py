@@ -361,9 +361,9 @@ class Worker:
         """Return an output channel; KeyError when it is not open."""
         return self._exchange.output(channel)
 
-    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
-        """Read files in the background, so that they are cached."""
-        self._preloader.preload(files, done)
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None], wanted: Callable[[], bool]) -> None:
+        """Read files in the background while they are ``wanted``, so that they are cached."""
+        self._preloader.preload(files, done, wanted)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
         """Do something slow on a thread of its own."""

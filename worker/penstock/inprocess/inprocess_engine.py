@@ -160,7 +160,7 @@ class InProcessEngine:
         """Return an output channel; KeyError when it is not open."""
         return self._context.outputs[channel]
 
-    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None]) -> None:
+    def preload(self, files: tuple[StateFile, ...], done: Callable[[], None], wanted: Callable[[], bool]) -> None:
         """Call ``done`` between two passes of tasks: the files need no reading in advance."""
         self._context.scheduler.deferred.append(done)
 

@@ -125,7 +125,7 @@ def _copy_all(store: DirectoryBlobStore, copies: DirectoryBlobStore, action: km.
     try:
         data = store.get(action.root)
         for blob in files_of(decode(RootManifest, data)):
-            copies.put(inside(action.folder, blob).name, store.get(blob))
+            copies.copy(blob, store, inside(action.folder, blob).name)
         copies.put(inside(action.folder, action.root).name, data)
     except PenstockError:
         with suppress(PenstockError):  # whoever writes the index removes it then
@@ -217,7 +217,7 @@ def _adopt(
     renamed: dict[BlobName, BlobRef] = {}
     for blob in files_of(manifest):
         name = _fresh(action, suffix_of(blob.name), made)
-        renamed[blob.name] = store.put(name, source.get(inside(folder, blob)))
+        renamed[blob.name] = store.copy(inside(folder, blob), source, name)
     return adopted(manifest, renamed, uid, action)
 
 

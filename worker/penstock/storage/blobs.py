@@ -7,12 +7,13 @@ below the root leads out of it. Reads check length and SHA-256 against the manif
 an error, never data.
 """
 
+import contextlib
 import errno
 import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -65,19 +66,31 @@ class DirectoryBlobStore:
 
     def get(self, ref: BlobRef) -> bytes:
         """Read whole. Raises StateError when missing or altered, StorageError on I/O errors."""
-        pieces: list[bytes] = []
-        self._read(ref, pieces.append)
-        return b"".join(pieces)
+        return b"".join(self._content(ref))
+
+    def check(self, ref: BlobRef) -> None:
+        """Like :meth:`get`, with bounded memory, and return nothing."""
+        for _ in self._content(ref):
+            pass
 
     def fetch(self, ref: BlobRef, path: str) -> None:
         """Like :meth:`get`, into a local file, with bounded memory; no file on an error."""
         try:
             with _local(path), open(path, "wb", buffering=0) as target:
-                self._read(ref, lambda piece: _write_local(target.fileno(), piece, path))
+                for piece in self._content(ref):
+                    _write_local(target.fileno(), piece, path)
         except PenstockError:
             with suppress(OSError):
                 os.unlink(path)
             raise
+
+    def copy(self, ref: BlobRef, source: "DirectoryBlobStore", name: BlobName) -> BlobRef:
+        """Create ``name`` durably with the content of a file of ``source``, with bounded memory.
+
+        Raises StateError when that file is missing or altered, StorageError as :meth:`put`. No file on an error.
+        """
+        with contextlib.closing(source._content(ref)) as content:
+            return self._create(name, content)
 
     def peek(self, name: BlobName, bytes_max: int) -> bytes | None:
         """Read up to ``bytes_max`` bytes of a file that no manifest lists; None when missing.
@@ -179,7 +192,8 @@ class DirectoryBlobStore:
             raise _write_error(error, self._root / name) from error
         return ref
 
-    def _read(self, ref: BlobRef, take: Callable[[bytes], object]) -> None:
+    def _content(self, ref: BlobRef) -> Generator[bytes, None, None]:
+        """Yield a file piece by piece. It is known to be unaltered only at the end."""
         *folders, leaf = _parts(ref.name)
         try:
             with self._old_file(folders, leaf) as file:
@@ -187,7 +201,7 @@ class DirectoryBlobStore:
                 seen = hashlib.sha256()
                 for piece in pieces(self.files, file):
                     seen.update(piece)
-                    take(piece)
+                    yield piece
         except OSError as error:
             raise _read_error(error, self._root / ref.name) from error
         if seen.hexdigest() != ref.sha256:

@@ -36,6 +36,10 @@ class MemoryBlobStore:
             raise StateError(f"{ref.name} is not the file that the manifest names")
         return data
 
+    def check(self, ref: BlobRef) -> None:
+        """Like :meth:`get`, but return nothing."""
+        self.get(ref)
+
     def fetch(self, ref: BlobRef, path: str) -> None:
         """Like :meth:`get`, into a local file."""
         Path(path).write_bytes(self.get(ref))

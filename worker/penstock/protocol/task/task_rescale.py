@@ -45,8 +45,7 @@ class TaskRescale:
     def preloaded(self, event: ev.Preloaded) -> list[ev.Action]:
         """The files are local (or will be fetched later): report that the table is known."""
         state = self.state
-        version = state.proposed.version if state.proposed else state.assignment.version
-        return [ev.Prepared(version)] if event.version == version else []
+        return [ev.Prepared(event.version)] if state.prepares(event.version) else []
 
     def cancel(self, event: ev.Cancelled) -> list[ev.Action]:
         """The proposed version is cancelled: a joiner ends, others return to the old table."""

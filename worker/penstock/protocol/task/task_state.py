@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.contract.codec import ABSENT
-from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, Epoch, SplitId, TaskId
+from penstock.contract.ids import NO_EPOCH, NO_TERM, ChannelId, Epoch, SplitId, TaskId, Version
 from penstock.contract.keygroups import Share, subtract
 from penstock.contract.manifest import RootManifest, SplitState, StateFile
 from penstock.contract.plan import Assignment, PhysicalPlan, StagePlan, channels_of
@@ -300,6 +300,11 @@ class TaskState:
         assert self.proposed is not None, "asked only while a table is proposed"
         kept = self.proposed.splits_of(self.task)
         return tuple(s for s in self.assignment.splits_of(self.task) if s not in kept)
+
+    def prepares(self, version: Version) -> bool:
+        """Return whether a version is the one that the task prepares for, or has. From any thread."""
+        proposed = self.proposed
+        return version == (self.assignment if proposed is None else proposed).version
 
     def channels(self, assignment: Assignment) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
         """Return the task's input and output channels under a table."""

@@ -299,7 +299,10 @@ class ParquetReader:
                 f"parquet source: file {self._pieces.path} ends at row {self._offset} of"
                 f" {self._rows}: it was rewritten since the job began"
             ) from None
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, OSError, StorageError) as error:
+            self.close()  # what has raised gives no more pieces; a later call reads on at the offset
+            if isinstance(error, StorageError):
+                raise
             kind = StorageError if may_pass(error) else StateError
             text = f"parquet source: file {self._pieces.path} cannot be read at row {self._offset}: {error}"
             raise kind(text) from error

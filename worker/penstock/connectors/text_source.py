@@ -323,20 +323,27 @@ class TextRows:
         Raises StorageError when a retry may help.
         """
         try:
-            while self._rows is None or self._taken >= self._rows.num_rows:
-                if not self._next():
-                    return None
-        except (pa.ArrowInvalid, OSError) as error:
+            return self._take(rows_max)
+        except (pa.ArrowInvalid, OSError, StorageError) as error:
+            self.close()  # what has raised gives no more blocks; a later call reads on at ``place``
+            if isinstance(error, StorageError):
+                raise
             kind = StorageError if may_pass(error) else StateError
             raise kind(f"text source: file {self._path}, behind line {self.place.line - 1}: {error}") from error
+
+    def _take(self, rows_max: int) -> pa.RecordBatch | None:
+        while self._rows is None or self._taken >= self._rows.num_rows:
+            if not self._next():
+                return None
         assert self._block is not None
         piece = head(self._rows.slice(self._taken), rows_max)
-        self._taken += piece.num_rows
-        self.place = self._block.place(self._taken)
+        taken = self._taken + piece.num_rows
+        place, ended = self._block.place(taken), False
         if self._path.suffix not in PACKED:  # the length of a packed text is not known before its end
-            self.ended = self._taken >= self._rows.num_rows and self.place.byte >= self._identity.size
-            if self.ended:
+            ended = taken >= self._rows.num_rows and place.byte >= self._identity.size
+            if ended:
                 check_text_unchanged(self._path, self._identity)  # somebody may still be writing it
+        self._taken, self.place, self.ended = taken, place, ended  # not before: the check may fail
         return piece
 
     def close(self) -> None:

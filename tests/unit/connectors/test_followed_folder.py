@@ -4,14 +4,19 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from obstore.store import MemoryStore
 
-from penstock.base.errors import ConfigError, StateError
-from penstock.connectors.followed_folder import FolderLane, FollowedFolder, parse_lane
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.followed_folder import FolderLane, FollowedFolder, LaneState, parse_lane
 from penstock.connectors.lanes import LANES
+from penstock.connectors.s3.object_folder import ObjectFolder
+from penstock.connectors.s3.object_path import ObjectPath
 from penstock.connectors.text_source import TextForm
+from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
 from penstock.testing import connectors as kit
 
@@ -136,3 +141,20 @@ def test_the_folder_has_to_be_there_and_may_be_empty(tmp_path: Path) -> None:
     assert len(followed(tmp_path).splits()) == LANES
     with pytest.raises(ConfigError, match="there is no folder"):
         followed(tmp_path / "none").splits()
+
+
+class OldKeys:
+    """A store that refuses keys."""
+
+    def list_with_delimiter(self) -> None:
+        raise OSError("<Code>ExpiredToken</Code>")
+
+
+def test_keys_that_are_refused_while_a_job_runs_are_waited_for() -> None:
+    stores: list[Any] = [OldKeys(), MemoryStore()]
+    stores[1].put("a.jsonl", b'{"n": 1}\n')
+    source = FollowedFolder(ObjectPath(ObjectFolder("s3://b/in", lambda: stores.pop(0))), FORM, 0.0)
+    reader = source.open(SplitState(SplitId("lane-00"), LaneState(0, 1, frozenset()).as_json(), 0))
+    with pytest.raises(StorageError, match="renew `sessionToken`"):
+        reader.read(7)
+    assert take([reader]) == Counter([1])

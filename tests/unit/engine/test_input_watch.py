@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
+from penstock.base.errors import ConfigError
 from penstock.contract.control_messages import StageSplits
 from penstock.contract.ids import Ordinal, SplitId, StageIndex, TaskId
 from penstock.contract.manifest import SplitState, TaskManifest
@@ -20,11 +21,11 @@ class Folder:
 
     def __init__(self, *names: str) -> None:
         self.names = names
-        self.fails = False
+        self.fails: Exception | None = None
 
     def look(self, known: Collection[SplitId]) -> InputSeen:
         if self.fails:
-            raise OSError("stale handle")
+            raise self.fails
         unread = tuple(n for n in self.names if n not in known)
         return InputSeen("in", len(known), len(unread), unread)
 
@@ -60,6 +61,6 @@ def test_a_change_is_logged_once_and_a_folder_that_fails_keeps_what_was_seen(
     for _ in range(3):
         watch.look()
     assert [r.message.split(" ")[0] for r in caplog.records] == ["event=input_not_read"]
-    folder.fails = True
-    watch.look()
-    assert watch.seen[0].unread_names == ("b",)
+    for folder.fails in (OSError("stale handle"), ConfigError("s3: AccessDenied: correct the keys")):
+        watch.look()
+        assert watch.seen[0].unread_names == ("b",)

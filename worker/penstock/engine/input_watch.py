@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import PenstockError
 from penstock.base.limits import INPUT_LOOK_INTERVAL_S, INPUT_LOOK_SHARE
 from penstock.base.threads import Event, Lock, Thread, monotonic
 from penstock.contract.control_messages import StageSplits
@@ -90,7 +90,7 @@ class InputWatch:
             return None
         try:
             seen = watched.source.look(known).of(watched.step)
-        except (OSError, StorageError) as error:
+        except (OSError, PenstockError) as error:
             log.info("event=input_not_listed step=%s reason=%s", watched.step, error)
             return old.get(watched.step)
         self._say(seen)

@@ -36,7 +36,7 @@ class OneFailure:
         """Read all splits to their end. Raises what a source raises, unless it says that a retry may help."""
         with self._effects.watched():
             source = self._again(self._make)
-            states = self._again(source.splits)
+            states = self._again(source.splits, (StorageError, OSError))  # the leader lists them again after both
             found: Found = {str(state.split): self._split(source, state) for state in states}
         self.calls = self._effects.calls
         return found
@@ -66,10 +66,10 @@ class OneFailure:
     def _opened(self, source: Source, state: SplitState) -> SplitReader:
         return self._again(lambda: source.open(state))
 
-    def _again(self, work: Callable[[], T]) -> T:
+    def _again(self, work: Callable[[], T], passing: tuple[type[Exception], ...] = (StorageError,)) -> T:
         try:
             return work()
-        except StorageError:
+        except passing:
             self.failed += 1
             return work()
 

@@ -1,4 +1,4 @@
-"""Sources of objects lose nothing and repeat nothing, whichever of their calls fails once.
+"""Sources of files and objects lose nothing and repeat nothing, whichever of their calls fails once.
 
 The store of objects is the client's own, in memory.
 """
@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from obstore.store import MemoryStore
 
 from penstock.connectors import text_lines
 from penstock.connectors.followed_folder import FollowedFolder
+from penstock.connectors.input_files import InputPath
 from penstock.connectors.parquet_source import ParquetSource
 from penstock.connectors.s3 import object_path
 from penstock.connectors.s3.object_folder import ObjectFolder
@@ -76,7 +78,7 @@ def folder(suffix: str) -> ObjectPath:
     return ObjectPath(ObjectFolder("s3://b/in", lambda: store))
 
 
-def source(path: ObjectPath, suffix: str) -> Source:
+def source(path: InputPath, suffix: str) -> Source:
     if suffix == ".parquet":
         return ParquetSource(path, (Column("n", "int64"), Column("word", "string")))
     return TextSource(path, text_form(suffix))
@@ -99,3 +101,10 @@ def test_objects_that_are_read_once(suffix: str) -> None:
 def test_objects_of_a_folder_that_is_followed(suffix: str) -> None:
     path, form = folder(suffix), text_form(suffix)
     assert check_failures(lambda: FollowedFolder(path, form, every_s=0.0), every=EVERY_OF_LANES) > 20
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_files_of_a_disk(tmp_path: Path, suffix: str) -> None:
+    for number, name in enumerate("ab"):
+        (tmp_path / (name + suffix)).write_bytes(CONTENT[suffix](number * ROWS))
+    assert check_failures(lambda: source(tmp_path, suffix)) > 5

@@ -14,6 +14,7 @@ objects has a version of each, which is in the identity instead of the hash; eve
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -108,13 +109,25 @@ def read_identity(path: InputPath) -> FileIdentity:
         footer = "" if version else _footer_hash(path, size)
     except OSError as error:
         raise storage_error(f"parquet source: file {path}", error) from error
-    try:
+    with _named(path):
         rows = pq.ParquetFile(opened(pinned(path, version))).metadata.num_rows
+    return FileIdentity(path.name, size, rows, footer, version)
+
+
+def read_schema(path: InputPath) -> pa.Schema:
+    """Read the columns of a file. Raises ConfigError, StorageError as :func:`read_identity`."""
+    with _named(path):
+        return pq.read_schema(opened(path))
+
+
+@contextmanager
+def _named(path: InputPath) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowInvalid, OSError) as error:
         if may_pass(error):
             raise StorageError(f"parquet source: file {path}: {error}") from error
         raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
-    return FileIdentity(path.name, size, rows, footer, version)
 
 
 def opened(path: InputPath) -> "Path | BinaryIO":
@@ -146,26 +159,34 @@ def _footer(has_magic: bool, size: int, file: BinaryIO, path: InputPath) -> byte
 def check_unchanged(path: InputPath, wanted: FileIdentity) -> None:
     """Compare a file with its identity in the checkpoint.
 
-    Raises StateError naming the file and the change: its rows cannot be replayed.
+    Raises StateError naming the file and the change: its rows cannot be replayed. Raises StorageError when a retry may
+    help.
     """
+    try:
+        why = _change(path, wanted)
+    except ConfigError as error:
+        raise StateError(str(error)) from error
+    except OSError as error:
+        raise storage_error(f"parquet source: file {path}", error) from error
+    if why is not None:
+        raise StateError(f"parquet source: file {path} {why}")
+
+
+def _change(path: InputPath, wanted: FileIdentity) -> str | None:
     if not path.is_file():
-        raise StateError(
-            f"parquet source: file {path} is gone: put it back, the job still reads it; if the job"
-            " is to read other input now, begin anew (penstock run --fresh) or name another job"
+        return (
+            "is gone: put it back, the job still reads it; if the job is to read other input now, begin anew"
+            " (penstock run --fresh) or name another job"
         )
     size = path.stat().st_size
     if size != wanted.size:
         change = "grew" if size > wanted.size else "shrank"
-        raise StateError(
-            f"parquet source: file {path} {change} from {wanted.size} to {size} bytes since the job"
-            " began: files of a running job must not change; put new rows into new files"
+        return (
+            f"{change} from {wanted.size} to {size} bytes since the job began: files of a running job must not change;"
+            " put new rows into new files"
         )
-    try:
-        same = version_of(path) == wanted.version if wanted.version else _footer_hash(path, size) == wanted.footer
-    except ConfigError as error:
-        raise StateError(str(error)) from error
-    if not same:
-        raise StateError(f"parquet source: file {path} was rewritten since the job began")
+    same = version_of(path) == wanted.version if wanted.version else _footer_hash(path, size) == wanted.footer
+    return None if same else "was rewritten since the job began"
 
 
 class ParquetSource:
@@ -407,7 +428,7 @@ def plain_schema(path: InputPath, columns: Columns, folders: FolderColumns = NO_
     """Return the schema of a source: the declared columns, or all columns of the first file and of its folders."""
     first = find_files(path, folders.names)[0]
     read_identity(first)
-    found = pq.read_schema(opened(first))
+    found = read_schema(first)
     if not columns:
         folders.refuse(found.names, first)
         fields = [pa.field(f.name, value_type(f.type), f.nullable) for f in found]
@@ -428,7 +449,7 @@ def check_files(path: InputPath, columns: Columns, folders: FolderColumns = NO_F
 
 def _fit(file: InputPath, wanted: pa.Schema, first: InputPath, folders: FolderColumns, name: str) -> None:
     """Check that a file and its folders have every wanted column. Raises ConfigError naming the file."""
-    found = pq.read_schema(opened(file))
+    found = read_schema(file)
     folders.refuse(found.names, file)
     fit_schema(found, folders.in_files(wanted), file, first)
     folders.check(name, file)

@@ -248,11 +248,17 @@ class TextSource:
 
 
 def open_rows(path: InputPath, form: TextForm, spec: str) -> "TextRows":
-    """Open a file of the folder ``path`` where ``spec`` says. Raises StateError when it is not the file of ``spec``."""
+    """Open a file of the folder ``path`` where ``spec`` says.
+
+    Raises StateError when it is not the file of ``spec``, StorageError when a retry may help.
+    """
     identity, place = parse_spec(spec)
     file = pinned(path if path.is_file() else path / identity.file, identity.version)
     check_text_unchanged(file, identity)
-    names, behind = _columns(file, form)
+    try:
+        names, behind = _columns(file, form)
+    except OSError as error:
+        raise storage_error(f"text source: file {file}", error) from error
     begin = behind if place.byte < behind.byte else place
     decoder = _decoder(form, names, replayed(form.folders, identity.file, file))
     return TextRows(file, identity, decoder, begin, form.schema if form.has_letters else None)

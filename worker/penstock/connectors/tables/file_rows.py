@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.base.errors import StateError
 from penstock.connectors.input_files import InputPath, pinned
-from penstock.connectors.parquet_source import Pieces, UnpacedReader, opened, read_identity, value_type
+from penstock.connectors.parquet_source import Pieces, UnpacedReader, read_identity, read_schema, value_type
 from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
@@ -48,7 +47,7 @@ class FileRows:
         if identity.size != file.size:
             raise StateError(f"{file.where} has {identity.size} bytes, and the log says {file.size}: restore it")
         path = pinned(file.path, identity.version)
-        found = pq.read_schema(opened(path))
+        found = read_schema(path)
         self._stored = columns.stored(found)
         wanted = [found.field(name) for name in self._stored.values()]
         plain = pa.schema([pa.field(field.name, value_type(field.type)) for field in wanted or list(found)[:1]])

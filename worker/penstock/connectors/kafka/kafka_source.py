@@ -183,6 +183,17 @@ class KafkaReader:
         """
         if self._place.at(self._next).finished:
             return None
+        try:
+            rows = self._rows(max_rows)
+        except StorageError:
+            self.close()  # it may have given records that are no rows yet; a later read begins at the positions
+            raise
+        if rows is None:
+            return None
+        offset, self._offset = self._offset, self._offset + rows.num_rows
+        return Read(self._stamper.stamp(rows) if self._stamper else rows, offset)
+
+    def _rows(self, max_rows: int) -> Any:
         if self._consumer is None:
             self._begin()
         elif not self._left:
@@ -200,10 +211,7 @@ class KafkaReader:
             for partition, reached in self._reached.items():
                 self._next[partition] = max(self._next[partition], reached)
             self._reached.clear()
-        if rows is None:
-            return None
-        offset, self._offset = self._offset, self._offset + rows.num_rows
-        return Read(self._stamper.stamp(rows) if self._stamper else rows, offset)
+        return rows
 
     def state(self) -> SplitState:
         """Return where the next read begins."""
@@ -221,8 +229,10 @@ class KafkaReader:
             self._consumer.commit(offsets=there, asynchronous=True)
 
     def close(self) -> None:
-        """Close the client; idempotent."""
+        """Close the client; idempotent. A later read makes another one, which begins at the positions."""
         consumer, self._consumer, self._left = self._consumer, None, []
+        self._reached, self._stopped, self._behind = {}, set(), set()
+        self._lost_touch, self._fresh = False, True
         if consumer is not None:
             consumer.close()
 
@@ -282,9 +292,9 @@ class KafkaReader:
         """Begin with partitions of this lane that were added, and look whether the topic is still the same."""
         if self._place.end is not None or monotonic() < self._look_at:
             return
-        first, self._look_at = not self._look_at, monotonic() + self._source.options.discover_every
-        if not first:
+        if self._look_at:  # whoever opened the split has just checked it
             self._source.check(self._place)
+        self._look_at = monotonic() + self._source.options.discover_every
         try:
             found = partitions_of(self._consumer, self._place.topic, DISCOVERY_WAIT_S)
         except StorageError:

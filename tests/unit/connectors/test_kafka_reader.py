@@ -1,0 +1,97 @@
+"""What a reader of Kafka does when something that it asks fails once. Its client is a fake one."""
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import StorageError
+from penstock.connectors.kafka.kafka_source import KafkaReader
+from penstock.connectors.kafka.lane_position import LanePosition
+from penstock.contract.ids import SplitId
+from penstock.contract.manifest import SplitState
+
+RECORDS = 7
+AT_ONCE = 3
+
+
+class Message:
+    """What the client gives: a record, or with ``code`` its word that there is no more."""
+
+    def __init__(self, offset: int, code: str = "") -> None:
+        self._offset, self._code = offset, code
+
+    def offset(self) -> int:
+        return self._offset
+
+    def partition(self) -> int:
+        return 0
+
+    def error(self) -> Any:
+        return SimpleNamespace(name=lambda: self._code) if self._code else None
+
+
+class Client:
+    """A consumer of a topic of one partition: it gives each message once, from where it is assigned on."""
+
+    def __init__(self) -> None:
+        self.complaints = SimpleNamespace(reason=None)
+        self._messages: list[Message] = []
+
+    def incremental_assign(self, there: Iterable[Any]) -> None:
+        for each in there:
+            self._messages = [Message(n) for n in range(each.offset, RECORDS)] + [Message(RECORDS, "_PARTITION_EOF")]
+
+    def incremental_unassign(self, there: Iterable[Any]) -> None:
+        self._messages = []
+
+    def poll(self, timeout_s: float) -> Message | None:
+        return self._messages.pop(0) if self._messages else None
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        came, self._messages = self._messages[:count], self._messages[count:]
+        return came
+
+    def close(self) -> None:
+        self._messages = []
+
+
+class Topic:
+    """What a reader uses of its source. The look at the records number ``fails`` (from 0 on) fails."""
+
+    options = SimpleNamespace(discover_every=1e9, group=None)
+
+    def __init__(self, fails: int) -> None:
+        self._left = fails
+        self.decoder = SimpleNamespace(rows=self._rows)
+
+    def consumer(self, on_error: Callable[[Any], None]) -> Client:
+        return Client()
+
+    def _rows(self, messages: list[Message]) -> pa.RecordBatch:
+        self._left -= 1
+        if self._left == -1:
+            raise StorageError("the registry is away")
+        return pa.record_batch({"n": [message.offset() for message in messages]})
+
+
+@pytest.mark.parametrize("fails", range(4))
+@pytest.mark.parametrize("at_once", [AT_ONCE, 2 * RECORDS])
+def test_records_that_could_not_be_decoded_are_read_again(fails: int, at_once: int) -> None:
+    place = LanePosition("orders", "id", 0, 1, {0: 0}, {0: RECORDS})
+    state = SplitState(SplitId("orders-0"), place.as_json(), 0)
+    reader: Any = KafkaReader(Topic(fails), state, place, None)  # type: ignore[arg-type]
+    found: list[tuple[int, int]] = []
+    for _ in range(4 * RECORDS):
+        before = reader.state()
+        try:
+            read = reader.read(at_once)
+        except StorageError:
+            assert reader.state() == before
+            continue
+        if read is not None:
+            found += enumerate(read.batch["n"].to_pylist(), read.offset)
+    assert found == [(n, n) for n in range(RECORDS)]
+    assert reader.state().finished

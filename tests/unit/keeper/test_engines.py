@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.base.limits import MESSAGE_QUEUE_MAX
 from penstock.cluster.launch import KeeperLaunch
 from penstock.contract import control_messages as c
 from penstock.contract.control_messages import EngineLaunch, EnginePlace
@@ -22,6 +23,7 @@ from penstock.protocol.keeper_core_messages import EngineGone
 
 WITHIN_S = 60.0
 START = c.Start(Attempt(1))
+ORDERS_IN_A_SOCKET = 20_000  # more than its buffer holds
 
 
 class Child:
@@ -160,4 +162,15 @@ def test_an_engine_that_never_speaks_is_killed(worker: Worker, monkeypatch: pyte
     monkeypatch.setattr(engine_process, "ENGINE_FIRST_WORD_S", 0.01)
     child = worker.start()
     assert "said nothing" in worker.gone().reason
+    assert child.status == -signal.SIGKILL
+
+
+def test_an_engine_that_leaves_its_orders_unread_is_ended(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each order is given once, so one that is dropped would never come."""
+    monkeypatch.setattr(engine_process, "ENGINE_EXIT_GRACE_S", 0.01)
+    child = worker.start()
+    for number in range(MESSAGE_QUEUE_MAX + ORDERS_IN_A_SOCKET):
+        worker.engines.send(child.launch.incarnation, Term(1), c.Start(Attempt(number + 1)))
+    gone = worker.gone()
+    assert "1000 commands unread" in gone.reason
     assert child.status == -signal.SIGKILL

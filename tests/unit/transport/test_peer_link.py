@@ -1,15 +1,18 @@
 """The link to a peer: credit that is owed is sent, and a link that breaks too early is reported."""
 
+import os
+import socket
 from typing import Any, cast
 
 import pyarrow.flight as fl
 import pytest
 
 from penstock.base.errors import PeerError
+from penstock.base.limits import STREAM_UNACKNOWLEDGED_S
 from penstock.contract.ids import Attempt, ChannelId, Incarnation, JobUid, Ordinal, StageIndex, TaskId, Version
 from penstock.model.elements import Credit
 from penstock.model.wire import LinkHello, decode_credits, encode_credits
-from penstock.transport.stream import CreditLine, PeerLink
+from penstock.transport.stream import CreditLine, PeerLink, dial
 from penstock.transport.transport_events import StreamBroken
 
 
@@ -79,3 +82,45 @@ def test_a_peer_that_is_not_there_is_reported_and_a_link_that_was_closed_is_not(
     made.close()
     made._report_broken(str(fl.FlightUnavailableError("gone")))
     assert events == []
+
+
+class Waiting(fl.FlightServerBase):  # type: ignore[misc]
+    """Says one word to a caller, and waits for its end."""
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        writer.write_metadata(b"hello")
+        with pytest.raises(StopIteration):
+            reader.read_chunk()
+
+
+def limits_of_connections_to(port: int) -> set[int]:
+    """Return how many ms this process's connections to a port may stay without an acknowledgement; 0: no limit."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            connection = socket.socket(fileno=os.dup(int(name)))
+        except OSError:  # no socket
+            continue
+        with connection:
+            if connection.family != socket.AF_UNIX and _peer_port(connection) == port:
+                found.add(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+    return found
+
+
+def _peer_port(connection: socket.socket) -> int | None:
+    try:
+        return int(connection.getpeername()[1])
+    except OSError:  # it listens
+        return None
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this limit")
+def test_a_peer_whose_system_confirms_nothing_is_given_up() -> None:
+    server = Waiting("grpc://127.0.0.1:0")
+    client = dial(f"grpc://127.0.0.1:{server.port}", None)
+    writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b""))
+    assert reader.read_chunk().app_metadata.to_pybytes() == b"hello"
+    assert limits_of_connections_to(server.port) == {int(STREAM_UNACKNOWLEDGED_S * 1000)}
+    writer.close()
+    client.close()
+    server.shutdown()

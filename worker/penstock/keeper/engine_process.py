@@ -104,6 +104,7 @@ class EngineProcess:
         self._has_spoken = threading.Event()
         self._told_to_end = False
         self._silent = False
+        self._is_deaf = False
         self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(MESSAGE_QUEUE_MAX)
         ours, theirs = socket.socketpair()
         self._link = KeeperLink(ours)
@@ -122,12 +123,17 @@ class EngineProcess:
         return self._process.pid
 
     def send(self, term: Term, command: Command) -> None:
-        """Queue a command; never blocks. Lost when the engine is gone or does not listen.
+        """Queue a command; never blocks. Lost when the engine is gone.
 
-        Commands are repeated until they have their effect, so nothing is lost for good.
+        An engine that leaves ``MESSAGE_QUEUE_MAX`` commands unread is ended. Its member gives each command once, so
+        an engine that missed one would wait for it for ever.
         """
-        with suppress(queue.Full):
+        try:
             self._outbox.put_nowait((term, command))
+        except queue.Full:
+            if not self._is_deaf:
+                self._is_deaf = True
+                self._hang_up()
 
     def end(self) -> None:
         """Close the socket, which ends a healthy engine, and kill it if it still runs after the grace."""
@@ -207,6 +213,8 @@ class EngineProcess:
         how = ""
         if self._silent:
             how = f"the engine said nothing for {ENGINE_FIRST_WORD_S:.0f} s after its start"
+        elif self._is_deaf:
+            how = f"the engine left {MESSAGE_QUEUE_MAX} commands unread"
         elif self._told_to_end and status in ENDS_WHEN_TOLD:
             how = "the engine ended, as it was told to"
         reason = story(status, words, in_flight, self._process.memory, how=how)

@@ -27,6 +27,8 @@ from penstock.base.limits import (
     CREDIT_DELAY_S,
     CREDITS_PER_MESSAGE_MAX,
     STREAM_CHECK_INTERVAL_S,
+    STREAM_PING_S,
+    STREAM_UNACKNOWLEDGED_S,
 )
 from penstock.base.threads import Empty, Lock, SimpleQueue, Thread, monotonic, perf_counter
 from penstock.base.values import replace
@@ -55,7 +57,13 @@ from penstock.transport.transport_events import OnEvent, StreamBroken, StreamRef
 
 TOKEN_MIDDLEWARE = "token"
 # A connection of its own for every attempt: one that hangs cannot hold up the next.
-CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+# gRPC limits how long sent bytes may stay unconfirmed only where pings are on, or at a server. Without this limit a
+# peer that cannot be reached is noticed when the system gives up, after a quarter of an hour.
+CLIENT_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.keepalive_time_ms", int(STREAM_PING_S * 1000)),
+    ("grpc.keepalive_timeout_ms", int(STREAM_UNACKNOWLEDGED_S * 1000)),
+]
 
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.base.errors import StateError, UserCodeError
 from penstock.base.limits import FIRED_TIMERS_MAX, WHOLE_ROWS_MAX
+from penstock.steps.windows import whole_rows
 from penstock.steps.windows.late_rows import WindowShape
 from tests.property.test_whole_windows import stepped
 from tests.support.window_tasks import Tasks, batch, plain
@@ -60,4 +61,15 @@ def test_a_barrier_may_be_cut_between_some_functions(tmp_path: Path) -> None:
     assert tasks.tasks[0].step.on_watermark(10) < 10, "more windows are due"
     assert len(plain(tasks.main)) == FIRED_TIMERS_MAX
     tasks.watermark(10)
+    assert len(plain(tasks.main)) == many
+
+
+def test_large_rows_are_read_in_smaller_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_rows, "WHOLE_SLICE_BYTES", 100_000)
+    tasks = Tasks(stepped(TENS), tmp_path)
+    tasks.tasks[1:] = []
+    many = FIRED_TIMERS_MAX
+    tasks.tasks[0].step.on_batch(batch([(mote, 3, 1, 1) for mote in range(many)], [-99] * many))
+    tasks.watermark(10)
+    assert len(tasks.main) > 2
     assert len(plain(tasks.main)) == many

@@ -242,6 +242,7 @@ JOIN_SIDE_ROWS_MAX = 1_000_000  # rows of one side that a join keeps for one key
 SIDE_ROWS_MAX = 100_000  # rows of a side table: each task has all of them as Python objects
 WHOLE_ROWS_MAX = 1_000_000  # rows that a window of a key keeps for a function
 WHOLE_SLICE_ROWS = 262_144  # rows of windows that are in memory for their functions at once; one window may have more
+WHOLE_SLICE_BYTES = 256 * 1024 * 1024  # about the bytes of these rows; of those that are larger, fewer
 WHOLE_SLICE_BUCKETS = 65_536  # buckets of rows that are looked up at once
 CALLS_MAX = 10_000  # asynchronous calls of a step that one task makes at once
 CALL_ROWS_MAX = 10_000  # rows that one asynchronous call asks for

@@ -33,7 +33,7 @@ from penstock.keyed_state.child_table import ChildLinks
 from penstock.keyed_state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, CutRows, RowsCopy, gathered
 from penstock.keyed_state.memory import NEVER, doubled, reserve
 from penstock.keyed_state.timer_queue import TimerQueue
-from penstock.model.arrays import Bytes, Int32s, Int64s, flat, pack_validity, text, variable_array
+from penstock.model.arrays import Bytes, Int32s, Int64s, flat, narrow, pack_validity, text, variable_array
 from penstock.model.kernels import arena, clock, due, hash_table
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.model.table_columns import BYTES, Value
@@ -202,9 +202,9 @@ class HotTable:
         return self._columns[name]
 
     def read_bytes(self, name: str, rows: Int32s) -> pa.Array:
-        """Return a bytes column of the listed rows."""
+        """Return a bytes column of the listed rows. Raises ConfigError when they have 2 GiB or more."""
         ends, data, null = self._read_spans(name, rows)
-        return variable_array(pa.binary(), ends.astype(np.int32), data, pack_validity(~null))
+        return variable_array(pa.binary(), narrow(ends), data, pack_validity(~null))
 
     def write_bytes(self, name: str, rows: Int32s, values: pa.Array) -> None:
         """Store binary values in the listed rows."""

@@ -87,9 +87,14 @@ def variable(array: pa.Array) -> tuple[Int32s, Bytes]:
         return view(offsets, np.int32, array.offset, rows + 1), data
     wide = view(offsets, np.int64, array.offset, rows + 1)
     first, last = int(wide[0]), int(wide[-1])
-    if last - first > VARIABLE_BYTES_MAX:
-        raise ConfigError(f"one array holds {last - first} bytes; split it below 2 GiB")
-    return (wide - first).astype(np.int32), data[first:last]
+    return narrow(wide - first), data[first:last]
+
+
+def narrow(ends: Int64s) -> Int32s:
+    """Return rising offsets, the first of which is 0, in 32 bits. Raises ConfigError for 2 GiB or more."""
+    if len(ends) and ends[-1] > VARIABLE_BYTES_MAX:
+        raise ConfigError(f"one array holds {ends[-1]} bytes; split it below 2 GiB")
+    return ends.astype(np.int32)
 
 
 def _is_large(kind: pa.DataType) -> bool:

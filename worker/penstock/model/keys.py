@@ -37,6 +37,7 @@ from penstock.model.arrays import (
     fixed,
     fixed_array,
     flat,
+    narrow,
     pack_validity,
     text,
     validity,
@@ -270,7 +271,7 @@ class KeyCodec:
         kind = _plain(self.kinds[0])
         bitmap = pack_validity(~keys.null)
         if key_kind(kind) is KeyKind.VARIABLE:
-            return [_texts(kind, keys.ends.astype(np.int32), keys.data, bitmap)]
+            return [_texts(kind, narrow(keys.ends), keys.data, bitmap)]
         words = np.zeros(len(keys.null), np.uint64)
         words[~keys.null] = keys.data.view(np.uint64)
         return [from_words(kind, words, bitmap)]
@@ -301,7 +302,7 @@ def _encode_several(columns: Sequence[Any]) -> Text:
             key_bytes.put_text(part, cursors, target)
         else:
             key_bytes.put_words(part, cursors, target)
-    return ends.astype(np.int32), target, NO_BYTES, 0
+    return narrow(ends), target, NO_BYTES, 0
 
 
 def _part(column: Any) -> tuple[bool, Any]:

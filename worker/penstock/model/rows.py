@@ -20,6 +20,7 @@ from penstock.model.arrays import (
     fixed,
     fixed_array,
     flat,
+    narrow,
     pack_validity,
     text,
     validity,
@@ -51,7 +52,7 @@ class RowCodec:
         for word, part in parts:
             put = key_bytes.put_words if word else key_bytes.put_text
             put(part, cursors, target)
-        return ends.astype(np.int32), target
+        return narrow(ends), target
 
     def decode(self, data: Bytes, starts: Int64s) -> list[pa.Array]:
         """Return the columns of rows that begin at ``starts`` in ``data``."""

@@ -45,6 +45,7 @@ class DistinctStep(PlainStep):
     def on_batch(self, batch: pa.RecordBatch) -> None:
         """Emit the rows that are no duplicates. Late rows go to the output ``late`` unchanged."""
         places, times = self._on_time(batch)
+        self._state.make_room()  # a batch of duplicates adds no key, which would make room
         found = self._state.found(self._keys_at(batch, places))
         until = np.where(found < 0, NO_TIMER, self._state.column(UNTIL)[found])
         may_be_first = times >= until  # a duplicate of what came before the batch stays one

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.base.errors import StateError
 from penstock.base.limits import JOIN_SIDE_ROWS_MAX
-from penstock.model.arrays import NO_BYTES, Bytes, Int32s, Int64s, UInt64s, variable, variable_array
+from penstock.model.arrays import NO_BYTES, Bytes, Int32s, Int64s, UInt64s, narrow, variable, variable_array
 from penstock.model.kernels import joins, key_bytes
 from penstock.model.keys import EncodedKeys, KeyCodec, Keys
 from penstock.model.table_columns import BYTES, Value
@@ -179,7 +179,7 @@ def append_stored(state: KeyedState, column: str, places: Int32s, rows: tuple[In
     np.cumsum(sizes, out=ends[1:])
     target, cursors = np.empty(ends[-1], np.uint8), ends[:-1].copy()
     joins.append_rows(old, slots, rows, cursors, target)
-    state.write_bytes(column, unique, variable_array(pa.binary(), ends.astype(np.int32), target))
+    state.write_bytes(column, unique, variable_array(pa.binary(), narrow(ends), target))
 
 
 def values_of(slots: Int32s, rows: tuple[Bytes, Int64s, Int64s], count: int) -> pa.Array:
@@ -189,10 +189,10 @@ def values_of(slots: Int32s, rows: tuple[Bytes, Int64s, Int64s], count: int) -> 
     np.cumsum(row_sizes, out=row_ends[1:])
     copied = np.empty(row_ends[-1], np.uint8)
     joins.copy_rows(data, starts, row_ends, copied)
-    given, nothing = (row_ends.astype(np.int32), copied), (np.zeros(count + 1, np.int32), NO_BYTES)
+    given, nothing = (narrow(row_ends), copied), (np.zeros(count + 1, np.int32), NO_BYTES)
     sizes, ends = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
     joins.appended_sizes(nothing, slots, given, sizes)
     np.cumsum(sizes, out=ends[1:])
     target = np.empty(ends[-1], np.uint8)
     joins.append_rows(nothing, slots, given, ends[:-1].copy(), target)
-    return variable_array(pa.binary(), ends.astype(np.int32), target)
+    return variable_array(pa.binary(), narrow(ends), target)

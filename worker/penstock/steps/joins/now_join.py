@@ -78,6 +78,7 @@ class NowJoinStep(PlainStep):
         side = self._left
         rows, bounds = split_hidden(batch)
         keys = side.keys.of(rows)
+        self._state.make_room()  # a table that is loaded gets no more rows, which would make room
         found = self._state.found(side.keys.codec.keys(keys))
         missing = null_keys(keys)
         if missing is not None:

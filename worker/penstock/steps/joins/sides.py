@@ -109,10 +109,11 @@ class UnjoinedRows:
 
 def null_keys(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_] | None:
     """Return which rows have a null in a key column: they match no row. None if no row has."""
-    if not any(column.null_count for column in keys):
+    columns = [flat(column) for column in keys]  # a dictionary may have a null among its values
+    if not any(column.null_count for column in columns):
         return None
     found = np.zeros(len(keys[0]), np.bool_)
-    for column in keys:
+    for column in columns:
         found |= np.asarray(column.is_null().to_numpy(zero_copy_only=False))
     return found
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import StateError
-from penstock.base.limits import WHOLE_ROWS_MAX, WHOLE_SLICE_BUCKETS, WHOLE_SLICE_ROWS
+from penstock.base.limits import WHOLE_ROWS_MAX, WHOLE_SLICE_BUCKETS, WHOLE_SLICE_BYTES, WHOLE_SLICE_ROWS
 from penstock.contract.manifest import child_state
 from penstock.model.arrays import Int32s, Int64s, fixed, flat
 from penstock.steps.base import FixedColumns
@@ -21,6 +21,7 @@ from penstock.steps.joins.bucket_rows import BucketRows, Buckets, StoredRows, Un
 from penstock.steps.joins.sides import timed_side
 from penstock.steps.keyed import Aggregates, Folded, KeyColumns, OpenState
 
+_ROW_BYTES = 1024  # of rows that nobody has seen: they are in a checkpoint
 _ADVICE = "make the windows smaller, or compute columns, for which no rows are kept"
 
 
@@ -57,6 +58,7 @@ class WholeRows(Aggregates):
         super().__init__(step, (), schemas[0], places)
         self._name, self._extent, self._shown = step, extent, schemas[1]
         self._side = timed_side(0, keys, schemas[0], extent.time, alone=False)
+        self._row_bytes = _ROW_BYTES
         self._buckets = Buckets(extent.bucket_us, WHOLE_ROWS_MAX, _ADVICE, extent.offset_us)
 
     def open(self, state: OpenState) -> None:
@@ -67,6 +69,7 @@ class WholeRows(Aggregates):
 
     def fold(self, state: FixedColumns, rows: Int32s, batch: pa.RecordBatch) -> list[Folded]:
         """Keep n rows. ``state`` and ``rows`` are those of the windows, which need nothing of them."""
+        self._row_bytes = max(self._row_bytes, batch.nbytes // max(batch.num_rows, 1))
         keys = self._side.keys.of(batch)
         times = fixed(flat(batch.column(self._extent.time)), np.int64)
         self._kept.add(self._side, batch, times, (keys, self._side.keys.codec.hashed(keys)))
@@ -89,11 +92,12 @@ class WholeRows(Aggregates):
             of, units = self._kept.partners(some, of, some.buckets[of] + places)
             totals = np.bincount(of, units.counts, len(some.counts)).astype(np.int64)
             self._check(totals)
-            fit = _fitting(totals, WHOLE_SLICE_ROWS)
+            fit = _fitting(totals, min(WHOLE_SLICE_ROWS, WHOLE_SLICE_BYTES // self._row_bytes))
             mine = np.flatnonzero(of < fit)
             of, units = of[mine], units.only(mine)
             low, high = starts[at : at + fit], ends[at : at + fit] - 1
             stored = self._kept.read(units, of, low, high)
+            self._row_bytes = max(int(stored.sizes.mean()) if len(stored.sizes) else 1, self._row_bytes // 2, 1)
             yield WindowRows(at, self._rows(stored, some.keys), stored.ends(fit))
             last = units.buckets == some.buckets[of] if self._extent.shared else np.ones(len(of), np.bool_)
             self._kept.delete(units.only(np.flatnonzero(last)))

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import StorageError
+from penstock.base.values import replace
 from penstock.connectors.file_sink import FileSink, ParquetSink
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.contract.ids import Epoch
@@ -227,9 +228,20 @@ class Stubborn(Sink):
                 raise RuntimeError("no") from error
 
 
+class Untyped(Sink):
+    """Puts into the handle what no checkpoint holds."""
+
+    class writes(JsonWriter):
+        def stage(self, cut: tuple[int, str], rows: list[pa.RecordBatch]) -> SinkHandle | None:
+            handle = super().stage(cut, rows)
+            data: Any = {"file": ""}
+            return None if handle is None else replace(handle, data=data)
+
+
 @pytest.mark.parametrize(
     ("sink", "rule", "says"),
     [
+        (Untyped, "handle", "finish.. gave a handle: its data is dict, str is due"),
         (Early, "early", "the epoch is not committed: visible and not due"),
         (Appends, "publish-again", "visible twice"),
         (NotesFirst, "lost", "killed before its outgoing call .*not visible are"),

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -136,6 +138,45 @@ def test_a_reader_that_breaks_its_promise_is_named(read: Read, message: str) -> 
         source(read).open(FIRST).read(10)
 
 
+def test_rows_that_are_no_batch_are_refused_by_name() -> None:
+    table: Any = pa.table({"ts": times(1)["ts"]})
+    with pytest.raises(StateError, match=r"partition 'a': its reader gave rows as Table, pa\.RecordBatch is due"):
+        source(Read(table, 0)).open(FIRST).read(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"spec": {"size": 3}}, r"partition 'a', state\(\): its spec is dict, str is due"),
+        ({"offset": np.int64(0)}, r"state\(\): its offset is int64, int is due"),
+        ({"finished": None}, r"state\(\): its finished is NoneType, bool is due"),
+        ({"split": SplitId("b")}, "partition 'a': its state names split 'b'"),
+    ],
+)
+def test_a_state_that_no_checkpoint_can_hold_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
+        OwnSource("mine", Changed([], change=change), Source(Connector("python"), ())).open(FIRST).state()
+
+
+@dataclass
+class Changed(Own):
+    """A source whose readers describe their place otherwise than they should."""
+
+    change: dict[str, Any] = field(default_factory=dict)
+
+    def splits(self) -> list[SplitState]:
+        return [replace(FIRST, **self.change)]
+
+    def open(self, state: SplitState) -> Reader:
+        return Reader(self.reads, replace(state, **self.change))
+
+
+def test_splits_that_no_checkpoint_can_hold_are_refused_by_name() -> None:
+    own = OwnSource("mine", Changed([], change={"split": Path("a.log")}), Source(Connector("python"), ()))
+    with pytest.raises(ConfigError, match=r"splits\(\) gave split 'a\.log': its split is PosixPath, str is due"):
+        own.splits()
+
+
 def test_columns_other_than_declared_are_refused() -> None:
     declared = Source(Connector("python"), (Column("t", "string"),))
     with pytest.raises(ConfigError, match=r"gives ts \(timestamp\[us\]\), declared are t"):
@@ -259,6 +300,9 @@ def test_a_handle_is_one_of_its_sink() -> None:
         finish("file")
     with pytest.raises(StateError, match="gave a handle of sink 'other', its sink must be 'out'"):
         finish(replace(good, sink="other"))
+    data: Any = {"file": "a"}
+    with pytest.raises(StateError, match=r"sink 'out', finish\(\) gave a handle: its data is dict, str is due"):
+        finish(replace(good, data=data))
 
 
 def test_a_publisher_that_raises_is_named_with_its_call() -> None:

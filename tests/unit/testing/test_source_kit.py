@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,8 @@ class Numbers:
         names = ["a", "a"] if self.fault == "twins" else ["a"]
         if self.fault == "unstable":
             names = [f"split-{id(self)}"]
-        return [SplitState(SplitId(name), "{}", 0) for name in names]
+        spec: Any = {} if self.fault == "spec" else "{}"
+        return [SplitState(SplitId(name), spec, 0) for name in names]
 
     def open(self, state: SplitState) -> "NumbersReader":
         return NumbersReader(self, state, next(self.opened))
@@ -61,15 +63,20 @@ class NumbersReader:
             found = [n + 1 for n in found]
         first, self.at = self.at, self.at + len(found)
         kind = pa.int32() if self.source.fault == "other-columns" else pa.int64()
-        return Read(pa.record_batch({"n": pa.array(found, kind)}), first + (self.source.fault == "gap"))
+        rows: Any = (pa.table if self.source.fault == "table" else pa.record_batch)({"n": pa.array(found, kind)})
+        read: Any = Read(rows, first + (self.source.fault == "gap"))
+        given: Any = (rows, first) if self.source.fault == "tuple" else read
+        return cast("Read", given)
 
     def state(self) -> SplitState:
         ended = self.source.bounded and self.at + self.skipped >= len(self.source.rows)
         ended = ended and self.source.fault != "endless"
-        return SplitState(self.first.split, "{}", self.at - (self.source.fault == "behind"), ended)
+        at: Any = float(self.at) if self.source.fault == "floats" else self.at - (self.source.fault == "behind")
+        return SplitState(self.first.split, "{}", at, ended)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Numbers need no acknowledgement."""
+        if self.source.fault == "unheard":
+            raise RuntimeError("committed() was called")
 
     def close(self) -> None:
         if self.source.fault == "closes-once" and self.at < 0:
@@ -95,6 +102,10 @@ def test_a_source_that_keeps_the_rules_passes() -> None:
         ("gap", "positions-grow", "gave rows from 1 on, 0 was next"),
         ("behind", "positions-grow", "its state says 22, 23 is next"),
         ("endless", "ends", "no rows and no end at position 23"),
+        ("spec", "splits", "split 'a': its spec is dict, str is due"),
+        ("table", "reads", r"split 'a': read\(\) gave rows as Table; pa\.RecordBatch is due"),
+        ("tuple", "reads", r"split 'a': read\(\) gave tuple; ps\.Read or None is due"),
+        ("floats", "positions-grow", "split 'a': in its state its offset is float, int is due"),
     ],
 )
 def test_a_faulty_source_is_told_by_the_rule_that_it_breaks(fault: str, rule: str, says: str) -> None:
@@ -106,6 +117,11 @@ def test_a_faulty_source_is_told_by_the_rule_that_it_breaks(fault: str, rule: st
 def test_a_source_that_may_be_closed_once_only_is_told() -> None:
     with pytest.raises(RuntimeError, match="closed twice"):
         kit.check_source(lambda: Numbers("closes-once"))
+
+
+def test_a_source_hears_of_a_commit() -> None:
+    with pytest.raises(RuntimeError, match=r"committed\(\) was called"):
+        kit.check_source(lambda: Numbers("unheard"))
 
 
 def test_a_source_without_an_end_goes_on_with_rows_that_come_later() -> None:

@@ -16,7 +16,7 @@ from penstock.contract.columns import HIDDEN_PREFIX
 from penstock.contract.event_time import EventTime
 from penstock.contract.graph import Source as SourceParameters
 from penstock.contract.ids import Attempt, Epoch, TaskId
-from penstock.contract.manifest import SinkHandle, SplitState
+from penstock.contract.manifest import SinkHandle, SplitState, misfit
 from penstock.graph.arrow import arrow_schema
 from penstock.ports import (
     Found,
@@ -83,6 +83,8 @@ class OwnSource:
                 f"source {self._step!r}: its splits() gave {type(other).__name__}, splits() gives a"
                 " list of ps.SplitState"
             )
+        if wrong := next(((s, why) for s in found if (why := misfit(s))), None):
+            raise ConfigError(f"source {self._step!r}: splits() gave split {str(wrong[0].split)!r}: {wrong[1]}")
         names = [s.split for s in found]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ConfigError(f"source {self._step!r}: two splits are named {twice[0]!r}")
@@ -101,7 +103,9 @@ class OwnSource:
         return OwnReader(place, own, self, state)
 
     def checked(self, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
-        """Return the batch. Raises StateError when its columns are not those of the schema."""
+        """Return the batch. Raises StateError when it is none, or its columns are not those of the schema."""
+        if not isinstance(batch, pa.RecordBatch):
+            raise StateError(f"{place}: its reader gave rows as {type(batch).__name__}, pa.RecordBatch is due")
         if not batch.schema.equals(self._plain):
             raise StateError(
                 f"{place}: rows of {_schema_text(batch.schema)}, its schema is {_schema_text(self._plain)}"
@@ -121,6 +125,7 @@ class OwnReader:
         self._own = own
         self._resting = own if isinstance(own, RestingReader) else None
         self._parent = parent
+        self._split = state.split
         self._next = state.offset
         self._place = f"{source}, partition {state.split!r}"
         time = parent.event_time
@@ -141,21 +146,29 @@ class OwnReader:
                 f"{self._place}, offset {self._next}: its reader gave {type(read).__name__}, "
                 "read() gives ps.Read or None"
             )
-        if read is None or not read.batch.num_rows:
+        if read is None:
+            return None
+        batch = self._parent.checked(read.batch, self._place)
+        if not batch.num_rows:
             return None
         if read.offset != self._next:
             raise StateError(f"{self._place}: rows from {read.offset} on, expected {self._next}")
-        batch = self._parent.checked(read.batch, self._place)
         self._next += batch.num_rows
         return Read(self._stamper.stamp(batch) if self._stamper is not None else batch, read.offset)
 
     def state(self) -> SplitState:
         """Return where the next read begins, as the user's reader describes it.
 
-        Raises ConnectorError when the user's reader raises.
+        Raises ConnectorError when the user's reader raises, StateError when a checkpoint cannot hold what it gives.
         """
         with _naming_errors(f"{self._place}, state()"):
             own = self._own.state()
+        if not isinstance(own, SplitState):
+            raise StateError(f"{self._place}: its reader gave {type(own).__name__}, state() gives ps.SplitState")
+        if wrong := misfit(own):
+            raise StateError(f"{self._place}, state(): {wrong}")
+        if own.split != self._split:
+            raise StateError(f"{self._place}: its state names split {own.split!r}")
         if own.offset != self._next:
             raise StateError(f"{self._place}: its state says {own.offset}, the next row is {self._next}")
         max_ts = own.max_ts
@@ -282,7 +295,7 @@ class OwnPending:
     def finish(self) -> SinkHandle | None:
         """Pass on. Raises ConnectorError when the user's code raises.
 
-        Raises StateError when it gives something else than a handle of this step or None.
+        Raises StateError when it gives something else than None or a handle of this step that a checkpoint can hold.
         """
         place = f"sink {self._step!r}, finish()"
         with _naming_errors(place):
@@ -291,6 +304,8 @@ class OwnPending:
             raise StateError(f"{place} gave {type(handle).__name__}, finish() gives ps.SinkHandle or None")
         if handle is not None and handle.sink != self._step:
             raise StateError(f"{place} gave a handle of sink {handle.sink!r}, its sink must be {self._step!r}")
+        if handle is not None and (wrong := misfit(handle)):
+            raise StateError(f"{place} gave a handle: {wrong}")
         return handle
 
 

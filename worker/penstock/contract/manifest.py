@@ -87,6 +87,24 @@ class SinkHandle(Message, tag="SinkHandle"):
     whole: bool | Absent = ABSENT
 
 
+def misfit(value: SplitState | SinkHandle) -> str | None:
+    """Name the first field with a value that no reader of a checkpoint would take; None when there is none.
+
+    Python does not look at types, so a connector of a user may put anything there.
+    """
+    for name, kind in _KINDS[type(value)].items():
+        given = getattr(value, name)
+        if not isinstance(given, kind) and not (name == "max_ts" and given is None):
+            return f"its {name} is {type(given).__name__}, {kind.__name__} is due"
+    return None
+
+
+_KINDS: dict[type, dict[str, type]] = {
+    SplitState: {"split": str, "spec": str, "offset": int, "finished": bool, "max_ts": int},
+    SinkHandle: {"epoch": int, "data": str, "rows": int, "size": int},
+}
+
+
 class GroupsTime(Message, tag="GroupsTime"):
     """An event time that the steps of some key groups were told."""
 

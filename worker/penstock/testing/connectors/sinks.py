@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.base.errors import PenstockError
 from penstock.contract.ids import Attempt, Epoch
+from penstock.contract.manifest import SinkHandle, misfit
 from penstock.testing.connectors.lives import GAVE_UP, SURVIVED, TASKS, UID, Ledger, Life, SinkTarget, fork, wait
 from penstock.testing.connectors.outgoing_calls import Action, Effects
 from penstock.testing.connectors.rule_broken import RuleBroken, counted, must, shown
@@ -79,8 +80,7 @@ def _check_calls(target: SinkTarget, rows: pa.RecordBatch) -> None:
     handle = writer.seal(Epoch(2), "1-2-a-2").finish()
     must(handle is not None, "handle", "finish() of an epoch with rows gave no handle")
     assert handle is not None
-    told = (handle.rows, handle.epoch, handle.task)
-    must(told == (half, 2, TASKS[0]), "handle", f"(rows, epoch, task) of the handle are {told}")
+    _check_handle(handle, half)
     _sees(target, [], "early", "finish() has returned, the epoch is not committed")
     publisher.publish(handle, Epoch(2))
     _sees(target, [first], "publish", "publish() has returned")
@@ -113,6 +113,15 @@ def _check_calls(target: SinkTarget, rows: pa.RecordBatch) -> None:
     for closed in (sink, other, sink):
         closed.close()
     _sees(target, [first], "abandoned", "the attempt was given up")
+
+
+def _check_handle(handle: SinkHandle, rows: int) -> None:
+    """Check the handle of ``rows`` rows of the first task and epoch 2."""
+    must(isinstance(handle, SinkHandle), "handle", f"finish() gave {type(handle).__name__}; ps.SinkHandle is due")
+    wrong = misfit(handle)
+    must(wrong is None, "handle", f"finish() gave a handle: {wrong}")
+    told = (handle.rows, handle.epoch, handle.task)
+    must(told == (rows, 2, TASKS[0]), "handle", f"(rows, epoch, task) of the handle are {told}")
 
 
 def _sees(target: SinkTarget, pieces: Sequence[pa.RecordBatch], rule: str, when: str) -> None:

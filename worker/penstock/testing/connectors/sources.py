@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.contract.manifest import SplitState
-from penstock.ports import Source, SplitReader
+from penstock.contract.ids import Epoch
+from penstock.contract.manifest import SplitState, misfit
+from penstock.ports import Read, Source, SplitReader
 from penstock.testing.connectors.rule_broken import must
 
 MakeSource = Callable[[], Source]
@@ -68,10 +69,14 @@ def _middle(source: Source, state: SplitState) -> SplitState:
 
 
 def _check_splits(source: Source, other: Source) -> list[SplitState]:
-    states, again = source.splits(), other.splits()
+    states, again = list(source.splits()), list(other.splits())
     must(isinstance(source.schema, pa.Schema), "schema", f"schema is {type(source.schema).__name__}, not pa.Schema")
     must(states, "splits", "there are none")
     must(states == again, "splits-stable", f"two calls of splits() give {states} and {again}")
+    for state in states:
+        must(isinstance(state, SplitState), "splits", f"splits() gave {type(state).__name__}; ps.SplitState is due")
+        wrong = misfit(state)
+        must(wrong is None, "splits", f"split {str(state.split)!r}: {wrong}")
     names = [state.split for state in states]
     must(len(set(names)) == len(names), "splits-stable", f"two splits have one name: {sorted(names)}")
     for state in states:
@@ -106,6 +111,7 @@ def _places(source: Source, state: SplitState, whole: Rows) -> list[SplitState]:
         rows += got
         places.append(after)
         beside.read(ODD_ROWS)
+    beside.committed(Epoch(1), state)
     beside.close()
     must(rows == whole, "same-rows", f"split {state.split!r}: read row by row, beside another reader")
     offsets = [place.offset for place in places]
@@ -136,6 +142,7 @@ def _walk(source: Source, state: SplitState, max_rows: int) -> Iterator[tuple[Ro
         at, quiet = state.offset, 0
         while at < ROWS_MAX:
             read = reader.read(max_rows)
+            _check_kind(state, read)
             if read is None or not read.batch.num_rows:
                 quiet += 1
                 now = reader.state()
@@ -151,6 +158,14 @@ def _walk(source: Source, state: SplitState, max_rows: int) -> Iterator[tuple[Ro
     reader.close()  # a second time: it does no harm
 
 
+def _check_kind(state: SplitState, read: object) -> None:
+    what = f"split {state.split!r}: read() gave"
+    must(read is None or isinstance(read, Read), "reads", f"{what} {type(read).__name__}; ps.Read or None is due")
+    batch = read.batch if isinstance(read, Read) else None
+    is_batch = batch is None or isinstance(batch, pa.RecordBatch)
+    must(is_batch, "reads", f"{what} rows as {type(batch).__name__}; pa.RecordBatch is due")
+
+
 def _check_read(
     source: Source, state: SplitState, places: tuple[int, int], batch: pa.RecordBatch, max_rows: int
 ) -> None:
@@ -163,6 +178,8 @@ def _check_read(
 
 def _state(reader: SplitReader, first: SplitState, at: int) -> SplitState:
     now = reader.state()
+    wrong = misfit(now)
+    must(wrong is None, "positions-grow", f"split {first.split!r}: in its state {wrong}")
     must(now.split == first.split, "positions-grow", f"split {first.split!r}: its state names {now.split!r}")
     must(now.offset == at, "positions-grow", f"split {first.split!r}: its state says {now.offset}, {at} is next")
     return now

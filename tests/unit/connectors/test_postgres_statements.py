@@ -31,8 +31,8 @@ def test_rows_are_added_in_order_or_take_the_place_of_those_with_their_key() -> 
 class Refusal(Exception):
     """An error of the client."""
 
-    def __init__(self, state: str, status: int = 10) -> None:
-        super().__init__("said")
+    def __init__(self, state: str, status: int = 10, said: str = "said") -> None:
+        super().__init__(said)
         self.sqlstate = state
         self.status_code = status
 
@@ -47,7 +47,7 @@ class Refusal(Exception):
         ("23505", StateError, "the table refuses a row: said"),
         ("54000", StateError, "the table refuses a row: said"),
         ("53100", StorageError, r"said \(53100\)"),
-        ("42703", StateError, "the table is another than at the start"),
+        ("42703", StateError, "the table is another than at the start: said: bring it back as it was and start"),
     ],
 )
 def test_an_error_says_what_a_job_does_about_it(state: str, kind: type[Exception], said: str) -> None:
@@ -55,6 +55,17 @@ def test_an_error_says_what_a_job_does_about_it(state: str, kind: type[Exception
     assert type(found) is kind
     with pytest.raises(kind, match=said):
         raise found
+
+
+def test_the_servers_answer_is_told_without_the_statement() -> None:
+    said = """NOT_FOUND: [libpq] Failed to execute query 'INSERT INTO "a"."words" ("n") SELECT 'x': ERROR:  relation
+    "a.words" does not exist
+    LINE 1: INSERT INTO "a"."words" ("n") SELE...
+                        ^
+    . SQLSTATE: 42P01"""
+    told = str(problem("sink", Refusal("42P01", said=said)))
+    why = 'the table is another than at the start: relation "a.words" does not exist. SQLSTATE: 42P01: bring it back'
+    assert told.startswith(f"sink: {why}")
 
 
 def test_a_wrong_use_of_the_client_is_not_tried_again_without_end() -> None:

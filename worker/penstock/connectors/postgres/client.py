@@ -4,6 +4,7 @@ The client is loaded when a connection is made, because it is an extra. A connec
 no session of a job rests at the server.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -181,7 +182,8 @@ def problem(about: str, error: Any) -> PenstockError:
         remedy = f"mend the table and start the job again, or give {SKIP}, or {DROP}"
         return StateError(f"{about}: the table refuses a row: {said}: {remedy}")
     if state.startswith(CHANGED):
-        return StateError(f"{about}: the table is another than at the start: {said}")
+        remedy = f"bring it back as it was and start the job again, or give {DROP}"
+        return StateError(f"{about}: the table is another than at the start: {said}: {remedy}")
     if not state and getattr(error, "status_code", None) in MISUSED:
         return ConnectorError(f"{about}: {said}: {extras.REPORT}")
     return StorageError(f"{about}: {said} ({state or 'no answer'})")
@@ -193,4 +195,9 @@ def _not_connected(about: str, place: str, said: str) -> PenstockError:
 
 
 def _plain(said: str) -> str:
-    return " ".join(said.split())
+    """Return what the server said on one line, without the statement that was sent and where in it the error is."""
+    line = " ".join(said.split())
+    _, statement, answer = line.partition("': ERROR: ")
+    if not statement:
+        return line
+    return re.sub(r" LINE \d+: .*? \^", "", answer).replace(" . SQLSTATE:", ". SQLSTATE:")

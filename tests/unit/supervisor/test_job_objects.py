@@ -194,6 +194,31 @@ def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: JobObjects) ->
     assert wanted.desired().requests[-1].id == asked.id
 
 
+@pytest.mark.parametrize(
+    ("taken", "says"),
+    [
+        (True, "stopped at epoch 7"),
+        (
+            None,
+            "stopped at epoch 7; no checkpoint was committed within 10 s: what was read after that epoch is rolled"
+            " back, and the next run reads it again",
+        ),
+    ],
+)
+def test_a_stop_says_that_it_had_to_do_without_a_last_checkpoint(
+    store: FakeMetaStore, wanted: JobObjects, taken: bool | None, says: str
+) -> None:
+    asked = wanted.ask("stop", None)
+    (checkpoint,) = wanted.desired().requests
+    before = () if taken is None else (Answer(checkpoint.id, taken, ""),)
+    lead(store, wanted, answers=before)
+    wanted.collect()
+    wanted.stop_when_due(100.0)
+    wanted.stop_when_due(100.0 + LAST_CHECKPOINT_WAIT_S)
+    lead(store, wanted, stopped=True, answers=(*before, Answer(asked.id, True, "stopped at epoch 7")))
+    assert wanted.answer(asked.id).text == says
+
+
 def test_a_stop_that_cannot_be_written_is_tried_again(
     store: FakeMetaStore, wanted: JobObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ class JobObjects:
         self._refused: dict[SchemeChoice, str] = {}  # why, of those that were asked for
         self._asked: set[str] = set()
         self._stops: dict[Request, str] = {}  # those that wait for a checkpoint, by its id
+        self._last_checkpoints: dict[str, str] = {}  # their ids, by those of the stops
         self._waits_since: float | None = None
         self._heard = threading.Condition()
         self._last: tuple[Latest, Desired] | None = None
@@ -135,7 +136,7 @@ class JobObjects:
         with self._lock:
             if kind == "stop" and argument is None and not is_over(self.latest(), self.desired()):
                 first = Request(RandomIds().fresh(), "checkpoint")
-                self._stops[request] = first.id
+                self._stops[request] = self._last_checkpoints[request.id] = first.id
             self._add(first)
         return RequestAnswer(request.id, kind, None, "")
 
@@ -245,11 +246,20 @@ class JobObjects:
                 return
             for request in done:
                 answer = answers[request.id]
-                self._answered[request.id] = RequestAnswer(request.id, request.kind, answer.ok, answer.text)
+                text = answer.text + self._without_checkpoint(request.id)
+                self._answered[request.id] = RequestAnswer(request.id, request.kind, answer.ok, text)
             while len(self._answered) > ANSWERS_KEPT_MAX:
                 del self._answered[next(iter(self._answered))]
             left = tuple(request for request in desired.requests if request.id not in answers)
             self._write(lambda now: replace(now, requests=left))
+
+    def _without_checkpoint(self, request_id: str) -> str:
+        """Say that a stop had to do without its last checkpoint; nothing of other requests."""
+        last = self._last_checkpoints.pop(request_id, None)
+        if last is None or ((met := self._answered.get(last)) is not None and met.ok):
+            return ""
+        within = f"no checkpoint was committed within {LAST_CHECKPOINT_WAIT_S:g} s"
+        return f"; {within}: what was read after that epoch is rolled back, and the next run reads it again"
 
     def _collect_refused(self, latest: Latest) -> None:
         """Want what holds again where the leader has refused a scheme."""

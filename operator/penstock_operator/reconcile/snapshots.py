@@ -385,6 +385,8 @@ def reconcile_periodic(
         return status
     made = snapshot_object(target.owner, period)
     builder.do(Create(made))
+    if seen.refusal is not None:
+        return status  # a status is also written when this was not created, or a write before it was refused
     return replace(status, snapshots=PeriodicStatus(stamp(period), periodic_name(seen.job.name, period)))
 
 

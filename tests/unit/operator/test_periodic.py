@@ -6,7 +6,7 @@ from penstock.base.values import replace
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import ConditionType
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
-from penstock_operator.api.observed import Observed, SnapshotView
+from penstock_operator.api.observed import Observed, Refusal, SnapshotView
 from penstock_operator.api.plain import object_at, text_at
 from penstock_operator.reconcile.actions import Action, Create, Delete, Event
 from penstock_operator.reconcile.decide import decide
@@ -69,6 +69,18 @@ def test_it_is_looked_at_again_when_the_next_is_due() -> None:
     decided = decide(replace(job(), now=PERIOD + EVERY_S - 20))
     assert decided.again_s is not None
     assert decided.again_s <= 20.0
+
+
+@pytest.mark.parametrize("refused", [f"StreamSnapshot {periodic_name('wc', PERIOD)}", "Service wc-worker"])
+def test_one_that_was_refused_is_asked_for_again(refused: str) -> None:
+    """The status is written also when a write before it was refused."""
+    refusal = Refusal(refused, "503 ServiceUnavailable: later", NOW_S, transient=True)
+    seen, actions, _ = step(replace(job(), refusal=refusal))
+    assert made(actions) == [periodic_name("wc", PERIOD)]
+    seen, actions, _ = step(seen)
+    assert made(actions) == [periodic_name("wc", PERIOD)], "it does not exist"
+    _, actions, _ = step(replace(seen, snapshots=(view(PERIOD),)))
+    assert made(actions) == []
 
 
 def test_missed_periods_give_one() -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.keyed_state.copies import COPIED_BYTES_MAX
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.rocks import ColdRows
 from penstock.model.keys import KeyCodec
-from penstock.model.table_columns import Value
+from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import StateSchema
 
 CODEC = KeyCodec((pa.string(),), 4)
@@ -23,4 +24,21 @@ def test_a_deleted_row_is_not_dirty_any_more(tmp_path: Path) -> None:
     cold.delete([goes])
     assert cold.dirty_keys() == [stays]
     assert [row.key for row in cold.get([stays, goes])] == [stays]
+    cold.close()
+
+
+def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    schema = StateSchema("s", (("k", pa.string()),), (Value("text", BYTES),))
+    table = HotTable(schema)
+    rows = table.rows(CODEC.keys([pa.array([f"{n:03}" for n in range(200)])]))
+    table.write_bytes("text", rows, pa.array([b"x" * (COPIED_BYTES_MAX // 10)] * len(rows)))
+    cold = ColdRows(tmp_path / "cold", schema)
+    keys = cold.put(table.copy_rows(rows), np.array([7] * len(rows), np.int64), {})
+    few = list(cold.few(cold.dirty_keys()))
+    assert max(map(len, few)) == 10
+    assert sorted(row.key for part in few for row in part) == sorted(keys)
+    of_group = [key for key in sorted(keys) if key.startswith(b"\0\1")]
+    few = list(cold.prefixed(b"\0\1"))
+    assert max(map(len, few)) == 10
+    assert [row.key for part in few for row in part] == of_group
     cold.close()

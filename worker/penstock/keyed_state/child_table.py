@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import StateError
-from penstock.keyed_state.copies import COPIED_ROWS_MAX, gathered
+from penstock.keyed_state.copies import gathered
 from penstock.keyed_state.memory import doubled, reserve
 from penstock.model.arrays import NO_BYTES, Int32s, Int64s, Text
 from penstock.model.kernels import child_links, hash_table
@@ -263,7 +263,7 @@ class ChildTable:
         partly = np.unique(parents[self.links.on_disk(parents)])
         if len(partly):
             nothing = np.zeros(len(partly) + 1, np.int32), NO_BYTES, NO_BYTES, 0
-            self.table.bring_prefixed(self._child_keys(partly, nothing), COPIED_ROWS_MAX)
+            self.table.bring_prefixed(self._child_keys(partly, nothing))
             self.links.set_on_disk(partly, False)
 
 

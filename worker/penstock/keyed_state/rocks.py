@@ -14,6 +14,7 @@ Checkpoints copy its rows into the same state files as all other rows.
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ import pyarrow as pa
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
 from penstock.contract.graph import TimeKind
-from penstock.keyed_state.copies import RowsCopy
+from penstock.keyed_state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, RowsCopy
 from penstock.model.arrays import Int64s, flat, text
 from penstock.model.keys import Keys
 from penstock.model.table_columns import BYTES, NO_TIMER
 from penstock.steps.base import StateSchema
 
+_READ_ROWS = 64  # that are read in one call: any of them may be large
 MEMTABLE_BYTES = 8 * 1024 * 1024
 _GROUP = struct.Struct(">H")
 _TIMED = struct.Struct(">HQQ")
@@ -149,17 +151,15 @@ class ColdRows:
         values = self._values[keys] if keys else []
         return [ColdRow(k, v) for k, v in zip(keys, values, strict=True) if v is not None]
 
-    def prefixed(self, prefix: bytes, most: int) -> Iterator[list[ColdRow]]:
-        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, ``most`` at a time."""
-        rows: list[ColdRow] = []
-        for key, value in self._values.items(from_key=prefix):
-            if not key.startswith(prefix):
-                break
-            rows.append(ColdRow(key, value))
-            if len(rows) == most:
-                yield rows
-                rows = []
-        yield rows
+    def few(self, keys: list[bytes]) -> Iterator[list[ColdRow]]:
+        """Yield the rows of those keys that are stored, as many at a time as a cut copies at once."""
+        found = (row for first in range(0, len(keys), _READ_ROWS) for row in self.get(keys[first : first + _READ_ROWS]))
+        yield from _few(found)
+
+    def prefixed(self, prefix: bytes) -> Iterator[list[ColdRow]]:
+        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, a few at a time."""
+        items = self._values.items(from_key=prefix)
+        yield from _few(ColdRow(*item) for item in takewhile(lambda item: item[0].startswith(prefix), items))
 
     def delete(self, keys: list[bytes]) -> None:
         """Delete rows and their dirty marks; missing rows are ignored."""
@@ -288,6 +288,19 @@ def group_of(key: bytes) -> int:
     """Return the key group in a database key."""
     group: int = _GROUP.unpack_from(key)[0]
     return group
+
+
+def _few(rows: Iterator[ColdRow]) -> Iterator[list[ColdRow]]:
+    """Yield rows, up to ``COPIED_ROWS_MAX`` or ``COPIED_BYTES_MAX`` at a time: decoded rows use much memory."""
+    few: list[ColdRow] = []
+    size = 0
+    for row in rows:
+        few.append(row)
+        size += len(row.value)
+        if len(few) == COPIED_ROWS_MAX or size >= COPIED_BYTES_MAX:
+            yield few
+            few, size = [], 0
+    yield few
 
 
 def _prefixed(keys: Iterator[bytes], prefix: bytes) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ from penstock.base.errors import StateError
 from penstock.base.limits import KEY_GROUPS_MAX, STATE_TABLE_ROWS_MIN
 from penstock.contract.graph import TimeKind
 from penstock.keyed_state.child_table import ChildTable
-from penstock.keyed_state.copies import COPIED_ROWS_MAX, CutRows, RowsCopy
+from penstock.keyed_state.copies import CutRows, RowsCopy
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.memory import NEVER
 from penstock.keyed_state.rocks import DUE_BYTES, ColdRow, ColdRows, ColdTimer, end_of, group_of
@@ -238,10 +238,8 @@ class TieredTable:
         """
         generation, cut = self.hot.cut(all_here=self._cold is None)
         if self._cold is not None:
-            dirty = self._cold.dirty_keys()
-            for first in range(0, len(dirty), COPIED_ROWS_MAX):  # decoded rows use much memory
-                few = dirty[first : first + COPIED_ROWS_MAX]
-                cut.add(self._copied(self._cold.get(few)))
+            for few in self._cold.few(self._cold.dirty_keys()):
+                cut.add(self._copied(few))
         return generation, cut
 
     def copy_on(self) -> bool:
@@ -325,11 +323,11 @@ class TieredTable:
         self._warm(rows)
         return len(rows)
 
-    def bring_prefixed(self, prefixes: Keys, most: int) -> None:
-        """Bring all rows whose keys begin with one of some keys, ``most`` at a time."""
+    def bring_prefixed(self, prefixes: Keys) -> None:
+        """Bring all rows whose keys begin with one of some keys, a few at a time."""
         if self._cold is not None:
             for prefix in self._cold.keys_at(prefixes, range(len(prefixes.hashes))):
-                for rows in self._cold.prefixed(prefix, most):
+                for rows in self._cold.prefixed(prefix):
                     self._warm(self._not_hot(rows))
 
     def make_room(self) -> None:

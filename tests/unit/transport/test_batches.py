@@ -151,3 +151,17 @@ def test_a_small_slice_does_not_keep_its_batch_in_memory() -> None:
     made = batches.compact(Data(small, 10, small.nbytes, None, None)).payload
     assert made.get_total_buffer_size() < batch(1000).get_total_buffer_size() / 10
     assert made.equals(small)
+
+
+def test_a_dictionary_that_is_larger_than_a_piece_does_not_cut_the_rows_one_by_one() -> None:
+    """Each piece has the whole dictionary: no cut makes it smaller."""
+    words = pa.array([f"word {n:06}" * 5 for n in range(2_000)])
+    column = pa.DictionaryArray.from_arrays(pa.array([n % 2_000 for n in range(4_000)], pa.int32()), words)
+    batch = pa.record_batch({"word": column, "n": pa.array(range(4_000))})
+    whole = Data(batch, batch.num_rows, batches.measure(batch), 1, 2)
+    most = 16 * 1024
+    assert words.nbytes > 4 * most
+    parts = list(batches.pieces(whole, most))
+    assert 3 <= len(parts) <= 8
+    assert pa.Table.from_batches([part.payload for part in parts]).to_pydict() == batch.to_pydict()
+    assert max(part.charge for part in parts) <= most + words.nbytes

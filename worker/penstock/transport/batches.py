@@ -177,8 +177,18 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
 
     The charge of a piece is the size of its own rows, not of the buffers that it shares with the
     other pieces. Otherwise rows in small pieces would look larger, and flow control follows the
-    size of rows. Raises RowNotSentError when a single row is larger than an element may be.
+    size of rows. Dictionaries are whole in each piece, so no cut makes them smaller: they come on top of
+    ``charge_max``. Raises RowNotSentError when a single row is larger than an element may be.
     """
+    yield from _pieces(data, min(charge_max + _dictionary_bytes(data.payload), CHARGE_MAX))
+
+
+def _dictionary_bytes(batch: pa.RecordBatch) -> int:
+    """Return the size of the dictionaries of columns, which slices share."""
+    return sum(c.dictionary.nbytes for c in batch.columns if pa.types.is_dictionary(c.type))
+
+
+def _pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.RecordBatch]]:
     if data.charge <= charge_max:
         yield data
         return
@@ -195,7 +205,7 @@ def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.Reco
     for batch in (data.payload.slice(0, half), data.payload.slice(half)):
         charge = batch.nbytes + ELEMENT_FIXED_CHARGE_BYTES
         piece = Data(batch, batch.num_rows, charge, data.min_ts, data.max_ts)
-        yield from pieces(piece, charge_max)
+        yield from _pieces(piece, charge_max)
 
 
 def check(batch: pa.RecordBatch) -> None:

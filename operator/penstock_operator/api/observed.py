@@ -82,6 +82,7 @@ class PodView:
     - ``due``: when a pod that is being deleted should be gone. This is after its grace period, or
       at once when none of its containers ever started.
     - ``owned``: the StatefulSet of the job controls it.
+    - ``forced``: it was deleted without grace, and is there only because of somebody's finalizer.
     """
 
     name: str
@@ -96,6 +97,7 @@ class PodView:
     created: float = 0.0
     due: float = 0.0
     owned: bool = True
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ def pod_view(plain: Plain) -> PodView:
         created=seconds(text_at(plain, "metadata", "creationTimestamp")),
         due=_due(plain, containers),
         owned=_is_of_set(plain),
+        forced=deleting_since(plain) is not None and at(plain, "metadata", "deletionGracePeriodSeconds") == 0,
     )
 
 

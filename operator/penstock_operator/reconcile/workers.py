@@ -248,7 +248,7 @@ def reapply_stateful_set(seen: Observed, target: Target, builder: DecisionBuilde
 
 def replace_lost_pods(seen: Observed, latest: Latest, builder: DecisionBuilder) -> None:
     """Delete the pods of lost workers, by uid and without their grace period."""
-    own = [p for p in seen.pods if p.owned]
+    own = [p for p in seen.pods if p.owned and not p.forced]
     pods = [PodSeen(p.name, p.uid, p.deleting) for p in own]
     given_up = to_replace(latest, seen.running, pods)
     for found in given_up:

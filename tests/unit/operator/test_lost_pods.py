@@ -42,6 +42,17 @@ def test_one_whose_keeper_speaks_is_let_be() -> None:
     assert actions(seen_at(later, told(later - STALE_S - 1))) == ENDED
 
 
+def test_one_that_a_finalizer_keeps_is_deleted_once() -> None:
+    """Its deletion without grace has been accepted; repeated, it would only be asked for five times a second."""
+    seen = seen_at(NOW_S + 100)
+    kept = replace(seen, pods=(seen.pods[0], replace(LEAVING, forced=True)))
+    assert actions(kept) == []
+    for grace, forced in ((0, True), (60, False)):
+        metadata = {"name": "wc-worker-1", "deletionTimestamp": stamp(NOW_S), "deletionGracePeriodSeconds": grace}
+        assert pod_view({"metadata": metadata}).forced is forced  # type: ignore[dict-item]
+    assert not pod_view({"metadata": {"name": "wc-worker-1"}}).forced
+
+
 def test_a_pod_that_never_started_needs_no_grace() -> None:
     waiting = {"state": {"waiting": {"reason": "ContainerCreating"}}}
     started = {"state": {"running": {"startedAt": stamp(NOW_S)}}}

@@ -30,11 +30,16 @@ class Number(Message, tag="Number"):
 ECHO = Method("echo", Text, Text)
 FAIL = Method("fail", Text, Nothing)
 HANG = Method("hang", Text, Nothing)
+CRASH = Method("crash", Text, Nothing)
 ERRORS = {kind.__name__: kind for kind in (ConfigError, PeerError, StateError, StorageError, SwapConflict, SwapUnknown)}
 
 
 def fail(request: Text) -> Nothing:
     raise ERRORS[request.text](f"because of {request.text}")
+
+
+def crash(request: Text) -> Nothing:
+    raise RuntimeError(request.text)
 
 
 @pytest.fixture
@@ -48,7 +53,7 @@ def server(released: threading.Event) -> Iterator[Server]:
         released.wait(30)
         return Nothing()
 
-    server = Server({ECHO: lambda text: text, FAIL: fail, HANG: hang}, "secret")
+    server = Server({ECHO: lambda text: text, FAIL: fail, HANG: hang, CRASH: crash}, "secret")
     yield server
     released.set()
     server.close()
@@ -70,6 +75,11 @@ def test_a_call_and_its_reply(client: Client) -> None:
 def test_errors_keep_their_class_and_words(client: Client, name: str) -> None:
     with pytest.raises(ERRORS[name], match=f"^because of {name}$"):
         client.call(FAIL, Text(name))
+
+
+def test_a_handler_that_fails_unexpectedly_has_given_no_answer(client: Client) -> None:
+    with pytest.raises(Unreachable, match=r"unknown: .*no memory"):
+        client.call(CRASH, Text("no memory"))
 
 
 def test_another_run_is_refused(server: Server) -> None:

@@ -27,12 +27,16 @@ class Peer:
     def __init__(self) -> None:
         self.heard: list[Envelope] = []
         self.refuse = False
+        self.failures = 0
         self.arrived = threading.Semaphore(0)
         self.server = Server({DELIVER: self._deliver}, "secret")
 
     def _deliver(self, message: Envelope) -> Nothing:
         self.heard.append(message)
         self.arrived.release()
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("can't start new thread")
         if self.refuse:
             raise PeerError("not here")
         return Nothing()
@@ -71,6 +75,14 @@ def test_a_peer_that_refuses_for_one_reason_makes_one_line(peer: Peer) -> None:
     for _ in range(5):
         peer.arrived.acquire()
     assert lines == [f"{peer.server.address} refused a message: not here"]
+
+
+def test_a_peer_that_fails_once_hears_the_next_message(peer: Peer) -> None:
+    peer.failures = 1
+    senders = PeerSenders(KeeperInbox(), dial, print, time.monotonic)
+    for number in range(2):
+        senders.send(peer.server.address, envelope(number))
+    assert [peer.arrived.acquire(timeout=10) for _ in range(2)] == [True, True]
 
 
 def test_a_silent_peer_delays_nobody(peer: Peer) -> None:

@@ -18,7 +18,7 @@ from penstock.base.errors import PenstockError, StorageError
 from penstock.base.limits import META_RETRY_INTERVAL_S, WATCH_WAIT_S
 from penstock.cluster.rpc import Client, Handler, Method, Reply, Request, Unreachable
 from penstock.contract.codec import Message
-from penstock.ports import LeaseStore, LeaseView, MetaStore, SwapConflict, SwapUnknown, Versioned
+from penstock.ports import LeaseStore, LeaseView, MetaStore, SwapUnknown, Versioned
 
 
 class GetObject(Message, tag="GetObject"):
@@ -182,9 +182,6 @@ class Written(Message, tag="Written"):
 
 WATCH = Method("watch", AwaitWrite, Written)
 
-# The last two are what a call raises when the server fails in an unexpected way.
-_NO_ANSWER = (Unreachable, PenstockError, SwapConflict, SwapUnknown)
-
 
 class Changes:
     """Counts what was written, and lets any number of threads wait for the next."""
@@ -265,7 +262,7 @@ def watch_changes(client: Client, changed: Callable[[Collection[str]], None]) ->
                 written = client.call(WATCH, AwaitWrite(seen))
             except ValueError:  # the client was closed: gRPC's own word for it
                 return
-            except _NO_ANSWER:
+            except (Unreachable, PenstockError):
                 time.sleep(META_RETRY_INTERVAL_S)
                 continue
             if written.count != seen:

@@ -59,9 +59,10 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+# UNKNOWN is none of them: gRPC's own word for a handler that failed in an unexpected way, which is no answer.
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (SwapConflict, grpc.StatusCode.ABORTED),
-    (SwapUnknown, grpc.StatusCode.UNKNOWN),
+    (SwapUnknown, grpc.StatusCode.OUT_OF_RANGE),
     (PeerError, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
     (StateError, grpc.StatusCode.DATA_LOSS),
@@ -193,8 +194,8 @@ class Client:
     ) -> Reply:
         """Ask and wait for the answer.
 
-        Raises Unreachable when there is none, PeerError when the other side refused the message,
-        and the error that the handler raised.
+        Raises Unreachable when there is none, also when the handler failed in an unexpected way,
+        PeerError when the other side refused the message, and the error that the handler raised.
         """
         remote: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(f"/{SERVICE}/{method.name}")
         try:

@@ -9,7 +9,7 @@ import ssl
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,6 +17,8 @@ from penstock.kubernetes.access import Access, no_token
 
 Object = dict[str, Any]
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used: loading authorities takes a while
+
+STREAM_S = 10.0  # longer than a client waits for a connection
 
 
 class SmallApi(ThreadingHTTPServer):
@@ -29,6 +31,7 @@ class SmallApi(ThreadingHTTPServer):
         self.objects: dict[str, Object] = {}
         self.accidents: list[str] = []
         self.tokens: list[str] = []
+        self.logs: dict[str, threading.Barrier] = {}  # by path: a line comes when all who wait for it are there
         self.lock = threading.Lock()
         self._version = 0
 
@@ -56,6 +59,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.tokens.append(self.headers.get("Authorization", ""))
+        if (log := self.server.logs.get(self.path.partition("?")[0])) is not None:
+            self.stream(log)
+            return
         with self.server.lock:
             found = self.server.objects.get(self.path.partition("?")[0])
         self.answer(*((200, found) if found else missing()))
@@ -89,6 +95,15 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return
         self.answer(*reply)
+
+    def stream(self, log: threading.Barrier) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.flush()
+        with suppress(threading.BrokenBarrierError):
+            log.wait(STREAM_S)
+            self.wfile.write(b"hello\n")
 
     def accident(self) -> str:
         return self.server.accidents.pop(0) if self.server.accidents else ""

@@ -22,7 +22,7 @@ from penstock.kubernetes.answers import (
 
 REQUEST_TIMEOUT_S = 5.0  # a Lease must be renewed within its deadline, retries included
 CONNECT_TIMEOUT_S = 2.0
-CONNECTIONS_MAX = 8
+CONNECTIONS_KEPT_MAX = 8
 
 
 class ApiClient:
@@ -37,7 +37,8 @@ class ApiClient:
             base_url=access.server,
             verify=access.tls,
             timeout=self._timeout,
-            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+            # Each thread has one, and each stream. With a limit of all a stream would wait until another one ends.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX),
             trust_env=False,  # a proxy for web pages is no way to the cluster's own server
         )
 
@@ -65,10 +66,9 @@ class ApiClient:
         """
         timeout = httpx.Timeout(self._timeout.read, connect=CONNECT_TIMEOUT_S)
         timeout.read = read_timeout_s
+        headers = self._headers()
         try:
-            with self._http.stream(
-                "GET", path, params=query, headers=request_headers(self._token()), timeout=timeout
-            ) as reply:
+            with self._http.stream("GET", path, params=query, headers=headers, timeout=timeout) as reply:
                 if reply.status_code >= 400:
                     _read(reply.status_code, reply.read())
                 yield reply.iter_lines()
@@ -89,12 +89,19 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
     ) -> Object:
         content = None if body is None else json.dumps(body).encode()
-        headers = request_headers(self._token(), None if body is None else kind)
+        headers = self._headers(None if body is None else kind)
         try:
             reply = self._http.request(method, path, content=content, headers=headers, params=query or None)
         except httpx.HTTPError as error:
             raise unanswered(_words(error)) from error
         return _read(reply.status_code, reply.content)
+
+    def _headers(self, kind: str | None = None) -> dict[str, str]:
+        """Raises ApiUnanswered where the token cannot be read: the kubelet may replace it at this moment."""
+        try:
+            return request_headers(self._token(), kind)
+        except OSError as error:
+            raise unanswered(f"{error.filename}: {error.strerror}") from error
 
 
 def _read(status: int, content: bytes) -> Object:

@@ -96,7 +96,7 @@ class KeeperChild:
 class WorkerProcess:
     """One ordinal. ``process`` None: not running, to be started at ``start_at``.
 
-    ``failures`` counts lives that ended soon and by themselves, in a row.
+    ``failures`` counts lives that ended soon and by themselves, in a row. ``problem``: why it could not be started.
     """
 
     ordinal: Ordinal
@@ -107,6 +107,7 @@ class WorkerProcess:
     starts: int = 0
     failures: int = 0
     status: int = 0
+    problem: str = ""
     kill_at: float | None = None
 
 
@@ -139,8 +140,7 @@ class Workers:
         for number in range(needed):
             worker = self._workers.setdefault(Ordinal(number), WorkerProcess(Ordinal(number)))
             if worker.process is None and worker.start_at <= now:
-                self._start(worker, now)
-                news.append(f"worker {number} started (pid {self.pid(worker.ordinal)})")
+                news.append(self._start(worker, now))
         for worker in self._workers.values():
             if worker.ordinal >= needed and worker.process is not None and worker.kill_at is None:
                 worker.process.terminate()
@@ -184,6 +184,8 @@ class Workers:
     def trouble(self) -> str | None:
         """Say which keeper fails again and again, and where its reason is; None when none does."""
         for worker in list(self._workers.values()):
+            if worker.failures >= FAILURES_SHOWN and worker.problem:
+                return worker.problem
             if worker.failures >= FAILURES_SHOWN:
                 log = self._folder.worker(worker.ordinal) / "log"
                 return f"worker {worker.ordinal} keeps ending (status {worker.status}): see {log}"
@@ -211,13 +213,25 @@ class Workers:
         worker.process, worker.kill_at = None, None
         return [f"worker {worker.ordinal} ended (status {status})"]
 
-    def _start(self, worker: WorkerProcess, now: float) -> None:
-        log = self._folder.worker(worker.ordinal) / "log"
-        worker.process = self._start_keeper(self._launch(worker.ordinal), log)
+    def _start(self, worker: WorkerProcess, now: float) -> str:
+        """Start it, or try again later where the system cannot now. Returns what has happened, in words."""
+        try:
+            log = self._folder.worker(worker.ordinal) / "log"
+            process = self._start_keeper(self._launch(worker.ordinal), log)
+        except OSError as error:  # a full disk, or no room for a process: the other workers go on
+            where = "" if error.filename is None else f"{error.filename}: "
+            worker.problem = f"worker {worker.ordinal} cannot be started: {where}{error.strerror}"
+            worker.failures += 1
+            worker.start_at = now + worker.backoff_s
+            worker.backoff_s = min(worker.backoff_s * 2, RESTART_BACKOFF_MAX_S)
+            return worker.problem
+        if worker.problem:
+            worker.problem, worker.failures, worker.backoff_s = "", 0, RESTART_BACKOFF_FIRST_S
+        worker.process = process
         worker.started_at = now
         worker.starts += 1
-        args = (worker.process,)
-        threading.Thread(target=self._watch, args=args, daemon=True).start()
+        threading.Thread(target=self._watch, args=(process,), daemon=True).start()
+        return f"worker {worker.ordinal} started (pid {process.pid})"
 
     def _watch(self, process: KeeperProcess) -> None:
         process.wait_for_end()  # the status is left for the loop, which reaps

@@ -5,6 +5,7 @@ import queue
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,10 @@ from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
 from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, ForkedChild, HostedChild
+from penstock.keeper.engine_process import LINE_CHARS_MAX
 
 WITHIN_S = 20.0
+DOTS = 3 * LINE_CHARS_MAX
 
 
 @pytest.fixture
@@ -202,3 +205,31 @@ def test_an_engine_that_was_given_up_before_it_began_is_killed_as_it_begins() ->
         engine.kill()
         ours.close()
         theirs.close()
+
+
+class Printing(ForkServer):
+    """Gives the engine's standard error to the test."""
+
+    def send(self, *given: object) -> None:
+        self.errors = os.dup(cast(int, given[-1]))
+
+
+def test_a_line_without_an_end_comes_in_pieces() -> None:
+    server, (ours, theirs) = Printing(), socket.socketpair()
+    child = ForkedChild(launch(), theirs, cast(Any, server))
+    writer = threading.Thread(target=_print_dots, args=(server.errors,))
+    writer.start()
+    lines = child.lines()
+    first = next(lines)
+    assert 0 < len(first) <= LINE_CHARS_MAX
+    assert len(first) + sum(map(len, lines)) == DOTS
+    writer.join()
+    server.answers.put((Ended(Incarnation("life-1"), 0), []))
+    assert child.wait(WITHIN_S) == 0
+    ours.close()
+    theirs.close()
+
+
+def _print_dots(errors: int) -> None:
+    with os.fdopen(errors, "w") as stream:
+        stream.write("." * DOTS)

@@ -18,7 +18,7 @@ from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation
-from penstock.keeper.engine_process import EngineChild, LocalChild, Spawn
+from penstock.keeper.engine_process import LINE_CHARS_MAX, EngineChild, LocalChild, Spawn
 from penstock.keeper.final_report import STATUS_UNKNOWN
 
 STDOUT = 1  # this process's own: what user code prints belongs in the worker's log
@@ -109,7 +109,8 @@ class ForkedChild(RemoteChild):
     def lines(self) -> Iterator[str]:
         """Read its standard error to the end."""
         with os.fdopen(self._errors, errors="replace") as stream:
-            yield from stream
+            while line := stream.readline(LINE_CHARS_MAX):
+                yield line
 
     def _follow(self) -> None:
         status = STATUS_UNKNOWN  # until the server says: it may be gone before

@@ -65,10 +65,11 @@ class EngineChild(Protocol):
         ...
 
     def lines(self) -> Iterator[str]:
-        """Yield what it says on its standard error, until its end."""
+        """Yield the lines of its standard error, until its end; one that is too long comes in pieces."""
         ...
 
 
+LINE_CHARS_MAX = 64 * 1024  # of standard error: dots without an end of line fill no memory
 ENDS_WHEN_TOLD = (0, EXIT_NOBODY_LISTENS)
 
 
@@ -254,7 +255,7 @@ class LocalChild:
         stream = self._process.stderr
         assert stream is not None, "started with a pipe"
         with stream:
-            for line in stream:
+            while line := stream.readline(LINE_CHARS_MAX):
                 yield line.decode(errors="replace")
 
 

@@ -5,7 +5,9 @@ of the reader, never a wrong decision; and a watch that is silent for too long i
 """
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.base.errors import PeerError
 from penstock.contract.codec import parsed
@@ -14,7 +16,7 @@ from penstock.kubernetes.client import ApiClient
 
 WATCH_TIMEOUT_S = 290  # the server ends it by then; shorter than the idle limits of balancers
 SILENCE_MAX_S = 300.0
-RETRY_S = 2.0
+RETRY_S = 2.0  # from one watch to the next, at least
 
 
 class ObjectWatch:
@@ -37,11 +39,12 @@ class ObjectWatch:
 
     def _run(self, changed: Callable[[], None]) -> None:
         while not self._stop.is_set():
-            try:
+            opened = time.monotonic()
+            # What is refused or cut off is seen by the reader's own poll; here only patience. A server that is
+            # about to end may answer each watch, and end it at once.
+            with suppress(ApiRefused, ApiUnanswered):
                 self._follow(changed)
-            except (ApiRefused, ApiUnanswered):
-                # What is refused or cut off is seen by the reader's own poll; here only patience.
-                self._stop.wait(RETRY_S)
+            self._stop.wait(max(0.0, RETRY_S - (time.monotonic() - opened)))
 
     def _follow(self, changed: Callable[[], None]) -> None:
         query = {
@@ -53,7 +56,6 @@ class ObjectWatch:
         with self._client.lines(self._path, SILENCE_MAX_S, **query) as lines:
             for line in lines:
                 if _is_error(line):
-                    self._stop.wait(RETRY_S)
                     return
                 changed()
                 if self._stop.is_set():

@@ -49,7 +49,7 @@ long: $(STAMP)  ## run the tests that draw, hit or kill, with more of it: hours 
 	@echo "== make long: the tests of make test whose counts are smaller there"
 	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.support.long_tests $(LONG)
 
-unit: $(STAMP)  ## run the quick tests: unit, golden and property (under 20 s)
+unit: $(STAMP)  ## run the quick tests: unit, golden and property (some minutes)
 	@echo "== make unit: the quick tests"
 	@$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile quick \
 		$(wildcard tests/unit tests/golden tests/property)

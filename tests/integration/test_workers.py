@@ -2,11 +2,12 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.cluster.launch import KeeperLaunch
-from penstock.contract.ids import JobUid, Ordinal
+from penstock.contract.ids import Ordinal
 from penstock.protocol.core_context import ControlSettings
 from penstock.supervisor.folders import JobFolder
 from penstock.supervisor.workers import Workers
@@ -14,8 +15,9 @@ from tests.integration.local_job import wait_until
 
 
 def launch(ordinal: Ordinal) -> KeeperLaunch:
-    """Return the launch of a keeper that cannot start: it has no address of its supervisor."""
-    return KeeperLaunch(JobUid("uid"), "words", "default", ordinal, "", "", "", "\0", "", "", ControlSettings())
+    """Return a launch that a keeper cannot read, as one of another version: its job has no uid."""
+    no_uid: Any = None
+    return KeeperLaunch(no_uid, "words", "default", ordinal, "", "", "", "", "", "", ControlSettings())
 
 
 @pytest.fixture
@@ -36,8 +38,8 @@ def test_a_keeper_that_fails_is_started_again_and_at_last_said(workers: Workers,
     wait_until(fails)
     log = tmp_path / "words" / "workers" / "0" / "log"
     assert workers.trouble() == f"worker 0 keeps ending (status 1): see {log}"
-    assert "Failed to create channel" in log.read_text()
-    assert workers.restarts(Ordinal(0)) == 2
+    assert "Expected `str`, got `null` - at `$.job_uid`" in log.read_text()
+    assert workers.restarts(Ordinal(0)) in (2, 3), "a first life whose process took long to load may count as sound"
     workers.kill_all()
     assert workers.pids() == {}
 

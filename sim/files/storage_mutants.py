@@ -104,7 +104,7 @@ MUTANTS = (
     StorageMutant(
         "files of the checkpoint are not copied",
         COPIES,
-        "copies.put(inside(action.folder, blob).name, store.get(blob))",
+        "copies.copy(blob, store, inside(action.folder, blob).name)",
         "pass",
         Savepoints,
         CallFault.ENDED_AFTER,

@@ -18,7 +18,7 @@ AT_ONCE = 3
 
 
 class Message:
-    """What the client gives: a record, or with ``code`` its word that there is no more."""
+    """A message of the client: a record, or with ``code`` an event, such as the end of a partition."""
 
     def __init__(self, offset: int, code: str = "") -> None:
         self._offset, self._code = offset, code

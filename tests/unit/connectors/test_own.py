@@ -160,7 +160,7 @@ def test_a_state_that_no_checkpoint_can_hold_is_refused_by_name(change: dict[str
 
 @dataclass
 class Changed(Own):
-    """A source whose readers describe their place otherwise than they should."""
+    """A source whose readers give a wrong state."""
 
     change: dict[str, Any] = field(default_factory=dict)
 

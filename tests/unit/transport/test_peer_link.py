@@ -85,7 +85,7 @@ def test_a_peer_that_is_not_there_is_reported_and_a_link_that_was_closed_is_not(
 
 
 class Waiting(fl.FlightServerBase):  # type: ignore[misc]
-    """Says one word to a caller, and waits for its end."""
+    """A server that sends one message, and then waits until the caller ends the stream."""
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         writer.write_metadata(b"hello")
@@ -94,7 +94,7 @@ class Waiting(fl.FlightServerBase):  # type: ignore[misc]
 
 
 def limits_of_connections_to(port: int) -> set[int]:
-    """Return how many ms this process's connections to a port may stay without an acknowledgement; 0: no limit."""
+    """Return TCP_USER_TIMEOUT, in ms, of this process's connections to a port; 0: no limit."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -79,7 +79,7 @@ class LaneReader(ABC, Generic[WaitingFile, OpenFile]):
 
     @abstractmethod
     def _open(self, file: WaitingFile) -> OpenFile | None:
-        """Begin with a file. Returns None when it has no rows to read. Where it raises, it is asked again."""
+        """Begin with a file. Returns None when it has no rows to read. After an error it is called again with it."""
 
     @abstractmethod
     def _took(self, rows: OpenFile, count: int) -> None:

@@ -157,7 +157,7 @@ class ColdRows:
         yield from _few(found)
 
     def prefixed(self, prefix: bytes) -> Iterator[list[ColdRow]]:
-        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, a few at a time."""
+        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, as :meth:`few` does."""
         items = self._values.items(from_key=prefix)
         yield from _few(ColdRow(*item) for item in takewhile(lambda item: item[0].startswith(prefix), items))
 
@@ -300,7 +300,8 @@ def _few(rows: Iterator[ColdRow]) -> Iterator[list[ColdRow]]:
         if len(few) == COPIED_ROWS_MAX or size >= COPIED_BYTES_MAX:
             yield few
             few, size = [], 0
-    yield few
+    if few:
+        yield few
 
 
 def _prefixed(keys: Iterator[bytes], prefix: bytes) -> Iterator[bytes]:

@@ -37,7 +37,8 @@ class ApiClient:
             base_url=access.server,
             verify=access.tls,
             timeout=self._timeout,
-            # Each thread has one, and each stream. With a limit of all a stream would wait until another one ends.
+            # A thread uses one connection, and each open stream another one. With a limit on all connections, a new
+            # stream would wait until an old one ends.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX),
             trust_env=False,  # a proxy for web pages is no way to the cluster's own server
         )

@@ -13,17 +13,16 @@ SEEDS ?= 1..2000
 MESSAGES ?= 1000000
 FIRST ?= 0
 TOOLS ?= all
-# As many tests at a time as there are cores; of all tests half more, because many of them wait for other processes.
+# As many tests at a time as there are cores; of all tests twice as many, because half their time is waiting for others.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
-PARALLEL_ALL := -n $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3 + 1) / 2 ))) --maxprocesses 6 \
-	--dist worksteal
+PARALLEL_ALL := -n $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2 ))) --maxprocesses 8 --dist worksteal
 LOCKS := requirements.lock requirements-build.lock
 # Tests and jobs start many Pythons; each would compile the project anew, and its tests as well.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: failpoints help setup demo servers test long unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
+.PHONY: failpoints help setup demo servers test test-all long unit sim fuzz mutants night integration check bench bench-compare sbom docs image e2e-tools cluster-up \
 	cluster-down e2e format lock clean
 
 help:  ## list the commands
@@ -41,8 +40,12 @@ demo: $(STAMP)  ## count words of real text while workers die and come; Spark ch
 	@echo "== make demo: dataset, job, SIGKILLs, rescales, oracle (options: DEMO='--help')"
 	@$(BIN)/python -m penstock_spark.demo $(DEMO)
 
-test: $(STAMP)  ## run every test
-	@echo "== make test: every test (unit, golden, property, simulation, integration)"
+test: $(STAMP)  ## run the tests: unit, golden, property, simulation, integration (ten minutes on two cores)
+	@echo "== make test: unit, golden, property, simulation, integration; all but those of tests/support/slow_tests.csv"
+	@$(BIN)/python -m pytest $(PARALLEL_ALL) -m "not slow"
+
+test-all: $(STAMP)  ## run every test, the slow ones too (half as long again)
+	@echo "== make test-all: every test (unit, golden, property, simulation, integration)"
 	@$(BIN)/python -m pytest $(PARALLEL_ALL)
 
 long: $(STAMP)  ## run the tests that draw, hit or kill, with more of it: hours (LONG='FILE ...')

@@ -9,11 +9,12 @@ from hypothesis import settings
 
 from tests.integration.kubernetes.binaries import API_BINARIES, REMEDY, cache
 from tests.support.long_tests import LONG
+from tests.support.slow_tests import is_slow, slow_tests
 from tools.servers import table_spark
 
 # Property tests never judge a time: the first example may compile a kernel. Other examples are
 # drawn in each run, so what is left to find, many runs find; `make unit` draws the fewer ones.
-settings.register_profile("all", deadline=None, max_examples=60)
+settings.register_profile("all", deadline=None, max_examples=40)
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("all")
 
@@ -56,9 +57,13 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take the time limits away from long tests: how long a count takes depends on the machine."""
-    for item in items if LONG else ():
-        item.add_marker(pytest.mark.timeout(0), append=False)
+    """Mark slow tests. Take the time limits away from long ones: how long a count takes depends on the machine."""
+    slow = slow_tests()
+    for item in items:
+        if is_slow(item.nodeid, slow):
+            item.add_marker("slow")
+        if LONG:
+            item.add_marker(pytest.mark.timeout(0), append=False)
 
 
 def pytest_collection_finish() -> None:

@@ -16,7 +16,7 @@ from tests.support.long_tests import count, long_only
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 40  # seeds
 SEEDS = tuple(range(first, first + 20) for first in range(0, count(60, 300), 20))
-OTHER_SEEDS = count(6, 30)
+OTHER_SEEDS = count(4, 30)
 BROKEN_ONCE = (
     ("chaos", 126),  # two workers made the output folder at once: one took it for a file
     ("chaos", 193),
@@ -130,7 +130,7 @@ def traces(hash_seed: str, seeds: str) -> list[str]:
     return [line.partition("trace=")[2].split()[0] for line in ran.stdout.splitlines() if "trace=" in line]
 
 
-@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(4, 1)], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(8, 1)], ids=lambda mutant: mutant.name)
 def test_a_seed_notices_the_fault(mutant: EngineMutant) -> None:
     seeds = dict.fromkeys((mutant.seed, *range(NOTICED_WITHIN)))
     cases = [EngineCase(mutant.scenario, seed, mutant=mutant.name) for seed in seeds]

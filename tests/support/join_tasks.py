@@ -15,6 +15,7 @@ from penstock.contract.keygroups import Share, intersect, to_share
 from penstock.contract.manifest import StateFile
 from penstock.contract.settings import StateSettings
 from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.state_files import StateSnapshot
 from penstock.protocol.task.input_progress import BEGIN_OF_TIME
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 from penstock.steps.joins.event_join import EventJoinStep
@@ -147,7 +148,7 @@ class JoinTasks:
     def __init__(self, folder: Path, how: How, windows: Times) -> None:
         self.folder, self.how, self.windows = folder, how, windows
         self.blobs = DirectoryBlobStore(folder / "blobs")
-        self.numbers, self.epochs = count(), count(1)
+        self.numbers, self.epochs, self.epoch = count(), count(1), 0
         self.emitted: list[tuple[Any, ...]] = []
         self.lates: list[tuple[Any, ...]] = []
         self.reached: int | None = None
@@ -184,8 +185,22 @@ class JoinTasks:
             task.state.close()
         self.start(tasks, files)
 
+    def checkpoint(self) -> None:
+        """Take a checkpoint, commit it, and go on."""
+        for task in self.tasks:
+            self._stored(task)
+            task.state.committed(Epoch(self.epoch))
+
     def _stored(self, task: JoinTask) -> tuple[StateFile, ...]:
-        cut = task.state.flip(Epoch(next(self.epochs)))
+        return self.written(task, self.cut(task))
+
+    def cut(self, task: JoinTask) -> StateSnapshot:
+        """Begin a checkpoint of a task."""
+        self.epoch = next(self.epochs)
+        return task.state.flip(Epoch(self.epoch))
+
+    def written(self, task: JoinTask, cut: StateSnapshot) -> tuple[StateFile, ...]:
+        """Copy the rows that are left, and write the files of a checkpoint."""
         while not task.state.copy_on():
             pass
         return cut.write(lambda end: BlobName(f"{next(self.numbers)}{end}"), self.blobs)

@@ -7,10 +7,11 @@ import pytest
 
 from penstock.base.errors import StateError
 from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX
-from penstock.contract.graph import LEFT, How
+from penstock.contract.graph import LEFT, RIGHT, How
+from penstock.keyed_state.copies import COPIED_ROWS_MAX
 from penstock.steps.base import NO_BOUND
 from penstock.steps.joins.window_join import JoinWindows
-from tests.support.join_tasks import END, JoinTasks, filled, left
+from tests.support.join_tasks import END, JoinTasks, filled, left, right
 
 WINDOWS = JoinWindows(size_us=1000, offset_us=0, lateness_us=0)
 ROWS = 300  # 90,000 pairs: more than a slice
@@ -46,6 +47,49 @@ def test_a_restore_between_two_slices_goes_on_behind_the_last_pair(tmp_path: Pat
     rows = tasks.rows()
     assert len(rows) == ROWS * ROWS + 2
     assert set(rows) == every_pair((None, 2, None, "alone", 5), (None, None, None, "null", 5))
+    tasks.close()
+
+
+def one_slice(tasks: JoinTasks) -> None:
+    """Fire until one more slice of the window at 1000 was emitted."""
+    out = tasks.tasks[0].out
+    before = len(out)
+    while len(out) == before:
+        assert tasks.tasks[0].fire(1000) < 1000
+
+
+def test_a_checkpoint_has_the_slices_that_were_emitted_since_the_one_before(tmp_path: Path) -> None:
+    tasks = filled(tmp_path, How.INNER, WINDOWS, TIMES)
+    for _ in range(2):
+        one_slice(tasks)
+        tasks.checkpoint()
+    one_slice(tasks)
+    tasks.rescale(1)
+    tasks.advance(END)
+    rows = tasks.rows()
+    assert len(rows) == ROWS * ROWS, "each pair once"
+    assert set(rows) == every_pair()
+    tasks.close()
+
+
+def test_a_slice_that_is_emitted_while_a_checkpoint_is_copied_is_not_in_it(tmp_path: Path) -> None:
+    tasks = JoinTasks(tmp_path, How.INNER, WINDOWS)
+    tasks.take(LEFT, left([(100 + i, 5000, i) for i in range(COPIED_ROWS_MAX)]))  # these rows are copied first
+    tasks.take(LEFT, left([(1, at, i) for i, (at, _) in enumerate(TIMES)]))
+    tasks.take(RIGHT, right([(1, at, str(i)) for i, (_, at) in enumerate(TIMES)]))
+    one_slice(tasks)
+    before = tasks.rows()
+    task = tasks.tasks[0]
+    cut = tasks.cut(task)
+    one_slice(tasks)
+    task.out.clear()  # a restore from this checkpoint drops what came behind it
+    files = tasks.written(task, cut)
+    task.state.close()
+    tasks.start(1, files)
+    tasks.advance(1000)
+    assert len(before) == FIRED_ROWS_MAX
+    assert set(tasks.rows()) == every_pair(), "no pair is lost"
+    assert len(tasks.rows()) == ROWS * ROWS
     tasks.close()
 
 

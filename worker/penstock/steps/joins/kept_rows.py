@@ -118,6 +118,7 @@ class KeptRows:
     def put_back(self, windows: Windows, emitted: Int64s | None = None) -> None:
         """Queue windows again; ``emitted`` has the number of their pairs that were emitted."""
         if emitted is not None:
+            self._state.mark(windows.rows)  # a slice takes them off the queue, which marks nothing
             self._state.column(EMITTED)[windows.rows] = emitted
         self._state.set_due(windows.rows, windows.ends)
 

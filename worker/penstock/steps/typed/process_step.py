@@ -72,7 +72,7 @@ class TypedProcessStep(PlainStep):
         self._schema = evolving_schema(name, keys.fields, state, states.timers)
         if migration is not None:
             earlier, convert = migration
-            converted = StateMigration(name, keys, (earlier, state), convert)
+            converted = StateMigration(name, keys, (earlier, state), convert, handlers)
             self._schema = replace(self._schema, migration=converted)
         self._timed, self._firing, self._dropped, self._failed = timed, False, 0, 0
         self._timers = self._timer_calls(types, schemas, handlers)

@@ -4,7 +4,7 @@ The objects are plain values: rings, lists, sets and timers are lists, maps are 
 many values it has taken, and of what is kept of them, so it can be handed over as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -29,9 +29,14 @@ class StateMigration:
     """Converts the states of one step."""
 
     def __init__(
-        self, step: str, keys: KeyColumns, states: tuple[StateType, StateType], function: Callable[..., Any]
+        self,
+        step: str,
+        keys: KeyColumns,
+        states: tuple[StateType, StateType],
+        function: Callable[..., Any],
+        timers: Iterable[str] = (),
     ) -> None:
-        """Convert the first of ``states`` to the second."""
+        """Convert the first of ``states`` to the second, of which functions are called for ``timers``."""
         self._before, self._now = states
         self._step, self._keys, self._function = step, keys, function
         self.old: StateSchema = evolving_schema(step, keys.fields, self._before)
@@ -39,6 +44,7 @@ class StateMigration:
         (self._old_rows, self._old), (self._rows, self._contents) = (
             (each, StateContents(state, each)) for state, each in zip(states, rows, strict=True)
         )
+        self._rows.call_for(timers)
 
     def convert(self, old: KeyedState, rows: Int32s, new: KeyedState) -> None:
         """Give the keys of ``rows`` their state in ``new``. Raises StateError if the function fails."""

@@ -1,7 +1,9 @@
 import pyarrow as pa
 
-from penstock.base.limits import SOURCE_READ_BYTES_MAX
-from penstock.connectors.source_rows import head
+from penstock.base.limits import EVENT_TIME_US_MAX, SOURCE_READ_BYTES_MAX
+from penstock.connectors.source_rows import Stamper, head
+from penstock.contract.event_time import EventTime
+from penstock.steps.base import BOUND_COLUMN, NO_BOUND
 
 
 def batch(*sizes: int) -> pa.RecordBatch:
@@ -26,3 +28,12 @@ def test_rows_of_unequal_size_fit_too() -> None:
 
 def test_a_single_row_of_any_size_is_read() -> None:
     assert head(batch(3 * SOURCE_READ_BYTES_MAX, 1), 10).num_rows == 1
+
+
+def test_a_far_time_does_not_advance_the_time_of_its_split() -> None:
+    """No window takes such a row, so it makes no other row late. An early one less the disorder would leave 64 bits."""
+    times = [-(2**63) + 3, 100, 2**63 - 1, EVENT_TIME_US_MAX + 1, 90, 200, None]
+    rows = pa.record_batch({"at": pa.array(times, pa.int64()).cast(pa.timestamp("us"))})
+    stamper = Stamper(EventTime("at", 10), None)
+    assert stamper.stamp(rows).column(BOUND_COLUMN).to_pylist() == [NO_BOUND, NO_BOUND, 90, 90, 90, 90, 190]
+    assert stamper.max_ts == 200

@@ -227,6 +227,7 @@ CHECKPOINT_LATE_INTERVALS = 3
 CHECKPOINT_LATE_S = 20.0
 STATE_TABLE_ROWS_MIN = 1024  # of each table in memory, however small its budget is
 STATE_FILES_PER_TASK_MAX = 16  # more files are merged; this bounds what a restore reads
+EVENT_TIME_US_MAX = 1 << 61  # from 1970, in both directions: sums of such times never overflow
 FIRED_ROWS_MAX = 8_192  # windows that are emitted as one batch; the next slice waits until they have left
 FIRED_SLIDING_ROWS_MAX = 4_096  # the same for sliding windows, each of which is combined from many slices
 FIRED_TIMERS_MAX = 1_024  # timers whose functions Python calls at once: some ten milliseconds

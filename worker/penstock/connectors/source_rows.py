@@ -74,7 +74,10 @@ class Stamper:
             self.max_ts = max_ts if self.max_ts is None else max(self.max_ts, max_ts)
 
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Append the hidden column. A null event time is skipped: it does not advance the time."""
+        """Append the hidden column. A null event time is skipped: it does not advance the time.
+
+        Nor does one that no window takes: see ``EVENT_TIME_US_MAX``.
+        """
         place = batch.schema.get_field_index(self._column)
         shown = as_times(batch.column(place), self._unit)
         if self._unit is not None:
@@ -82,6 +85,8 @@ class Stamper:
         times = shown.cast(pa.int64())
         before = NO_BOUND if self.max_ts is None else self.max_ts
         values = times.fill_null(NO_BOUND).to_numpy(zero_copy_only=False)
+        far = (values > limits.EVENT_TIME_US_MAX) | (values < -limits.EVENT_TIME_US_MAX)
+        values = np.where(far, NO_BOUND, values)
         largest = np.maximum.accumulate(np.concatenate(([before], values)))
         self.max_ts = None if largest[-1] == NO_BOUND else int(largest[-1])
         earlier = largest[:-1]

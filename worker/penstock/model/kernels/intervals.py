@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.base.limits import EVENT_TIME_US_MAX
 from penstock.model.kernels.jit import (
     I32,
     I64,
@@ -26,7 +27,6 @@ from penstock.model.kernels.windows import LATE, LATE_AFTER_IDLE, ON_TIME, WITHO
 from penstock.model.table_columns import NO_TIMER
 
 PART_ROWS = 64
-TIME_MOST = 1 << 61  # event times are between minus this and this: sums of them never overflow
 _TAG_BYTES = 1
 
 # event times, the source's bounds
@@ -54,7 +54,7 @@ def judge(lateness: Any, times: Any, reached: Any, verdicts: Any) -> Any:
     for i in range(verdicts.size):
         last = event_times[i] + lateness
         verdict = ON_TIME
-        if event_times[i] > TIME_MOST or event_times[i] < -TIME_MOST:
+        if event_times[i] > EVENT_TIME_US_MAX or event_times[i] < -EVENT_TIME_US_MAX:
             verdict = WITHOUT_TIME
         elif last < bounds[i]:
             verdict = LATE

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from penstock.base.limits import EVENT_TIME_US_MAX
 from penstock.model.kernels.jit import (
     I32,
     I64,
@@ -26,7 +27,8 @@ EMITTED = tuple_of((I32, I64))
 def assign(shape: Any, times: Any, emitted: Any, ends: Any, verdicts: Any) -> Any:
     """Write the end of the window of every row, and whether the row is late. Return how many rows are late.
 
-    ``emitted`` is the key group of each row and, by group, the time up to which windows have fired.
+    ``emitted`` is the key group of each row and, by group, the time up to which windows have fired. A row whose time
+    is beyond ``EVENT_TIME_US_MAX`` is one without time.
     """
     size, offset, lateness = shape
     event_times, bounds = times
@@ -37,7 +39,9 @@ def assign(shape: Any, times: Any, emitted: Any, ends: Any, verdicts: Any) -> An
         end = begin + size
         ends[i] = end
         verdict = ON_TIME
-        if end + lateness <= bounds[i]:
+        if event_times[i] > EVENT_TIME_US_MAX or event_times[i] < -EVENT_TIME_US_MAX:
+            verdict = WITHOUT_TIME
+        elif end + lateness <= bounds[i]:
             verdict = LATE
         elif end + lateness <= fired[groups[i]]:
             verdict = LATE_AFTER_IDLE

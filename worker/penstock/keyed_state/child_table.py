@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.keyed_state.copies import gathered
 from penstock.keyed_state.memory import doubled, reserve
-from penstock.model.arrays import NO_BYTES, Int32s, Int64s, Text
+from penstock.model.arrays import NO_BYTES, Int32s, Int64s, Text, narrow
 from penstock.model.kernels import child_links, hash_table
 from penstock.model.keys import EncodedKeys, KeyCodec, Keys
 from penstock.model.subkeys import SubkeyCodec
@@ -244,8 +244,9 @@ class ChildTable:
 
     def _child_keys(self, parents: Int32s, subkeys: Text) -> Keys:
         count, above = len(parents), self.parent.hot.kernel_form
-        ends = np.empty(count + 1, np.int32)
-        child_links.key_ends(above[2], parents, subkeys, ends)
+        sums = np.empty(count + 1, np.int64)
+        child_links.key_ends(above[2], parents, subkeys, sums)
+        ends = narrow(sums)
         made = ends, np.empty(ends[-1], np.uint8), np.empty(count, np.uint64), np.empty(count, np.int32)
         child_links.compose(above, parents, subkeys, made)
         return Keys((ends, made[1], NO_BYTES, 0), made[2], made[3])

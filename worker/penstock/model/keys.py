@@ -319,8 +319,9 @@ def _decode_several(kinds: Sequence[pa.DataType], keys: EncodedKeys, cursors: In
     for kind in map(_plain, kinds):
         valid = np.empty(count, np.uint8)
         if key_kind(kind) is KeyKind.VARIABLE:
-            ends = np.empty(count + 1, np.int32)
-            key_bytes.take_text_ends(keys.data, cursors, ends, valid)
+            sums = np.empty(count + 1, np.int64)
+            key_bytes.take_text_ends(keys.data, cursors, sums, valid)
+            ends = narrow(sums)
             data = np.empty(ends[-1], np.uint8)
             key_bytes.take_text_bytes(keys.data, cursors, ends, data)
             columns.append(_texts(kind, ends, data, pack_validity(valid != 0)))

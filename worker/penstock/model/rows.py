@@ -55,7 +55,10 @@ class RowCodec:
         return narrow(ends), target
 
     def decode(self, data: Bytes, starts: Int64s) -> list[pa.Array]:
-        """Return the columns of rows that begin at ``starts`` in ``data``."""
+        """Return the columns of rows that begin at ``starts`` in ``data``.
+
+        Raises ConfigError when the values of one column have 2 GiB or more.
+        """
         cursors = starts.copy()
         return [_column(kind, data, cursors) for kind in map(plain, self.kinds)]
 
@@ -109,8 +112,9 @@ def _column(kind: pa.DataType, data: Bytes, cursors: Int64s) -> pa.Array:
         words = np.empty(len(cursors), np.uint64)
         key_bytes.take_words(data, cursors, words, valid)
         return _of_words(kind, words, pack_validity(valid != 0))
-    ends = np.empty(len(cursors) + 1, np.int32)
-    key_bytes.take_text_ends(data, cursors, ends, valid)
+    sums = np.empty(len(cursors) + 1, np.int64)
+    key_bytes.take_text_ends(data, cursors, sums, valid)
+    ends = narrow(sums)
     values = np.empty(ends[-1], np.uint8)
     key_bytes.take_text_bytes(data, cursors, ends, values)
     return _of_texts(kind)(variable_array(pa.binary(), ends, values, pack_validity(valid != 0)))

@@ -13,7 +13,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.model.arrays import NO_BYTES, Bytes, Int64s, Text, bits, fixed, fixed_array, flat, text, variable_array
+from penstock.model.arrays import (
+    NO_BYTES,
+    Bytes,
+    Int64s,
+    Text,
+    bits,
+    fixed,
+    fixed_array,
+    flat,
+    narrow,
+    text,
+    variable_array,
+)
 
 _SIGN = np.uint64(1 << 63)
 _WIDE = 16  # bytes of a decimal
@@ -49,11 +61,11 @@ class SubkeyCodec:
         return _rows_of(words.byteswap().view(np.uint8).reshape(-1, 8))
 
     def decode(self, ends: Int64s, data: Bytes) -> pa.Array:
-        """Return n subkeys; subkey i is ``data[ends[i]:ends[i + 1]]``."""
+        """Return n subkeys; subkey i is ``data[ends[i]:ends[i + 1]]``. Raises ConfigError for 2 GiB or more."""
         count = len(ends) - 1
         if _is_text(self.kind):
-            narrow = pa.string() if pa.types.is_string(self.kind) else pa.binary()
-            return variable_array(narrow, ends.astype(np.int32), data, None).cast(self.kind)
+            plain = pa.string() if pa.types.is_string(self.kind) else pa.binary()
+            return variable_array(plain, narrow(ends), data, None).cast(self.kind)
         if pa.types.is_decimal128(self.kind):
             wide = data.reshape(-1, _WIDE).copy()
             wide[:, 0] ^= 0x80

@@ -61,7 +61,7 @@ _STRIDE = 8  # rows from one step of reading ahead to the next
 # --- Keys --------------------------------------------------------------------------------------
 
 
-@kernel(VOID, OUT_ROWS, I32, TEXT, OUT_I32)
+@kernel(VOID, OUT_ROWS, I32, TEXT, OUT_I64)
 def key_ends(records: Any, parents: Any, subkeys: Any, ends: Any) -> None:
     """Write where the keys of n child rows end (n + 1), the key i being of ``parents[i]`` and subkey i."""
     offsets = subkeys[0]

@@ -230,9 +230,12 @@ def take_words(source: Any, cursors: Any, words: Any, valid: Any) -> None:
         cursors[i] += WORD_SIZE
 
 
-@kernel(VOID, U8, OUT_I64, OUT_I32, OUT_U8)
+@kernel(VOID, U8, OUT_I64, OUT_I64, OUT_U8)
 def take_text_ends(source: Any, cursors: Any, ends: Any, valid: Any) -> None:
-    """Read the lengths that :func:`put_text` wrote, as running sums. Moves the cursors behind the bytes."""
+    """Read the lengths that :func:`put_text` wrote, as running sums. Moves the cursors behind the bytes.
+
+    Lengths that fit 32 bits may have a sum that does not.
+    """
     ends[0] = 0
     for i in range(cursors.size):
         size = np.int64(load32(source, cursors[i] + 1))

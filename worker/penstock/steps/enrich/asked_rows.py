@@ -24,6 +24,8 @@ from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.waiting_rows import BEFORE_ALL, WaitingRows
 
 T = TypeVar("T")
+Line = bytes | None
+"""An encoded key; None for a lone null, whose bytes may be those of another key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class AskedRow(Generic[T]):
     batch: pa.RecordBatch
     row: int
     given: T
-    line: bytes
+    line: Line
     sequence: int
     identity: bytes
     group: int
@@ -96,7 +98,7 @@ class AskedRows(Generic[T]):
     def _add(self, batch: pa.RecordBatch, of_rows: tuple[Int64s, Int32s, list[bytes]], held: Int64s) -> None:
         """Let rows wait. ``of_rows`` has their sequence numbers, key groups and identities."""
         rows, _ = split_hidden(batch)
-        given, lines = self._given(rows), identities_of(self.lines(rows))
+        given, lines = self._given(rows), lines_of(self.lines(rows))
         sequences, groups, identities = of_rows
         for row, (sequence, group, identity, line) in enumerate(
             zip(sequences.tolist(), groups.tolist(), identities, lines, strict=True)
@@ -150,6 +152,15 @@ class AskedRows(Generic[T]):
         columns = self._rows.plain(rows).columns
         places = [*self._keys.places, *(p for p in range(len(columns)) if p not in self._keys.places)]
         return pa.RecordBatch.from_arrays([columns[p] for p in places], [self._schema.names[p] for p in places])
+
+
+def lines_of(encoded: Text) -> Iterator[Line]:
+    """Return the line of each encoded key."""
+    _, _, bitmap, bit = encoded
+    if not len(bitmap):
+        return identities_of(encoded)
+    valid = np.unpackbits(bitmap, bitorder="little")[bit:].tolist()
+    return (line if here else None for line, here in zip(identities_of(encoded), valid, strict=False))
 
 
 def identities_of(encoded: Text) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ from penstock.model.arrays import Int64s, variable_array
 from penstock.ports import Lookup as LookupPort
 from penstock.steps.base import split_hidden, with_hidden
 from penstock.steps.enrich.answer_cache import AnswerCache
-from penstock.steps.enrich.asked_rows import AskedRows
+from penstock.steps.enrich.asked_rows import AskedRows, Line
 from penstock.steps.enrich.asked_rows_step import Answers, AskedRowsStep
 from penstock.steps.enrich.async_calls import Ask, AsyncCalls, CallOutcome
 from penstock.steps.enrich.pending_rows import PendingRows
@@ -38,7 +38,7 @@ OPENED = 0  # the number of the call that connects; those of queries are greater
 class _Query:
     """The keys of a query, encoded and as columns of the table, in one order."""
 
-    lines: tuple[bytes, ...]
+    lines: tuple[Line, ...]
     keys: pa.RecordBatch
 
 
@@ -138,7 +138,7 @@ class LookupStep(AskedRowsStep[None]):
 
     def _call(self, number: int, rows: Sequence[int], now_s: float) -> tuple[Answers, Ask | None]:
         answered: list[tuple[int, TableRow]] = []
-        firsts: dict[bytes, int] = {}
+        firsts: dict[Line, int] = {}
         for row in rows:
             line = self._rows.places[row].line
             known = None if self._cache is None else self._cache.find(line, now_s)
@@ -173,7 +173,7 @@ class LookupStep(AskedRowsStep[None]):
         numbers, query = self._pending.asked(outcome.call), self._queries.pop(outcome.call)
         answer: TableAnswer = outcome.value
         rows = self._found.by_key(answer.found, len(query.lines))
-        found: dict[bytes, TableRow] = {}
+        found: dict[Line, TableRow] = {}
         for place, (line, row) in enumerate(zip(query.lines, rows, strict=True)):
             if row is None:
                 raise StateError(self._several(query.keys.slice(place, 1)))

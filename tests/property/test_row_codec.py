@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +62,26 @@ def _exact(array: pa.Array) -> list[Any]:
         array = array.view(f"int{array.type.bit_width}")
     found: list[Any] = array.to_pylist()
     return found
+
+
+WORDS = pa.array(["a", "b", None, "a", "c"]).dictionary_encode()
+INTERVALS = pa.array([(1, 2, 3), None, (0, -1, 10**12)], pa.month_day_nano_interval())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.StructArray.from_arrays([WORDS, pa.array(range(5))], ["word", "n"]),
+        pa.ListArray.from_arrays(pa.array([0, 2, 2, 5]), WORDS),
+        pa.FixedSizeListArray.from_arrays(pa.StructArray.from_arrays([WORDS.slice(1)], ["word"]), 2),
+        pa.MapArray.from_arrays([0, 2, 5], pa.array(list("vwxyz")), WORDS),
+        INTERVALS,
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_dictionaries_inside_of_values_and_intervals_come_back(array: pa.Array) -> None:
+    codec = RowCodec((array.type,))
+    offsets, found = codec.encode([array], len(array))
+    (back,) = codec.decode(found, offsets[:-1].astype(np.int64))
+    assert back.type == plain(array.type)
+    assert back.cast(array.type).to_pylist() == array.to_pylist()

@@ -1,12 +1,13 @@
 """Rows of any columns as bytes, and back: values that a step keeps for later are exactly those that came.
 
 A column of up to eight bytes is stored as a tag and a word, a longer one as a tag, a length and its bytes
-(:mod:`penstock.model.kernels.key_bytes`). A value of a nested column (list, struct, map) is an Arrow message of one
-row; that takes some microseconds.
+(:mod:`penstock.model.kernels.key_bytes`). A value of a nested column (list, struct, map) or an interval is an Arrow
+message of one row; that takes some microseconds.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +35,13 @@ _VALUE = "value"
 
 @dataclass(frozen=True, slots=True)
 class RowCodec:
-    """Encodes and decodes rows with columns of the given types. A dictionary is stored as its values."""
+    """Encodes and decodes rows with columns of the given types. A dictionary at any depth is stored as its values."""
 
     kinds: tuple[pa.DataType, ...]
 
     def encode(self, columns: Sequence[pa.Array], count: int) -> tuple[Int32s, Bytes]:
         """Return offsets (int32, length ``count`` + 1) and bytes of ``count`` rows."""
-        flats = [flat(column) for column in columns]
+        flats = [_plain_array(column) for column in columns]
         parts = [(_is_word(a.type), _words(a) if _is_word(a.type) else _texts(a)) for a in flats]
         sizes = np.full(count, key_bytes.WORD_SIZE * sum(word for word, _ in parts), np.int64)
         for word, part in parts:
@@ -63,9 +64,28 @@ class RowCodec:
         return [_column(kind, data, cursors) for kind in map(plain, self.kinds)]
 
 
+@cache
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values: a dictionary's, else the type itself."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    """Return the type with that of its values in the place of each dictionary: a message of rows has none."""
+    t = pa.types
+    if t.is_dictionary(kind):
+        return plain(kind.value_type)
+    if t.is_struct(kind):
+        return pa.struct([field.with_type(plain(field.type)) for field in kind])
+    if t.is_map(kind):
+        return pa.map_(plain(kind.key_type), kind.item_field.with_type(plain(kind.item_type)), kind.keys_sorted)
+    if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
+        item = kind.value_field.with_type(plain(kind.value_type))
+        if t.is_large_list(kind):
+            return pa.large_list(item)
+        return pa.list_(item, kind.list_size if t.is_fixed_size_list(kind) else -1)
+    return kind
+
+
+def _plain_array(column: pa.Array) -> pa.Array:
+    array = flat(column)
+    kind = plain(array.type)
+    return array if array.type == kind else array.cast(kind)
 
 
 def _is_word(kind: pa.DataType) -> bool:
@@ -134,7 +154,7 @@ def _of_texts(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     t = pa.types
     if t.is_decimal(kind):
         return lambda found: found.cast(pa.binary(kind.bit_width // 8)).view(kind)
-    if t.is_nested(kind):
+    if t.is_nested(kind) or t.is_interval(kind):
         return lambda found: _of_messages(kind, found)
     return lambda found: found.cast(kind)
 

@@ -152,3 +152,11 @@ def late_name(r: Any, s: Any, out: Any) -> None:
     if r.weight > 3:
         last = s.last
     last.append(r.weight)
+
+
+ANY_COUNT: Any = Count
+
+
+def taken_apart(r: Any, s: Any, out: Any) -> None:
+    word, n, _ = ANY_COUNT(r.word, r.weight)
+    out.emit(Count(word, n))

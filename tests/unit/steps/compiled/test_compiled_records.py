@@ -209,3 +209,9 @@ def test_what_is_not_known_is_refused_by_file_and_line() -> None:
 def test_a_name_of_a_ring_that_may_have_no_value_is_refused() -> None:
     with pytest.raises(RefusedError, match=r"programs\.py:\d+: last = a ring is not known to compiled functions"):
         write_loop(programs.late_name, CallShape.PROCESS, shape(programs.Word, programs.Seen, programs.Count))
+
+
+def test_a_record_is_not_taken_apart_like_a_tuple() -> None:
+    """Python raises TypeError for each record, because one is no tuple."""
+    with pytest.raises(RefusedError, match=r"programs\.py:\d+: \(word, n, _\) is not known to compiled functions"):
+        write_loop(programs.taken_apart, CallShape.PROCESS, shape(programs.Word, programs.Counter, programs.Count))

@@ -235,7 +235,7 @@ class Body:
                     if field.name == name:
                         self.columns.put(field, value)
                         return None
-            case ast.Tuple(parts) if isinstance(value.kind, Group) and len(parts) == len(value.kind.items):
+            case ast.Tuple(parts) if _is_tuple_of(value.kind, len(parts)):
                 for part, each in zip(parts, items_of(value), strict=True):
                     self._store(part, each)
                 return None
@@ -304,6 +304,10 @@ class Body:
         step = found[2] if len(found) == 3 else I64(1)
         self.m.check(self.m.b.icmp_signed("!=", step, I64(0)))
         return found[0], found[1], step
+
+
+def _is_tuple_of(kind: Kind, items: int) -> bool:
+    return isinstance(kind, Group) and kind.record is None and len(kind.items) == items
 
 
 def _is_range(node: ast.expr) -> bool:

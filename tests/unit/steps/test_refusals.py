@@ -80,6 +80,15 @@ def test_each_row_may_have_its_own_reason_of_bounded_length() -> None:
     assert len(long) <= USER_MESSAGE_CHARS_MAX + len("...")
 
 
+def test_refused_may_be_a_chunked_array() -> None:
+    def check(batch: pa.RecordBatch) -> ps.Refusing:
+        return ps.Refusing(batch, pa.chunked_array([[True, None], [], [False, True]]), "no")
+
+    main, dead = outputs(MapStep("check", LETTERS, check, ROWS), BATCH.slice(0, 4))
+    assert main == [1, 2]
+    assert [letter["error"] for letter in dead] == ["RefusedError: no"] * 2
+
+
 def test_filters_and_flat_maps_refuse_rows_and_keep_hidden_columns() -> None:
     batch = BATCH.append_column(BOUND_COLUMN, pa.array(range(100), pa.int64()))
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.base.limits import SLICED_ROWS_MAX
 from penstock.base.user_code import named
+from penstock.model.arrays import flat
 
 Values = TypeVar("Values", pa.Array, pa.RecordBatch)
 Reason: TypeAlias = str | pa.Array | pa.ChunkedArray
@@ -86,7 +87,7 @@ def split_refusals(given: Any, rows: int) -> tuple[Any, Refusals]:
     if not isinstance(given, Refusing):
         return given, NONE
     mask, reason = given.refused, given.reason
-    mask = mask if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(mask))
+    mask = flat(mask) if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(mask))
     if not pa.types.is_boolean(mask.type) or len(mask) != rows:
         raise TypeError(f"refused has {len(mask)} values of {mask.type}; it must have {rows} booleans")
     if not mask.true_count:

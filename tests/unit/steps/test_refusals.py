@@ -80,9 +80,17 @@ def test_each_row_may_have_its_own_reason_of_bounded_length() -> None:
     assert len(long) <= USER_MESSAGE_CHARS_MAX + len("...")
 
 
-def test_refused_may_be_a_chunked_array() -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pa.chunked_array([[True, None], [], [False, True]]),
+        np.ma.array([True, True, False, True], mask=[False, True, False, False]),
+    ],
+    ids=["chunked", "masked"],
+)
+def test_refused_may_have_several_chunks_or_be_masked(refused: Any) -> None:
     def check(batch: pa.RecordBatch) -> ps.Refusing:
-        return ps.Refusing(batch, pa.chunked_array([[True, None], [], [False, True]]), "no")
+        return ps.Refusing(batch, refused, "no")
 
     main, dead = outputs(MapStep("check", LETTERS, check, ROWS), BATCH.slice(0, 4))
     assert main == [1, 2]

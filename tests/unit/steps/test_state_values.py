@@ -3,6 +3,7 @@
 import datetime as dt
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -146,6 +147,13 @@ def test_a_stored_array_is_a_copy() -> None:
         return pa.record_batch({"k": ["a"], "n": state["x"]})
 
     assert [row["n"] for row in run(Per.BATCH, function, [ROWS, ROWS])] == [0, 0]
+
+
+def test_a_masked_value_is_null_and_not_what_is_behind_the_mask() -> None:
+    def function(_: pa.RecordBatch, state: BatchState) -> None:
+        state["x"] = np.ma.array([7], mask=[True])
+
+    assert "state column 'x' cannot hold null" in refusal(function, Per.BATCH)
 
 
 def test_a_function_that_returns_no_iterable_of_records_is_an_error() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -74,6 +75,11 @@ def test_a_filter_does_not_change_rows(per: Per) -> None:
 
     rows = run(FilterStep("even", call(per), even))["main"]
     assert rows == [{"n": 2, BOUND_COLUMN: 40}, {"n": 4, BOUND_COLUMN: 30}]
+
+
+def test_a_filter_takes_a_masked_value_for_null_which_is_not_true() -> None:
+    step = FilterStep("some", call(), lambda _: np.ma.array([True] * 4, mask=[True, False, True, True]))
+    assert [row["n"] for row in run(step)["main"]] == [2]
 
 
 def fails_at_three(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -87,7 +87,7 @@ def split_refusals(given: Any, rows: int) -> tuple[Any, Refusals]:
     if not isinstance(given, Refusing):
         return given, NONE
     mask, reason = given.refused, given.reason
-    mask = flat(mask) if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(mask))
+    mask = bools_of(mask)
     if not pa.types.is_boolean(mask.type) or len(mask) != rows:
         raise TypeError(f"refused has {len(mask)} values of {mask.type}; it must have {rows} booleans")
     if not mask.true_count:
@@ -95,6 +95,13 @@ def split_refusals(given: Any, rows: int) -> tuple[Any, Refusals]:
     if not isinstance(reason, str):
         _check_reasons(reason, rows)
     return given.given, Refusals(tuple(pc.indices_nonzero(mask).to_pylist()), reason)
+
+
+def bools_of(given: Any) -> pa.Array:
+    """Return one array of what a function gives: an array of Arrow or NumPy, or a list. Masked values are null."""
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        return flat(given)
+    return pa.array(given if isinstance(given, np.ndarray) else np.asarray(given))
 
 
 def _check_reasons(reason: Any, rows: int) -> None:

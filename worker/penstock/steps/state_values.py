@@ -89,7 +89,8 @@ class StateField:
 
         Raises ValueError or TypeError for a value that the column cannot hold exactly.
         """
-        if isinstance(values, np.ndarray) and self.is_array and values.dtype == _of_numpy(self.type):
+        masked = isinstance(values, np.ma.MaskedArray)  # what is behind a mask is no value
+        if isinstance(values, np.ndarray) and self.is_array and not masked and values.dtype == _of_numpy(self.type):
             return values.copy()
         if isinstance(values, np.ndarray) and values.dtype != np.object_:
             values = pa.array(values)

@@ -20,7 +20,7 @@ from penstock.model.exact import exact_array
 from penstock.model.kernels import strings
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.dead_letters import Refused
-from penstock.steps.refusals import Refusals, split_refusals, without_rows
+from penstock.steps.refusals import Refusals, bools_of, split_refusals, without_rows
 from penstock.steps.user_calls import (
     CallAnswer,
     Caller,
@@ -250,9 +250,7 @@ class FilterStep(UserFunctionStep):
 
         def batches(part: pa.RecordBatch) -> tuple[pa.Array, Refusals]:
             returned, refusals = split_refusals(function(part), part.num_rows)
-            if isinstance(returned, pa.ChunkedArray):
-                returned = returned.combine_chunks()
-            mask = returned if isinstance(returned, pa.Array) else pa.array(np.asarray(returned))
+            mask = bools_of(returned)
             if not pa.types.is_boolean(mask.type) or len(mask) != part.num_rows:
                 raise TypeError(f"a filter must return {part.num_rows} booleans, not {len(mask)} of {mask.type}")
             return without_rows(mask, refusals.rows), refusals

@@ -2,12 +2,14 @@
 
 The rule is that of :mod:`penstock.model.exact`: a value is accepted when the type can hold it. A time is a
 whole number of microseconds. A text of an Enum is given as a text, and is kept as an
-:class:`~penstock.steps.typed.enum_text.EnumText`; a whole number takes its code. Records must be of their class.
+:class:`~penstock.steps.typed.enum_text.EnumText`; a whole number takes its code. Records must be of their class, and
+their fields are kept as other values are.
 
 A rule is a function. It returns the value as a later read gives it, or raises TypeError or ValueError.
 """
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +32,7 @@ from penstock.model.declared.value_kinds import (
 )
 from penstock.model.exact import taken, taker
 from penstock.steps.typed.enum_text import EnumText, enum_texts
+from penstock.steps.typed.value_cells import constructor
 
 Rule = Callable[[Any], Any]
 _INT64 = Whole(64)
@@ -106,14 +109,15 @@ def _choice(kind: Choice) -> Rule:
 
 
 def _record(kind: Struct) -> Rule:
-    rules = tuple((name, rule_of(part)) for name, part in kind.parts)
+    names, rules = [name for name, _ in kind.parts], [rule_of(part) for _, part in kind.parts]
+    make = constructor(kind.python)
 
     def take(value: Any) -> Any:
         if not isinstance(value, kind.python):
             raise TypeError(f"it is no {kind.python.__name__} but {type(value).__name__}")
-        for name, rule in rules:
-            rule(getattr(value, name))
-        return value
+        given = [getattr(value, name) for name in names]
+        kept = [rule(each) for rule, each in zip(rules, given, strict=True)]
+        return value if all(map(is_, given, kept)) else make(*kept)
 
     return take
 

@@ -28,7 +28,7 @@ from penstock.keyed_state.copies import COPIED_BYTES_MAX, COPIED_ROWS_MAX, RowsC
 from penstock.model.arrays import Int64s, flat, text
 from penstock.model.keys import Keys
 from penstock.model.table_columns import BYTES, NO_TIMER
-from penstock.steps.base import StateSchema
+from penstock.steps.base import END, StateSchema
 
 _READ_ROWS = 64  # that are read in one call: any of them may be large
 MEMTABLE_BYTES = 8 * 1024 * 1024
@@ -237,6 +237,12 @@ class ColdRows:
                 break
             found.append(ColdRow(at, value))
         return found
+
+    def due_times(self, rows: list[ColdRow]) -> Int64s:
+        """Return when each row comes due. That may be later than the end in its key: a step says it."""
+        size = self._layout.itemsize
+        times: Int64s = np.frombuffer(b"".join(row.value[:size] for row in rows), self._layout)[END][:, 0]
+        return times
 
     def next_key(self, key: bytes) -> bytes | None:
         """Return the first database key at or after ``key`` in its group; None if there is none."""

@@ -172,8 +172,13 @@ class TieredTable:
 
         First brings as many due rows from disk, so that all rows that come first are in memory.
         """
-        if self._cold_due is not None:
-            self._warm(self._not_hot(self._cold_due.take(bound, most)))
+        left = most
+        while self._cold is not None and self._cold_due is not None and left > 0:
+            found = self._cold_due.take(bound, left)
+            if not found:
+                break
+            self._warm(self._not_hot(found))
+            left -= int(np.count_nonzero(self._cold.due_times(found) <= bound))
         return self.hot.take_due(bound, most)
 
     def next_due(self) -> int:

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import StateError
-from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX
+from penstock.base.limits import FIRED_ROWS_MAX, JOIN_SIDE_ROWS_MAX, STATE_TABLE_ROWS_MIN
 from penstock.contract.graph import LEFT, RIGHT, How
 from penstock.keyed_state.copies import COPIED_ROWS_MAX
 from penstock.steps.base import NO_BOUND
+from penstock.steps.joins import window_join
 from penstock.steps.joins.window_join import JoinWindows
 from tests.support.join_tasks import END, JoinTasks, filled, left, right
 
@@ -97,6 +98,23 @@ def test_nothing_is_kept_of_a_window_that_has_emitted(tmp_path: Path) -> None:
     tasks = filled(tmp_path, How.LEFT, WINDOWS, TIMES)
     tasks.advance(END)
     assert len(tasks.tasks[0].state.live_rows("j")) == 0
+    tasks.close()
+
+
+def test_windows_on_disk_emit_in_the_order_of_their_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts behind the first one are stored by the end of their window, and never come due."""
+    monkeypatch.setattr(window_join, "JOIN_WINDOWS_MAX", 8)
+    tasks = JoinTasks(tmp_path, How.LEFT, WINDOWS)
+    task = tasks.tasks[0]
+    task.state.limit(1)
+    tasks.take(LEFT, left([(key, i, i) for key in range(20) for i in range(300)]))
+    for first in range(1000, 1000 + 3 * STATE_TABLE_ROWS_MIN, STATE_TABLE_ROWS_MIN):
+        tasks.take(LEFT, left([(key, 1500, 0) for key in range(first, first + STATE_TABLE_ROWS_MIN)]))
+    task.advance(5000)
+    times = [row[0] for row in tasks.rows()]
+    assert len(times) == 20 * 300 + 3 * STATE_TABLE_ROWS_MIN
+    ends = [at // 1000 for at in times]
+    assert ends == sorted(ends)
     tasks.close()
 
 

@@ -16,7 +16,7 @@ from llvmlite import binding  # type: ignore[import-untyped]  # it ships no type
 from penstock.contract.graph import MAIN
 from penstock.model.declared.function_types import CallShape, FunctionTypes
 from penstock.steps.compiled.arithmetic import present
-from penstock.steps.compiled.column_access import StateColumns, emit, keep
+from penstock.steps.compiled.column_access import StateColumns, emit, keep, read_choices
 from penstock.steps.compiled.frame_words import FrameWord
 from penstock.steps.compiled.function_source import FunctionSource, function_source
 from penstock.steps.compiled.held_kinds import (
@@ -79,6 +79,7 @@ def _write(source: FunctionSource, shape: CallShape, types: FunctionTypes) -> Wr
         raise NotKnownError("the argument ctx")
     if hasattr(types.record.python, "__post_init__"):
         raise NotKnownError(f"{types.record.name}, which has a __post_init__,")
+    read_choices(m, types.record)
     columns = StateColumns(m, types.state)
     views: list[RecordView | StateView | OutView] = [RecordView(types.record)]
     if types.state is not None:

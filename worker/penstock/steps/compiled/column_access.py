@@ -165,6 +165,17 @@ def _parts(kind: Struct | Tuple, load: Load, path: str) -> Held:
 # --- The record -------------------------------------------------------------------------------
 
 
+def read_choices(m: LoopWriter, record: RecordType) -> None:
+    """Load the texts of Enums of the record: an unknown one is an error, also if the function does not ask for it."""
+    for field in record.fields:
+        if isinstance(field.kind, Choice):
+            if field.nullable:
+                with m.b.if_then(_is_valid(m, field.name)):
+                    text_operations.code_of(m, field.kind.values, *_span(m, field.name))
+            else:
+                m.choices[field.name] = text_operations.code_of(m, field.kind.values, *_span(m, field.name))
+
+
 def record_value(m: LoopWriter, item: Item, path: str) -> Held:
     """Load a field of the record."""
     kind = item.kind
@@ -192,10 +203,10 @@ def _record_value(m: LoopWriter, kind: ValueKind, path: str, *, check: bool) -> 
             raise NotKnownError(f"a field of type {kind_text(kind)}")
         case Text() | Binary():
             return Held(TEXT if isinstance(kind, Text) else BINARY, _span(m, path))
-        case Choice(values):
+        case Choice():
             if not check:
                 raise NotKnownError("an Enum that may be None")
-            return text_operations.code_of(m, values, *_span(m, path))
+            return m.choices[path]
         case Whole() | Floating() | Boolean() | Instant():
             return _shown(
                 m, kind, m.load(m.slot(FrameWord(Side.RECORD, path, ColumnPart.VALUES)), stored_type(kind), m.row)

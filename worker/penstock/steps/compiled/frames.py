@@ -17,7 +17,7 @@ from penstock.contract.graph import MAIN
 from penstock.model.arrays import Int32s, bits, fixed, flat, pack_validity, text
 from penstock.model.declared.function_types import FunctionTypes
 from penstock.model.declared.record_types import RecordType
-from penstock.model.declared.value_kinds import Binary, Boolean, Choice, Instant, Text, ValueKind
+from penstock.model.declared.value_kinds import Binary, Boolean, Choice, Instant, Item, Text, ValueKind
 from penstock.steps.base import KeyedState
 from penstock.steps.compiled.building import BuiltLoop
 from penstock.steps.compiled.frame_words import (
@@ -35,6 +35,7 @@ from penstock.steps.compiled.frame_words import (
     FrameWord,
     Side,
 )
+from penstock.steps.compiled.unread_fields import fits
 
 ENTRIES = 256  # of the undo log at first
 ENTRIES_MAX = 1 << 16  # a record that writes more is run by Python
@@ -70,10 +71,14 @@ class CompiledRecords:
     def reads(self, batch: pa.RecordBatch) -> bool:
         """Return whether the columns are of the record's own types, without nulls where the record has none.
 
-        Python reads other batches.
+        So are those that machine code does not load. Python reads other batches.
         """
-        for name in self._used:
-            field, column = self._fields[name], batch.column(name)
+        for name, field in self._fields.items():
+            column = batch.column(name)
+            if name not in self._used:
+                if not fits(Item(field.kind, field.nullable), column):
+                    return False
+                continue
             if column.null_count and not field.nullable:
                 return False
             if column.type != _arrow(field.kind) and not _is_alike(field.kind, column.type):

@@ -32,7 +32,7 @@ from penstock.steps.compiled.frame_words import (
     STATE_ROWS,
     FrameWord,
 )
-from penstock.steps.compiled.held_kinds import F64, I1, I8, I32, I64
+from penstock.steps.compiled.held_kinds import F64, I1, I8, I32, I64, Held
 
 LOOP = "penstock_loop"
 _WORD = 8
@@ -49,6 +49,7 @@ class LoopWriter:
         self.slots: dict[FrameWord, int] = {}
         self._counters: dict[FrameWord, tuple[Any, Any]] = {}  # the count, and what it was before the record
         self._made: dict[str, Any] = {}
+        self.choices: dict[str, Held] = {}  # texts of Enums of the record, by field
         names = ("entry", "head", "record", "next", "again", "no_room", "log_full", "failed", "done")
         self._blocks = {name: self.function.append_basic_block(name) for name in names}
         self._entry = ir.IRBuilder(self._blocks["entry"])

@@ -25,6 +25,19 @@ def test_the_uid_is_given_once(tmp_path: Path) -> None:
     assert folder.storage(uid) == tmp_path / "words/checkpoints/default/words" / uid
 
 
+def test_the_uid_is_on_disk_before_checkpoints_lie_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real, synced = JobFolder.make(tmp_path, "words", "default"), os.fsync, list[str]()
+
+    def noted(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    uid = folder.uid()
+    assert synced == [f".uid.{os.getpid()}", "words"], "the content first, then the name"
+    assert (folder.root / "uid").read_text() == uid
+
+
 def test_the_endpoint_is_found_while_it_runs_and_only_by_its_user(tmp_path: Path) -> None:
     folder = JobFolder.make(tmp_path, "words", "default")
     with pytest.raises(ConfigError, match=r"job 'words' is not running in "):

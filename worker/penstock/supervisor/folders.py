@@ -24,6 +24,7 @@ from penstock.base.errors import BusyError, ConfigError, PeerError
 from penstock.cluster.system import RandomIds
 from penstock.contract.codec import Message, decode, encode
 from penstock.contract.ids import JobUid, Ordinal
+from penstock.file_system import OS_FILES, sync_names
 from penstock.folders import check_private
 
 STARTING = ".starting"
@@ -107,7 +108,7 @@ class JobFolder:
         """
         file = self.root / "uid"
         if not file.exists():
-            write_private(file, RandomIds().fresh().encode())
+            write_private(file, RandomIds().fresh().encode(), durable=True)
         return JobUid(file.read_text().strip())
 
     def announce(self, endpoint: Endpoint) -> None:
@@ -173,9 +174,18 @@ def _starting_pid(directory: Path, job: str) -> int | None:
     return None
 
 
-def write_private(file: Path, data: bytes) -> None:
-    """Write a file that only its user can read; it appears whole or not at all."""
+def write_private(file: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write a file that only its user can read; it appears whole or not at all.
+
+    ``durable``: it survives a power failure. Without it such a failure may leave a file that is empty.
+    """
     staged = file.with_name(f".{file.name}.{os.getpid()}")
     staged.touch(mode=0o600)
-    staged.write_bytes(data)
+    with staged.open("wb") as opened:
+        opened.write(data)
+        if durable:
+            opened.flush()
+            os.fsync(opened.fileno())
     staged.replace(file)
+    if durable:
+        sync_names(OS_FILES, file.parent)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.base.limits import MESSAGE_QUEUE_MAX
+from penstock.cluster import link
 from penstock.cluster.launch import KeeperLaunch
 from penstock.contract import control_messages as c
 from penstock.contract.control_messages import EngineLaunch, EnginePlace
@@ -174,3 +175,14 @@ def test_an_engine_that_leaves_its_orders_unread_is_ended(worker: Worker, monkey
     gone = worker.gone()
     assert "1000 commands unread" in gone.reason
     assert child.status == -signal.SIGKILL
+
+
+def test_an_engine_is_ended_whose_order_is_too_long(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else would end its wait for the order, and the next orders would wait behind it."""
+    monkeypatch.setattr(engine_process, "ENGINE_EXIT_GRACE_S", 0.01)
+    monkeypatch.setattr(link, "CONTROL_MESSAGE_BYTES_MAX", 10)
+    child = worker.start()
+    worker.engines.send(child.launch.incarnation, Term(1), START)
+    reason = worker.gone().reason.splitlines()[0]
+    assert reason.startswith("an order was too long for the engine (Start): TermedCommand has ")
+    assert reason.endswith("fewer splits (input files), steps or workers make it smaller")

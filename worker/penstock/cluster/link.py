@@ -34,14 +34,19 @@ class LinkClosed(Exception):
 def framed(message: object) -> tuple[bytes, bytes]:
     """Return the head and the body of a message. Raises PeerError when it is too long."""
     body = encode(message)
-    _check(len(body))
+    if len(body) > CONTROL_MESSAGE_BYTES_MAX:
+        raise PeerError(
+            f"{type(message).__name__} has {len(body)} bytes, at most {CONTROL_MESSAGE_BYTES_MAX} are possible in one"
+            " message: fewer splits (input files), steps or workers make it smaller"
+        )
     return LENGTH.pack(len(body)), body
 
 
 def body_length(head: bytes) -> int:
     """Read a head. Raises PeerError when the message is too long."""
     (length,) = LENGTH.unpack(head)
-    _check(length)
+    if length > CONTROL_MESSAGE_BYTES_MAX:
+        raise PeerError(f"a message of {length} bytes, at most {CONTROL_MESSAGE_BYTES_MAX}")
     return int(length)
 
 
@@ -74,11 +79,6 @@ def end(connection: socket.socket) -> None:
     with suppress(OSError):  # already ended by the other side: what is wanted
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
-
-
-def _check(length: int) -> None:
-    if length > CONTROL_MESSAGE_BYTES_MAX:
-        raise PeerError(f"a message of {length} bytes, at most {CONTROL_MESSAGE_BYTES_MAX}")
 
 
 Received = TypeVar("Received")
@@ -145,7 +145,10 @@ class KeeperLink(_Link[FromEngine]):
         super().__init__(connection, FromEngine)
 
     def send(self, term: Term, command: Command) -> None:
-        """Pass a command on; blocks while the engine's buffer is full. Raises LinkClosed."""
+        """Pass a command on; blocks while the engine's buffer is full. Raises LinkClosed.
+
+        Raises PeerError when the command is too long for one message.
+        """
         self._send(TermedCommand(term, command))
 
 

@@ -106,6 +106,7 @@ class EngineProcess:
         self._told_to_end = False
         self._silent = False
         self._is_deaf = False
+        self._unsent = ""
         self._outbox: queue.Queue[tuple[Term, Command] | None] = queue.Queue(MESSAGE_QUEUE_MAX)
         ours, theirs = socket.socketpair()
         self._link = KeeperLink(ours)
@@ -158,6 +159,10 @@ class EngineProcess:
             try:
                 self._link.send(*message)
             except LinkClosed:
+                return
+            except PeerError as error:  # it is given once: an engine without it would wait for it for ever
+                self._unsent = f"an order was too long for the engine ({type(message[1]).__name__}): {error}"
+                self._hang_up()
                 return
 
     def _kill_later(self) -> None:
@@ -216,6 +221,8 @@ class EngineProcess:
             how = f"the engine said nothing for {ENGINE_FIRST_WORD_S:.0f} s after its start"
         elif self._is_deaf:
             how = f"the engine left {MESSAGE_QUEUE_MAX} commands unread"
+        elif self._unsent:
+            how = self._unsent
         elif self._told_to_end and status in ENDS_WHEN_TOLD:
             how = "the engine ended, as it was told to"
         reason = story(status, words, in_flight, self._process.memory, how=how)

@@ -17,8 +17,10 @@ from penstock.cluster.host import Began, Begin, Ended, Kill, ToHost
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation, JobUid, Ordinal
-from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, ForkedChild, HostedChild
+from penstock.keeper import engine_launcher
+from penstock.keeper.engine_launcher import STATUS_GONE, EngineLauncher, ForkedChild, HostedChild, spawn_by
 from penstock.keeper.engine_process import LINE_CHARS_MAX
+from penstock.keeper.final_report import STATUS_NEVER_BEGAN, how_it_ended
 
 WITHIN_S = 20.0
 DOTS = 3 * LINE_CHARS_MAX
@@ -173,6 +175,10 @@ def test_a_container_that_has_gone_is_noticed_as_absent(launcher: EngineLauncher
     ours.close()
 
 
+def never() -> None:
+    raise AssertionError("the server was not silent")
+
+
 class ForkServer:
     """Answers as the test says, when it says so."""
 
@@ -182,7 +188,7 @@ class ForkServer:
     def send(self, *_: object) -> None:
         """Begin nothing."""
 
-    def receive(self) -> tuple[object, list[int]]:
+    def receive(self, _until: float | None) -> tuple[object, list[int]]:
         return self.answers.get(timeout=WITHIN_S)
 
     def close(self) -> None:
@@ -192,7 +198,7 @@ class ForkServer:
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this system has no handles of processes")
 def test_an_engine_that_was_given_up_before_it_began_is_killed_as_it_begins() -> None:
     server, (ours, theirs) = ForkServer(), socket.socketpair()
-    child = ForkedChild(launch(), theirs, cast(Any, server))
+    child = ForkedChild(launch(), theirs, cast(Any, server), never)
     child.kill()
     engine = subprocess.Popen(["sleep", "600"])
     try:
@@ -216,7 +222,7 @@ class Printing(ForkServer):
 
 def test_a_line_without_an_end_comes_in_pieces() -> None:
     server, (ours, theirs) = Printing(), socket.socketpair()
-    child = ForkedChild(launch(), theirs, cast(Any, server))
+    child = ForkedChild(launch(), theirs, cast(Any, server), never)
     writer = threading.Thread(target=_print_dots, args=(server.errors,))
     writer.start()
     lines = child.lines()
@@ -233,3 +239,29 @@ def test_a_line_without_an_end_comes_in_pieces() -> None:
 def _print_dots(errors: int) -> None:
     with os.fdopen(errors, "w") as stream:
         stream.write("." * DOTS)
+
+
+def test_an_engine_that_a_stopped_server_does_not_begin_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system lets a keeper connect to a process that is stopped, and takes what it sends."""
+    monkeypatch.setattr(engine_launcher, "FORK_BEGIN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(engine_launcher, "LocalChild", Mine)
+    address, (ours, theirs) = str(tmp_path / "engines"), socket.socketpair()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, ours, theirs:
+        listener.bind(address)
+        listener.listen()
+        spawn = spawn_by(address)
+        child = spawn(launch(), theirs)
+        child.kill()
+        assert child.wait(WITHIN_S) == STATUS_NEVER_BEGAN
+        assert "the fork server did not begin the engine within" in how_it_ended(child.wait(0.0))
+        assert isinstance(spawn(launch(), theirs), Mine), "the keeper waits for that server only once"
+    assert list(child.lines()) == []
+
+
+class Mine:
+    """An engine that is this process's own child."""
+
+    def __init__(self, *_: object) -> None:
+        """Start nothing."""

@@ -92,6 +92,7 @@ LAST_CHECKPOINT_WAIT_S = 10.0  # how long a stop waits for the checkpoint under 
 PAGE_REQUEST_TIMEOUT_S = 5.0  # for a whole request to the page of probes and metrics
 PAGE_CALLERS_MAX = 32  # callers of that page at a time, each with a thread; a newer caller replaces the oldest
 FORK_REQUEST_TIMEOUT_S = 5.0  # for the request of a keeper that has connected
+FORK_BEGIN_TIMEOUT_S = 60.0  # for a fork server to begin an engine: it may have to load first, on a busy machine
 ENGINE_EXIT_GRACE_S = 2.0  # for an engine that was told to end; then it is killed
 ENGINE_FIRST_WORD_S = 600.0  # until the first message of a new engine, which loads and may compile every kernel
 ENGINE_LAST_LINES_MAX = 20  # last lines of standard error that explain the death of an engine

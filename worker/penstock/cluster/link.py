@@ -177,7 +177,7 @@ class DescriptorLink:
     def receive(self, until: float | None = None) -> tuple[Any, list[int]]:
         """Wait for a message; the descriptors that came with it are the caller's to close.
 
-        Raises LinkClosed, also when the message is not whole at ``until`` (monotonic seconds), and
+        Raises LinkClosed, also when the message is not whole at ``until`` (monotonic seconds; None: never), and
         PeerError on anything that is no message. No descriptor stays open then.
         """
         first, descriptors = self._first(until)
@@ -196,6 +196,7 @@ class DescriptorLink:
     def _first(self, until: float | None) -> tuple[bytes, list[int]]:
         """Wait for the first bytes of a head, and what descriptors come with them."""
         try:
+            self.socket.settimeout(None)  # an earlier call may have had a limit
             _wait_until(self.socket, until)
             head, descriptors, _, _ = socket.recv_fds(self.socket, LENGTH.size, DESCRIPTORS_MAX)
         except OSError as error:

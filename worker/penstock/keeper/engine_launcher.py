@@ -8,18 +8,19 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from penstock.base.errors import PeerError
+from penstock.base.limits import FORK_BEGIN_TIMEOUT_S, FORK_REQUEST_TIMEOUT_S
 from penstock.cluster.host import Began, Begin, Ended, FromStarter, Kill
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.cluster.memory_kills import MemoryKills, MemoryWitness
 from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation
 from penstock.keeper.engine_process import LINE_CHARS_MAX, EngineChild, LocalChild, Spawn
-from penstock.keeper.final_report import STATUS_UNKNOWN
+from penstock.keeper.final_report import STATUS_NEVER_BEGAN, STATUS_UNKNOWN
 
 STDOUT = 1  # this process's own: what user code prints belongs in the worker's log
 
@@ -27,14 +28,18 @@ STDOUT = 1  # this process's own: what user code prints belongs in the worker's 
 def spawn_by(address: str) -> Spawn:
     """Return a function that has the fork server at ``address`` start an engine.
 
-    Where that server is gone, this process starts the engine itself.
+    Where that server is gone, or has not begun an engine in time, this process starts engines itself.
     """
+    silent = threading.Event()
 
     def spawn(launch: EngineLaunch, theirs: socket.socket) -> EngineChild:
+        if silent.is_set():
+            return LocalChild(launch, theirs)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            connection.settimeout(FORK_REQUEST_TIMEOUT_S)  # a server that is stopped accepts nobody
             connection.connect(address)
-            return ForkedChild(launch, theirs, DescriptorLink(connection, FromStarter))
+            return ForkedChild(launch, theirs, DescriptorLink(connection, FromStarter), silent.set)
         except (OSError, LinkClosed):  # it is gone
             connection.close()
             return LocalChild(launch, theirs)
@@ -81,10 +86,17 @@ class RemoteChild:
 class ForkedChild(RemoteChild):
     """An engine that the fork server has forked."""
 
-    def __init__(self, launch: EngineLaunch, theirs: socket.socket, server: DescriptorLink) -> None:
-        """Ask ``server`` for it, which this object owns. Raises LinkClosed."""
+    def __init__(
+        self, launch: EngineLaunch, theirs: socket.socket, server: DescriptorLink, on_silent: Callable[[], None]
+    ) -> None:
+        """Ask ``server`` for it, which this object owns. Raises LinkClosed.
+
+        ``on_silent`` is called, by another thread, when the server has not begun it in time. It is given up then:
+        if it begins later, it finds its link closed, and ends.
+        """
         super().__init__()
         self._server = server
+        self._on_silent = on_silent
         self._handle: int | None = None
         self._killed = False
         self._witness = MemoryWitness(MemoryKills())
@@ -100,7 +112,7 @@ class ForkedChild(RemoteChild):
         threading.Thread(target=self._follow, name="engine-forked", daemon=True).start()
 
     def kill(self) -> None:
-        """End the process at once, or as soon as it begins."""
+        """End the process at once, or as soon as it begins, if it does."""
         with self._lock:
             self._killed = True
             if self._handle is not None:
@@ -114,16 +126,21 @@ class ForkedChild(RemoteChild):
 
     def _follow(self) -> None:
         status = STATUS_UNKNOWN  # until the server says: it may be gone before
+        begin_by: float | None = time.monotonic() + FORK_BEGIN_TIMEOUT_S
         try:
             while True:
-                message, descriptors = self._server.receive()
+                message, descriptors = self._server.receive(begin_by)
                 match message:
                     case Began():
+                        begin_by = None
                         self._begun(message.pid, *descriptors)
                     case Ended():
                         status = message.status
                         break
         except (LinkClosed, PeerError):
+            if begin_by is not None and time.monotonic() >= begin_by:
+                status = STATUS_NEVER_BEGAN
+                self._on_silent()
             self._outlive_server()
         self._server.close()
         with self._lock:

@@ -31,6 +31,7 @@ from penstock.keeper.final_report import (
     EXIT_CANNOT_START,
     EXIT_NOBODY_LISTENS,
     EXIT_STORAGE,
+    STATUS_NEVER_BEGAN,
     STATUS_UNKNOWN,
     LastLines,
     Printed,
@@ -226,7 +227,7 @@ class EngineProcess:
         elif self._told_to_end and status in ENDS_WHEN_TOLD:
             how = "the engine ended, as it was told to"
         reason = story(status, words, in_flight, self._process.memory, how=how)
-        known, fatal = status != STATUS_UNKNOWN, status == EXIT_CANNOT_START
+        known, fatal = status not in (STATUS_UNKNOWN, STATUS_NEVER_BEGAN), status == EXIT_CANNOT_START
         self._on_gone(EngineGone(self.incarnation, reason, fatal, known, storage=status == EXIT_STORAGE))
 
 

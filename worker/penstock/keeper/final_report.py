@@ -11,6 +11,7 @@ import penstock
 from penstock.base.limits import (
     ENGINE_END_CHARS_MAX,
     ENGINE_LAST_LINES_MAX,
+    FORK_BEGIN_TIMEOUT_S,
     IN_FLIGHT_NAMED_MAX,
     LOG_TAIL_BYTES_MAX,
 )
@@ -22,6 +23,7 @@ LOG = f"/proc/self/fd/{STDOUT}"
 EXIT_UNCAUGHT = 1  # the interpreter's own, after a traceback
 EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail as well
 STATUS_UNKNOWN = -1_000  # no signal has that number: how it ended is not known
+STATUS_NEVER_BEGAN = -1_001  # nor has this one: the fork server did not begin it
 EXIT_NOBODY_LISTENS = 4
 EXIT_STORAGE = 5  # a file of the engine could not be made: a later start may succeed
 EXITS = {
@@ -79,6 +81,11 @@ def how_it_ended(status: int, memory: str = "") -> str:
     """
     if status == STATUS_UNKNOWN:
         return "the engine ended, and nobody saw how"
+    if status == STATUS_NEVER_BEGAN:
+        return (
+            f"the fork server did not begin the engine within {FORK_BEGIN_TIMEOUT_S:.0f} s: is it stopped? Engines of"
+            " this worker are started without it from now on"
+        )
     if status >= 0:
         more = f": {EXITS[status]}" if status in EXITS else ""
         return f"the engine ended by itself (exit status {status}{more})"

@@ -36,6 +36,16 @@ class Running:
         """It is no process."""
 
 
+class Stuck(Running):
+    """A keeper that waits for a disk: not even SIGKILL ends it now."""
+
+    def __init__(self) -> None:
+        self.killed = 0
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
 def launch(ordinal: Ordinal) -> KeeperLaunch:
     return KeeperLaunch(JobUid("uid"), "words", "default", ordinal, "", "", "", "", "", "", ControlSettings())
 
@@ -66,3 +76,21 @@ def test_a_worker_that_a_full_disk_keeps_from_starting_is_started_later(
     assert workers.run_all(2) == ["worker 1 started (pid 7)"]
     assert workers.restarts(Ordinal(1)) == 0
     assert workers.trouble() is None
+
+
+def test_a_worker_that_does_not_end_when_killed_is_killed_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due in the past would let the supervisor's loop turn without a pause."""
+    now, stuck = 0.0, Stuck()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    workers = Workers(JobFolder.make(tmp_path, "words", "default"), launch, lambda: None, lambda *_: stuck)
+    workers.run_all(1)
+    assert workers.run_all(0) == ["worker 0 told to end"]
+    for kills in range(1, 4):
+        due = workers.next_due()
+        assert due is not None
+        assert due > now
+        now = due
+        assert workers.run_all(0) == []
+        assert stuck.killed == kills

@@ -148,6 +148,7 @@ class Workers:
                 news.append(f"worker {worker.ordinal} told to end")
             if worker.kill_at is not None and worker.kill_at <= now:
                 self.kill(worker.ordinal)
+                worker.kill_at = now + RETIRE_TIMEOUT_S  # a process that waits for a disk ends later: no loop meanwhile
         return news
 
     def kill(self, ordinal: Ordinal) -> None:

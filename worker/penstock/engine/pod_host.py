@@ -39,6 +39,7 @@ from penstock.cluster.parent import hide_from_others
 from penstock.contract.control_messages import EngineLaunch
 from penstock.contract.ids import Incarnation
 from penstock.contract.pod import ENV_POD_NAME, ENV_ROOT, RUN_FOLDER, SCRATCH_FOLDER, below
+from penstock.engine.main import EXIT_STORAGE
 from penstock.metrics.logs import JsonLog, Log
 
 Say = Callable[[str, str], None]
@@ -118,13 +119,16 @@ class PodHost:
     def _begin(self, order: Begin, descriptor: int | None = None) -> None:
         if descriptor is None:
             raise PeerError("an engine without a link to its keeper")
+        life = order.launch.incarnation
         try:
             place = replace(order.launch, socket=f"fd:{descriptor}")
             witness = MemoryWitness(self._kills)
             process = spawn(place, descriptor, subprocess.PIPE)
+        except OSError as error:  # a full disk, or no room for a process: the container, and its keeper, go on
+            self._tell(Ended(life, EXIT_STORAGE, (f"the engine cannot be started: {error}",)))
+            return
         finally:
             os.close(descriptor)
-        life = order.launch.incarnation
         self._lives[life] = process
         self._tell(Began(life, process.pid))
         args = (order.launch, process, witness)

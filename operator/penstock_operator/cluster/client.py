@@ -277,12 +277,11 @@ class Client:
         query: dict[str, str] | None = None,
         content: str = JSON,
     ) -> Object:
-        headers = self._access.headers()
-        data = None
-        if body is not None:
-            headers["Content-Type"] = content
-            data = json.dumps(body).encode()
+        data = None if body is None else json.dumps(body).encode()
         try:
+            headers = self._access.headers()  # the kubelet may replace the file of the token at this moment
+            if data is not None:
+                headers["Content-Type"] = content
             url = self._access.server + path
             async with self._http().request(method, url, params=query, headers=headers, data=data) as answer:
                 text = await answer.text()

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from penstock.contract.schema import Plain
-from penstock.kubernetes.answers import RETRY_AFTER_MAX_S, ApiError
+from penstock.kubernetes.answers import RETRY_AFTER_MAX_S, UNANSWERED, ApiError
 from penstock_operator.api import kinds
 from penstock_operator.cluster.client import Access, Client
 from penstock_operator.cluster.store import JobKey, Store
@@ -155,3 +155,17 @@ def test_a_token_that_the_kubelet_renews_is_read_for_each_request(tmp_path: Path
         assert access.headers()["Authorization"] == f"Bearer {token}"
     person = Access("https://api", ssl.create_default_context(), "of the start")
     assert person.headers()["Authorization"] == "Bearer of the start"
+
+
+def test_a_token_that_is_replaced_while_it_is_read_is_a_call_without_an_answer(tmp_path: Path) -> None:
+    """Another error would end the operator: its tasks expect refusals and missing answers only."""
+
+    async def ask() -> None:
+        access = Access("https://api", ssl.create_default_context(), None, tmp_path / "token")
+        client = Client(access, lambda *_: None)
+        with pytest.raises(ApiError, match="No such file or directory") as missed:
+            await client.get(kinds.LEASE, "ns", "a")
+        assert missed.value.code == UNANSWERED
+        await client.close()
+
+    asyncio.run(ask())

@@ -35,6 +35,7 @@ LOG = logging.getLogger("penstock_operator.records")
 KINDS = (kinds.CONFIG_MAP, kinds.LEASE)
 EVENT_BATCH_S = 1.0  # pause between two batches; the next batch has all events that arrive in it
 FULL_BATCH_BYTES = WATCH_BUFFER_BYTES // 2  # no pause follows a batch with so many bytes, because more events wait
+ENDED_SOON_S = 1.0  # a watch without an event that the server ends in less counts as a failure
 ABSENT = 404
 GONE = 410
 
@@ -85,13 +86,26 @@ class RecordWatch:
         try:
             if not self.version:
                 await self._list()
-            await self._watch()
+            opened = asyncio.get_running_loop().time()
+            heard = await self._watch()
+            if not heard and asyncio.get_running_loop().time() - opened < ENDED_SOON_S:
+                await self._rest_after_another("the server ended the watch at once")
         except TooOldError:
             self.version = ""
+            await self._rest_after_another("the version is too old")
         except ApiError as error:
             if error.code != GONE:
                 raise
             self.version = ""
+            await self._rest_after_another("the version is too old")
+
+    async def _rest_after_another(self, reason: str) -> None:
+        """Wait if the watch before ended without an event, too: a server may answer each one so."""
+        self.failures += 1
+        if self.failures > 1:
+            wait = self.backoffs.after(self.failures - 2)
+            LOG.warning("cannot watch", extra={"kind": self.kind.kind, "reason": reason, "wait": round(wait, 1)})
+            await asyncio.sleep(wait)
 
     async def _wait_after(self, error: ApiError) -> None:
         wait = max(self.backoffs.after(self.failures), error.retry_after_s)
@@ -113,17 +127,22 @@ class RecordWatch:
         for key in self.store.compare(self.kind, self.namespace, objects, version):
             self.queue.add(key)
 
-    async def _watch(self) -> None:
-        """Handle events, batch by batch, until the server ends the watch, as it does from time to time."""
+    async def _watch(self) -> bool:
+        """Handle events, batch by batch, until the server ends the watch, as it does from time to time.
+
+        Return whether there were any.
+        """
+        heard = False
         batches = self.client.watch(self.kind, self.namespace, pod.LABEL_JOB, self.version)
         async for lines in batches:
-            self.failures = 0
             for line in lines:
                 renewal = self.renewals.renewal(line)
                 if renewal is None or not self._renew(renewal):
                     self._take(object_at(read_json(line)))
+                self.failures, heard = 0, True  # not before: it may say that the version is too old
             if sum(map(len, lines)) < FULL_BATCH_BYTES:
                 await asyncio.sleep(EVENT_BATCH_S)
+        return heard
 
     def _renew(self, renewal: Renewal) -> bool:
         """Store the new version of a Lease. Return False when the store does not have that Lease."""

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -21,6 +22,7 @@ from penstock_operator.handlers.work_queue import WorkQueue
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 KEY = JobKey("ns", "wc")
+ASKED = 4
 
 
 def serve(answer: Answer, ask: Callable[[Client], Awaitable[None]]) -> None:
@@ -137,6 +139,49 @@ def test_records_are_watched_from_where_the_last_watch_ended_and_listed_anew_whe
 
     serve(server, ask)
     assert asked == ["list", "11", "19", "20", "list", "30", "40"]
+
+
+class Ending:
+    """Stands for a client whose server ends each watch at once, or says that each version is too old."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.lines = [list(lines)] if lines else []
+        self.asked = 0
+        self.done = asyncio.Event()
+
+    async def list_all(self, *_: object) -> tuple[list[Any], int]:
+        return [], 10
+
+    async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+        self.asked += 1
+        if self.asked > ASKED:
+            self.done.set()
+            await asyncio.Event().wait()
+        for batch in self.lines:
+            yield batch
+
+
+@pytest.mark.parametrize("lines", [(), (b'{"type":"ERROR","object":{"code":410,"reason":"Expired"}}',)])
+def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, lines: tuple[bytes, ...]
+) -> None:
+    waits, turn = list[float](), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        waits.append(seconds)
+        await turn(0)
+
+    async def watched() -> None:
+        told: Any = Ending(*lines)
+        watch = RecordWatch(told, Store(lambda: 0.0), WorkQueue(lambda: 0.0), backoffs, kinds.CONFIG_MAP)
+        running = asyncio.create_task(watch.run())
+        await told.done.wait()
+        running.cancel()
+
+    backoffs = Backoffs(lambda: 0.0)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    asyncio.run(watched())
+    assert waits == [backoffs.after(failures) for failures in range(ASKED - 1)]
 
 
 def test_waits_grow_to_a_bound_and_differ_by_chance() -> None:

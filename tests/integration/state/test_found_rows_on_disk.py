@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.contract.graph import LEFT, RIGHT
+from penstock.keyed_state.copies import CutRows
 from penstock.keyed_state.tiered import TieredTable
 from penstock.steps.base import StateSchema
 from penstock.steps.distinct import DistinctStep
@@ -47,6 +48,41 @@ def test_rows_that_are_looked_up_leave_memory_again(tmp_path: Path) -> None:
     assert [note for rows in found for note in rows.column("note").to_pylist()] == [f"price {n}" for n in range(KEYS)]
     assert most < KEYS // 2
     table.close()
+
+
+def test_the_next_checkpoint_has_no_rows_that_were_only_asked_for(tmp_path: Path) -> None:
+    """Else a table that never changes would be stored anew with each checkpoint, as far as it is looked up."""
+    tables: list[TieredTable] = []
+
+    def opened(schema: StateSchema) -> TieredTable:
+        tables.append(TieredTable(schema, BUDGET, lambda: tmp_path / "cold"))
+        return tables[0]
+
+    step = DistinctStep("once", KeyColumns(ORDERS, ["id"], GROUPS), None, None)
+    step.open(opened)
+    step.bind({"main": lambda _: None})
+    for first in range(0, KEYS, ASKED):
+        step.on_batch(batch(ORDERS, first, "item"))
+    (table,) = tables
+    assert table.on_disk, "the budget was meant to be too small"
+    generation, rows = table.cut()
+    assert cut_keys(table, rows) == set(range(KEYS))
+    table.settle(generation)
+    for first in range(0, KEYS, ASKED):  # all of them come from disk, and leave again
+        step.on_batch(batch(ORDERS, first, "item"))
+    changed = pa.RecordBatch.from_arrays([pa.array([KEYS, KEYS + 1]), pa.array(["", ""])], schema=ORDERS)
+    step.on_batch(changed)
+    step.on_batch(batch(ORDERS, 0, "item"))
+    assert cut_keys(table, table.cut()[1]) == {KEYS, KEYS + 1}
+    table.close()
+
+
+def cut_keys(table: TieredTable, rows: CutRows) -> set[int]:
+    """Return the keys of all rows that a cut has copied."""
+    while not table.copy_on():
+        pass
+    codec = KeyColumns(ORDERS, ["id"], GROUPS).codec
+    return {key for part in rows.parts() for key in codec.columns(part.keys)[0].to_pylist()}
 
 
 def test_duplicates_leave_memory_again(tmp_path: Path) -> None:

@@ -394,6 +394,12 @@ class HotTable:
 
     # --- What a tiered table needs of its hot table ------------------------------------------
 
+    def bring(self, keys: Keys, values: dict[str, Any], changed: npt.NDArray[np.bool_]) -> None:
+        """Load rows that have no row here. Those that are not ``changed`` count as committed."""
+        listed = self.changed
+        self.load(keys, np.zeros(len(changed), np.bool_), values)
+        hash_table.unmark_loaded(self._table, self.found(keys)[~changed], listed)
+
     def missing(self, keys: Keys) -> Int32s:
         """Return the positions, in rising order, of the keys that have no row."""
         return np.flatnonzero(self.found(keys) == hash_table.NO_ROW).astype(np.int32)

@@ -381,11 +381,11 @@ class TieredTable:
         self._only_cold += len(rows)
 
     def _warm(self, rows: list[ColdRow]) -> None:
-        """Bring rows into memory. They count as changed, because the caller will change them."""
+        """Bring rows into memory. Only those whose last change is not committed count as changed."""
         if rows and self._cold is not None:
             keys, values = self._cold.decoded(rows)
-            self.hot.load(keys, np.zeros(len(rows), np.bool_), values)
-            self._cold.take_dirty([r.key for r in rows])
+            dirty = set(self._cold.take_dirty([r.key for r in rows]))
+            self.hot.bring(keys, values, np.array([r.key in dirty for r in rows]))
             self._only_cold = max(0, self._only_cold - len(rows))
             if self.above is not None:
                 self.above.link_by_key(self.hot.found(keys))

@@ -358,6 +358,28 @@ def settle(table: Any, generation: int) -> None:
     counters[CHANGED] = kept
 
 
+@kernel(VOID, TABLE, I32, INT)
+def unmark_loaded(table: Any, rows: Any, listed: Any) -> None:
+    """Take note that rows which were loaded just now are committed: unlist them, and no cut under way needs them.
+
+    ``listed`` is how many rows the list of changed rows had before. One whose number was listed for an
+    earlier row stays in the list until the next commit.
+    """
+    _, _, records, _, _, changed, counters = table
+    for i in range(rows.size):
+        records[rows[i]].mark = 0
+        records[rows[i]].kept = counters[CUT]
+    kept = listed
+    for i in range(listed, counters[CHANGED]):
+        row = changed[i]
+        if records[row].mark == 0:
+            records[row].status &= ~LISTED
+        else:
+            changed[kept] = row
+            kept += 1
+    counters[CHANGED] = kept
+
+
 @kernel(INT, TABLE, U8, OUT_I32)
 def rows_of_groups(table: Any, wanted: Any, rows: Any) -> Any:
     """Write every row, also tombstones, whose key group is flagged in ``wanted``. Return their number."""

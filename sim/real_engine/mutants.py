@@ -248,8 +248,8 @@ _TABLE = (
         "a checkpoint lacks what was changed and then moved to disk",
         _line(
             "keyed_state.tiered",
-            "for few in self._cold.few(self._cold.dirty_keys()):",
-            "for few in self._cold.few([]):",
+            "for few in cold.dirty_rows():",
+            "for few in ():",
         ),
         "chaos-windowed-on-disk",
         seed=2,

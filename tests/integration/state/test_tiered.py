@@ -1,7 +1,9 @@
 """State larger than its memory budget: RocksDB gives the same results, with snapshots and windows."""
 
 import random
+import tracemalloc
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.base.errors import StorageError
+from penstock.base.limits import STATE_TABLE_ROWS_MIN
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Range
 from penstock.contract.settings import StateSettings
@@ -24,6 +28,7 @@ from penstock.storage.blobs import DirectoryBlobStore
 
 GROUPS = 16
 BUDGET = 250_000  # fewer rows than the tests make
+LARGE_BYTES = 4096
 CODEC = KeyCodec((pa.string(),), GROUPS)
 SCHEMA = StateSchema("s", (("k", pa.string()),), (Value("n", "int64"), Value("v", "float32", 3), Value("b", "bytes")))
 
@@ -94,6 +99,47 @@ def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable, monke
                 files = seen
     assert table._cold is not None, "the budget was meant to be too small"
     assert table.size_bytes < 3 * BUDGET
+
+
+def test_a_cut_keeps_changed_rows_on_disk_out_of_memory(tmp_path: Path) -> None:
+    schema = StateSchema("s", (("k", pa.string()),), (Value("b", "bytes"),))
+    table = TieredTable(schema, BUDGET, lambda: tmp_path / "cold")
+    names: list[str | None] = [f"key number {n}" for n in range(8 * STATE_TABLE_ROWS_MIN)]
+    for first in range(0, len(names), 512):
+        some = names[first : first + 512]
+        table.write_bytes("b", table.rows(keys(some)), pa.array([large(name) for name in some]))
+    tracemalloc.start()
+    _, cut = table.cut()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < LARGE_BYTES * STATE_TABLE_ROWS_MIN, "less than an eighth of the rows"
+    table.write_bytes("b", table.rows(keys(names[:512])), pa.array([b"later"] * 512))
+    while not table.copy_on():
+        pass
+    table.close()  # the task ends while its cut is stored
+    assert cut.groups() == list(range(GROUPS))
+    found: dict[str | None, bytes] = {}
+    for part in cut.parts():
+        ends, data, _ = part.values["b"]
+        values = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
+        found.update(zip(CODEC.columns(part.keys)[0].to_pylist(), values, strict=True))
+    assert found == {name: large(name) for name in names}
+
+
+def large(name: str | None) -> bytes:
+    return f"{name}.".encode() * (LARGE_BYTES // len(f"{name}."))
+
+
+def test_a_cut_that_cannot_set_rows_aside_says_so(tmp_path: Path) -> None:
+    table = TieredTable(SCHEMA, BUDGET, lambda: tmp_path / "there" / "cold")
+    (tmp_path / "there").mkdir()
+    for first in range(0, 8 * STATE_TABLE_ROWS_MIN, 512):
+        table.rows(keys([f"key number {n}" for n in range(first, first + 512)]))
+    (tmp_path / "there").rename(tmp_path / "gone")
+    with pytest.raises(StorageError, match=r"changed rows of state 's' in .*there cannot be set aside .*No such file"):
+        table.cut()
+    (tmp_path / "gone").rename(tmp_path / "there")
+    table.close()
 
 
 def test_lost_groups_leave_the_disk_too(table: TieredTable) -> None:

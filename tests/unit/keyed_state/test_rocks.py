@@ -22,7 +22,7 @@ def test_a_deleted_row_is_not_dirty_any_more(tmp_path: Path) -> None:
     cold = ColdRows(tmp_path / "cold", SCHEMA)
     stays, goes = cold.put(table.copy_rows(rows), np.array([7, 7], np.int64), table.queued_timers(rows))
     cold.delete([goes])
-    assert cold.dirty_keys() == [stays]
+    assert [row.key for few in cold.dirty_rows() for row in few] == [stays]
     assert [row.key for row in cold.get([stays, goes])] == [stays]
     cold.close()
 
@@ -34,7 +34,7 @@ def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     table.write_bytes("text", rows, pa.array([b"x" * (COPIED_BYTES_MAX // 10)] * len(rows)))
     cold = ColdRows(tmp_path / "cold", schema)
     keys = cold.put(table.copy_rows(rows), np.array([7] * len(rows), np.int64), {})
-    few = list(cold.few(cold.dirty_keys()))
+    few = list(cold.dirty_rows())
     assert max(map(len, few)) == 10
     assert sorted(row.key for part in few for row in part) == sorted(keys)
     of_group = [key for key in sorted(keys) if key.startswith(b"\0\1")]

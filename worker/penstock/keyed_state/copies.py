@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def gathered(data: Bytes, starts: Int64s, sizes: npt.NDArray[Any]) -> tuple[Int6
 
 
 class CutRows:
-    """The rows of one cut: the rows still to be copied, and the copies.
+    """The rows of one cut: the rows still to be copied, the copies, and those that are made when they are written.
 
     A cut has the changed rows, or all rows of the table (``whole``). The task's thread copies them.
     The thread that writes them waits until nothing is :attr:`left`.
@@ -85,6 +86,8 @@ class CutRows:
         self._rows = rows
         self._at = 0
         self._copies = [none]
+        self._later: list[Iterator[RowsCopy]] = []
+        self._later_groups: set[int] = set()
 
     @property
     def left(self) -> int:
@@ -101,12 +104,18 @@ class CutRows:
         """Keep a copy of some rows. Each row of the cut must be in one such copy."""
         self._copies.append(copied)
 
+    def add_later(self, groups: set[int], copies: Iterator[RowsCopy]) -> None:
+        """Add copies that are made as they are written. ``groups`` are the key groups of their rows."""
+        self._later.append(copies)
+        self._later_groups |= groups
+
     def groups(self) -> list[int]:
         """List the key groups of the rows, once all are copied."""
         self._assert_copied()
         found = np.zeros(KEY_GROUPS_MAX, np.bool_)
         for copied in self._copies:
             found[copied.groups] = True
+        found[list(self._later_groups)] = True
         groups: list[int] = np.flatnonzero(found).tolist()
         return groups
 
@@ -121,15 +130,29 @@ class CutRows:
 
     def _parts(self) -> Iterator[RowsCopy]:
         copies, self._copies = self._copies[::-1], []
-        while copies:
-            part: list[RowsCopy] = []
+        later, self._later = self._later, []
+        yield from _joined_parts(chain(_popped(copies), *later))
+
+
+def _popped(copies: list[RowsCopy]) -> Iterator[RowsCopy]:
+    """Yield copies from the last to the first, and release each."""
+    while copies:
+        yield copies.pop()
+
+
+def _joined_parts(copies: Iterator[RowsCopy]) -> Iterator[RowsCopy]:
+    part: list[RowsCopy] = []
+    rows = size = 0
+    for copied in copies:
+        part.append(copied)
+        rows += len(copied.groups)
+        size += copied.size_bytes
+        if rows >= PART_ROWS or size >= PART_BYTES_MAX:
+            whole, part = part, []
             rows = size = 0
-            while copies and rows < PART_ROWS and size < PART_BYTES_MAX:
-                copied = copies.pop()
-                part.append(copied)
-                rows += len(copied.groups)
-                size += copied.size_bytes
-            yield joined(part)
+            yield joined(whole)
+    if part:
+        yield joined(part)
 
 
 def joined(copies: Sequence[RowsCopy]) -> RowsCopy:

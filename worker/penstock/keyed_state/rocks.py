@@ -14,7 +14,7 @@ Checkpoints copy its rows into the same state files as all other rows.
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -151,15 +151,10 @@ class ColdRows:
         values = self._values[keys] if keys else []
         return [ColdRow(k, v) for k, v in zip(keys, values, strict=True) if v is not None]
 
-    def few(self, keys: list[bytes]) -> Iterator[list[ColdRow]]:
-        """Yield the rows of those keys that are stored, as many at a time as a cut copies at once."""
-        found = (row for first in range(0, len(keys), _READ_ROWS) for row in self.get(keys[first : first + _READ_ROWS]))
-        yield from _few(found)
-
     def prefixed(self, prefix: bytes) -> Iterator[list[ColdRow]]:
-        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, as :meth:`few` does."""
+        """Yield the rows whose database keys begin with ``prefix``, in the order of these keys, as :func:`few` does."""
         items = self._values.items(from_key=prefix)
-        yield from _few(ColdRow(*item) for item in takewhile(lambda item: item[0].startswith(prefix), items))
+        yield from few(ColdRow(*item) for item in takewhile(lambda item: item[0].startswith(prefix), items))
 
     def delete(self, keys: list[bytes]) -> None:
         """Delete rows and their dirty marks; missing rows are ignored."""
@@ -190,9 +185,11 @@ class ColdRows:
             self._values.write(batch, self._unlogged)
         return dirty
 
-    def dirty_keys(self) -> list[bytes]:
-        """Return every dirty key."""
-        return list(self._dirty.keys())
+    def dirty_rows(self) -> Iterator[list[ColdRow]]:
+        """Yield every dirty row, as :func:`few` does. Nothing may be written before the last one."""
+        keys = iter(self._dirty.keys())
+        found = (row for some in iter(lambda: [*islice(keys, _READ_ROWS)], []) for row in self.get(some))
+        yield from few(found)
 
     def settle(self, generation: int) -> None:
         """Delete the dirty marks of changes up to ``generation``: they are committed."""
@@ -296,7 +293,7 @@ def group_of(key: bytes) -> int:
     return group
 
 
-def _few(rows: Iterator[ColdRow]) -> Iterator[list[ColdRow]]:
+def few(rows: Iterator[ColdRow]) -> Iterator[list[ColdRow]]:
     """Yield rows, up to ``COPIED_ROWS_MAX`` or ``COPIED_BYTES_MAX`` at a time: decoded rows use much memory."""
     few: list[ColdRow] = []
     size = 0

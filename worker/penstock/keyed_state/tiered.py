@@ -3,7 +3,7 @@
 A row is in memory while it is used. When memory is over the budget, the clock algorithm finds rows
 that were not used recently, and they move to disk between two batches, unchanged rows first. If a
 row is in memory, its copy on disk is stale and never read. A changed row on disk stays dirty until
-it is committed. A cut copies it from disk, so a cut costs more when more rows have changed than fit
+it is committed. A cut copies it to a file, so a cut costs more when more rows have changed than fit
 in memory.
 
 When rows on disk come due is known by a lower bound for each key group (:class:`ColdDue`). Database
@@ -29,6 +29,7 @@ from penstock.keyed_state.copies import CutRows, RowsCopy
 from penstock.keyed_state.hot import HotTable
 from penstock.keyed_state.memory import NEVER
 from penstock.keyed_state.rocks import DUE_BYTES, ColdRow, ColdRows, ColdTimer, end_of, group_of
+from penstock.keyed_state.set_aside import RowsSetAside
 from penstock.model.arrays import Bytes, Int32s, Int64s
 from penstock.model.keys import EncodedKeys, Keys
 from penstock.steps.base import ChildState, DueTimers, StateSchema
@@ -239,25 +240,25 @@ class TieredTable:
     def cut(self) -> tuple[int, CutRows]:
         """List every row changed since the last commit: see :meth:`HotTable.cut`.
 
-        Changed rows on disk are copied at once.
+        Changed rows on disk are set aside at once, in a file. Raises StorageError where that cannot be written.
         """
         generation, cut = self.hot.cut(all_here=self._cold is None)
         if self._cold is not None:
-            for few in self._cold.few(self._cold.dirty_keys()):
-                cut.add(self._copied(few))
+            self._set_aside(self._cold, cut)
         return generation, cut
+
+    def _set_aside(self, cold: ColdRows, cut: CutRows) -> None:
+        aside: RowsSetAside | None = None
+        for few in cold.dirty_rows():
+            aside = aside or RowsSetAside(self.schema.name, self._folder().parent)
+            aside.add(few)
+        if aside is not None:
+            found = aside.few()
+            cut.add_later(aside.groups, (_copied(self.schema, cold, few) for few in found))
 
     def copy_on(self) -> bool:
         """Copy some more rows of the last cut; return whether all are copied."""
         return self.hot.copy_on()
-
-    def _copied(self, rows: list[ColdRow]) -> RowsCopy:
-        """Turn rows of the database into a copy, through a temporary table."""
-        table = HotTable(self.schema)
-        if rows and self._cold is not None:
-            keys, values = self._cold.decoded(rows)
-            table.load(keys, np.zeros(len(rows), np.bool_), values)
-        return table.copy_rows(table.all_rows(tombstones=False))
 
     def settle(self, generation: int) -> None:
         """Mark all changes up to ``generation`` as committed."""
@@ -401,3 +402,11 @@ class TieredTable:
         if self._cold is not None and len(rows):
             copied = self.hot.copy_rows(rows)
             self._cold.delete(self._cold.keys_of(copied))
+
+
+def _copied(schema: StateSchema, cold: ColdRows, rows: list[ColdRow]) -> RowsCopy:
+    """Turn rows of a database, which may be closed, into a copy, through a temporary table. On any thread."""
+    table = HotTable(schema)
+    keys, values = cold.decoded(rows)
+    table.load(keys, np.zeros(len(rows), np.bool_), values)
+    return table.copy_rows(table.all_rows(tombstones=False))

@@ -105,6 +105,20 @@ def test_other_kinds_of_text_become_strings(tmp_path: Path, kind: pa.DataType) -
     assert read.batch.schema == source.schema
 
 
+@pytest.mark.parametrize("columns", [(), (Column("at", "timestamp[us]"),)])
+def test_times_of_the_old_type_are_read_though_nanoseconds_do_not_hold_them(
+    tmp_path: Path, columns: tuple[Column, ...]
+) -> None:
+    times = pa.array(["9999-12-31", "0001-01-01", "2026-01-01 00:00:00.000001", None]).cast(pa.timestamp("us"))
+    rows = pa.table({"at": times})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    source = ParquetSource(str(tmp_path), columns)
+    assert source.schema == rows.schema
+    read = source.open(source.splits()[0]).read(10)
+    assert read is not None
+    assert read.batch.column("at").equals(times)
+
+
 def test_a_missing_input_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file or folder"):
         ParquetSource(str(tmp_path / "no"), LINE)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -110,14 +110,14 @@ def read_identity(path: InputPath) -> FileIdentity:
     except OSError as error:
         raise storage_error(f"parquet source: file {path}", error) from error
     with _named(path):
-        rows = pq.ParquetFile(opened(pinned(path, version))).metadata.num_rows
+        rows = parquet_file(pinned(path, version)).metadata.num_rows
     return FileIdentity(path.name, size, rows, footer, version)
 
 
 def read_schema(path: InputPath) -> pa.Schema:
     """Read the columns of a file. Raises ConfigError, StorageError as :func:`read_identity`."""
     with _named(path):
-        return pq.read_schema(opened(path))
+        return parquet_file(path).schema_arrow
 
 
 @contextmanager
@@ -130,9 +130,14 @@ def _named(path: InputPath) -> Iterator[None]:
         raise ConfigError(f"parquet source: file {path} is damaged: {error}") from error
 
 
-def opened(path: InputPath) -> "Path | BinaryIO":
-    """Return what Arrow reads: a path of a disk as it is."""
-    return path if isinstance(path, Path) else path.open("rb")
+def parquet_file(path: InputPath, **buffers: Any) -> pq.ParquetFile:
+    """Open a file, read its footer. ``buffers`` are options of Arrow. Raises what Arrow and the store raise.
+
+    Times of the old type INT96, which Spark writes by default, are read in microseconds, as Spark has them. Arrow's own
+    choice is nanoseconds, which end in 2262: it makes the year 1816 of 9999, without an error.
+    """
+    source = path if isinstance(path, Path) else path.open("rb")
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **buffers)
 
 
 def _footer_hash(path: InputPath, size: int) -> str:
@@ -376,7 +381,7 @@ class Pieces:
         """Open the file, and yield pieces from row ``offset`` on, row group by row group."""
         # One buffer for each column: pre_buffer would hold the whole compressed row group.
         buffer_bytes = min(READ_BUFFER_BYTES, self._size)
-        self._file = pq.ParquetFile(opened(self.path), buffer_size=buffer_bytes, pre_buffer=False)
+        self._file = parquet_file(self.path, buffer_size=buffer_bytes, pre_buffer=False)
         self.decoded_bytes = 0
         return self._decode(self._file, offset)
 

@@ -203,6 +203,11 @@ def test_a_stop_waits_for_its_checkpoint_but_not_for_long(wanted: JobObjects) ->
             "stopped at epoch 7; no checkpoint was committed within 10 s: what was read after that epoch is rolled"
             " back, and the next run reads it again",
         ),
+        (
+            False,
+            "stopped at epoch 7; its last checkpoint was not committed (no space left): what was read after that epoch"
+            " is rolled back, and the next run reads it again",
+        ),
     ],
 )
 def test_a_stop_says_that_it_had_to_do_without_a_last_checkpoint(
@@ -210,7 +215,7 @@ def test_a_stop_says_that_it_had_to_do_without_a_last_checkpoint(
 ) -> None:
     asked = wanted.ask("stop", None)
     (checkpoint,) = wanted.desired().requests
-    before = () if taken is None else (Answer(checkpoint.id, taken, ""),)
+    before = () if taken is None else (Answer(checkpoint.id, taken, "" if taken else "no space left"),)
     lead(store, wanted, answers=before)
     wanted.collect()
     wanted.stop_when_due(100.0)

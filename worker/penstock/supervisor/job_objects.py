@@ -256,10 +256,13 @@ class JobObjects:
     def _without_checkpoint(self, request_id: str) -> str:
         """Say that a stop had to do without its last checkpoint; nothing of other requests."""
         last = self._last_checkpoints.pop(request_id, None)
-        if last is None or ((met := self._answered.get(last)) is not None and met.ok):
+        met = None if last is None else self._answered.get(last)
+        if last is None or (met is not None and met.ok):
             return ""
-        within = f"no checkpoint was committed within {LAST_CHECKPOINT_WAIT_S:g} s"
-        return f"; {within}: what was read after that epoch is rolled back, and the next run reads it again"
+        why = f"no checkpoint was committed within {LAST_CHECKPOINT_WAIT_S:g} s"
+        if met is not None:
+            why = f"its last checkpoint was not committed ({met.text})"
+        return f"; {why}: what was read after that epoch is rolled back, and the next run reads it again"
 
     def _collect_refused(self, latest: Latest) -> None:
         """Want what holds again where the leader has refused a scheme."""

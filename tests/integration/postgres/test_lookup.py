@@ -52,6 +52,7 @@ def test_rows_leave_with_their_row_of_the_table_once(postgres: Postgres, prices:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"columns": {"price": "double"}}, "column 'price' is numeric, the job has double: .* declare decimal128"),
         ({"columns": {"price": "int64"}}, "column 'price' is numeric, the job has int64: it has to be .*bigint"),
         ({"columns": {"stock": "int16"}}, "column 'stock' is integer, the job has int16"),
         ({"columns": {"prize": "double"}}, "did you mean 'price'"),
@@ -64,6 +65,21 @@ def test_a_table_that_is_not_as_declared_is_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         found(postgres, prices, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared"),
+    [("date", "date32"), ("timestamp", "timestamp[us]"), ("timestamptz", "timestamp[us, tz=UTC]")],
+)
+def test_a_time_that_no_column_holds_is_an_error(postgres: Postgres, kind: str, declared: str) -> None:
+    table = postgres.table(f"sku text PRIMARY KEY, at {kind}", "times")
+    postgres.run(f"INSERT INTO {table} VALUES ('a', '2026-01-02'), ('b', NULL), ('', '0001-01-02')")
+    known = [row["at"] and row["at"].isoformat()[:10] for row in found(postgres, table, columns={"at": declared})]
+    assert known == ["2026-01-02", None, "2026-01-02", "0001-01-02", None]
+    for outside in ("infinity", "-infinity", *(["294276-12-31"] if kind != "date" else [])):
+        postgres.run(f"UPDATE {table} SET at = '{outside}' WHERE sku = 'a'")
+        with pytest.raises(StateError, match="a time is infinity, or in 294247 or later"):
+            found(postgres, table, columns={"at": declared})
 
 
 def test_a_unique_index_has_to_have_no_other_columns(postgres: Postgres) -> None:

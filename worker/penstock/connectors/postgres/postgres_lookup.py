@@ -27,6 +27,7 @@ NAME = "penstock-lookup"
 BY_INDEX = "SELECT set_config('random_page_cost', current_setting('seq_page_cost'), false)"
 VIEWS = "SELECT relkind IN ('v', 'm', 'f') FROM pg_class WHERE oid = to_regclass($1)"
 TEXTS = ("text", "character varying", "character", "uuid", "json", "jsonb")
+TIMES_END = "294247-01-01"  # microseconds since 1970 end in this year; those of PostgreSQL, since 2000, end later
 NUMBERS = {"smallint": 16, "integer": 32, "bigint": 64}
 
 
@@ -118,6 +119,12 @@ class PostgresRows:
             if str(error.sqlstate or "").startswith("22"):
                 raise StateError(f"{self._about}: a value cannot be read: {said}") from error
             raise StorageError(f"{self._about}: {said} ({error.sqlstate or 'no answer'})") from error
+        behind = rows.columns[len(self._columns) + 1 :]  # whether a row has such a time, where there are times
+        if any(pc.any(outside).as_py() for outside in behind):
+            raise StateError(
+                f"{self._about}: a time is infinity, or in {TIMES_END[:6]} or later, which no column of a job holds:"
+                " store a null in its place, or make a view without it"
+            )
         try:
             columns = [rows.column(i + 1).cast(f.type) for i, f in enumerate(self._columns)]
         except pa.ArrowInvalid as error:
@@ -136,12 +143,23 @@ def statement(table: TableName, keys: pa.Schema, columns: pa.Schema) -> str:
     names = ", ".join(f"k{n}" for n in range(1, len(keys) + 1))
     equal = " AND ".join(f"t.{quoted(name)} = k.k{n}" for n, name in enumerate(keys.names, 1))
     chosen = "".join(f", t.{quoted(f.name)}::{_cast(f.type)}" for f in columns)
-    return f"SELECT k.n{chosen} FROM unnest({asked}) WITH ORDINALITY AS k({names}, n) JOIN {table.sql} t ON {equal}"
+    times = [field for field in columns if pa.types.is_temporal(field.type)]
+    if times:
+        chosen += ", " + " OR ".join(_outside(f"t.{quoted(f.name)}", f.type) for f in times)
+    given = f"unnest({asked}) WITH ORDINALITY AS k({names}, n)"
+    return f"SELECT k.n{chosen} FROM {given} JOIN {table.sql} t ON {equal}"
 
 
 def _cast(kind: pa.DataType) -> str:
     """Return as what a value is sent: a decimal as a text, which has all its digits."""
     return "text" if pa.types.is_decimal(kind) else staged_as(pa.field("", kind)).sql
+
+
+def _outside(column: str, kind: pa.DataType) -> str:
+    """Return what is true of a time that Arrow does not hold. The client would give another one, without an error."""
+    if pa.types.is_date(kind):
+        return f"NOT coalesce(isfinite({column}), true)"
+    return f"NOT coalesce({column} > '-infinity' AND {column} < '{TIMES_END}', true)"
 
 
 def _read_from(kind: pa.DataType) -> tuple[str, ...]:
@@ -150,7 +168,7 @@ def _read_from(kind: pa.DataType) -> tuple[str, ...]:
     if is_.is_signed_integer(kind):
         return tuple(name for name, bits in NUMBERS.items() if bits <= kind.bit_width)
     if is_.is_float64(kind):
-        return ("double precision", "real", "numeric")
+        return ("double precision", "real")
     if is_.is_float32(kind):
         return ("real",)
     if is_.is_string(kind) or is_.is_large_string(kind):
@@ -160,9 +178,10 @@ def _read_from(kind: pa.DataType) -> tuple[str, ...]:
 
 def _check_type(about: str, field: pa.Field, found: str, takes: Sequence[str]) -> None:
     if found not in takes:
+        other = "decimal128(precision, scale), which keeps all digits" if found == "numeric" else "another type"
         raise ConfigError(
             f"{about}: column {field.name!r} is {found}, the job has {field.type}: it has to be"
-            f" {' or '.join(takes) or 'another type'}; declare another type, or make a view that has this one"
+            f" {' or '.join(takes) or 'another type'}; declare {other}, or make a view that has this one"
         )
 
 

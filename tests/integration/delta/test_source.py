@@ -230,8 +230,18 @@ def test_a_table_that_cannot_be_read_is_refused_with_a_remedy(
         found = DeltaSource(DeltaInput(str(tmp_path / "t")), columns)
         take(found.open(state) for state in found.splits())
 
-    with pytest.raises((ConfigError, StateError), match=said):
+    with pytest.raises((ConfigError, StateError, Missing), match=said):
         read()
+
+
+def test_bytes_in_the_name_of_a_partition_are_refused_and_may_be_left_out(tmp_path: Path) -> None:
+    data = pa.table({"number": pa.array([1, 2], pa.int64()), "key": [b"a", b"\xff"]})
+    write_deltalake(tmp_path, data, partition_by=["key"])
+    with pytest.raises(ConfigError, match=r"partition column 'key' is binary, .*: leave it out"):
+        source(tmp_path)
+    columns = (Column("number", "int64"),)
+    found = DeltaSource(DeltaInput(str(tmp_path)), columns)
+    assert numbers(found.open(state) for state in found.splits()) == [1, 2]
 
 
 def test_a_checkpoint_that_says_nonsense_is_named(tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ class DeltaLog(TableLog):
         if why is not None:
             raise ConfigError(f"{self.where}: {why}")
         self.schema = chosen_columns(found, columns, self.where)
+        for field in self.schema:
+            if field.name in about.partition_columns and not _has_texts(field.type):
+                why = "its writers spell these bytes as texts in several ways"
+                raise ConfigError(
+                    f"{self.where}: partition column {field.name!r} is {field.type}, and {why}: leave it out"
+                )
 
     def check(self, place: LanePlace) -> None:
         """Raise StateError when a place of a checkpoint is of another table, or behind its newest version."""
@@ -175,6 +181,11 @@ def unreadable(features: Sequence[str], settings: Mapping[str, str]) -> str | No
 def _added_file(add: Mapping[str, Any]) -> AddedFile:
     stats = parsed(add.get("stats") or "{}")
     return AddedFile(add["path"], add["size"], stats.get("numRecords"), add.get("partitionValues") or {})
+
+
+def _has_texts(kind: pa.DataType) -> bool:
+    """Return whether each value of a partition has one text, by which all writers and readers know it."""
+    return not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
 def _constant(value: object, kind: pa.DataType) -> pa.Scalar:

@@ -52,7 +52,7 @@ class DeltaColumns:
         columns = pyarrow_columns(self.staged)
         return (
             "import pyarrow as pa; from deltalake import DeltaTable;"
-            f' DeltaTable.create("{url}", pa.schema([{columns}]), partition_by=[])'
+            f' DeltaTable.create("{url}", pa.schema([{columns}]))'
         )
 
     def refusal(self, schema: dict[str, Any], settings: dict[str, str], features: Sequence[str]) -> str | None:

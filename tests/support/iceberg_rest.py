@@ -5,10 +5,11 @@ It is a small server of the documented API. What a commit requires is checked by
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -25,9 +26,10 @@ class RestServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, files: Mapping[str, str]) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.folder = folder
+        self.files = files
         self.lose_replies = 0
         self.given: dict[str, str] = {}  # what the catalog tells of the files of a table
 
@@ -70,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _table(self, change: Any) -> None:
         namespace, _, name = self.path.removeprefix("/v1/namespaces/").partition("/tables/")
-        catalog = local_catalog(self.server.folder)
+        catalog = local_catalog(self.server.folder, **self.server.files)
         try:
             table = change(catalog.load_table((namespace, name)))
         except NoSuchTableError as error:
@@ -104,9 +106,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def rest_server(folder: Path, port: int = 0) -> Iterator[RestServer]:
-    """Run a catalog of the tables of a folder, at a free port, or where it was before."""
-    server = RestServer(folder, port)
+def rest_server(folder: Path, port: int = 0, files: Mapping[str, str] = MappingProxyType({})) -> Iterator[RestServer]:
+    """Run a catalog of the tables of a folder, at a free port, or where it was before.
+
+    With ``files``, properties of its own client, the files of its tables may be elsewhere.
+    """
+    server = RestServer(folder, port, files)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

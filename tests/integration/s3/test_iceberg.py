@@ -17,6 +17,7 @@ from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.contract.manifest import SinkHandle
 from tests.support.iceberg import NAME, IcebergTable, local_catalog
+from tests.support.iceberg_rest import TOKEN, rest_server
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER, USER_VARIABLE
 from tests.support.tables import numbers, opened, states
 from tools.servers.s3 import S3Server
@@ -27,11 +28,16 @@ ROWS = pa.record_batch({"word": ["a", "b", "a"], "number": pa.array(range(3), pa
 AWAY = "s3: s3://.*: check `endpoint`, and that the store runs"
 
 
+def files(s3: S3, secret: str = SECRET) -> dict[str, str]:
+    """Return what a client, or a catalog that tells it, knows of the files of a table."""
+    keys = {"s3.access-key-id": USER, "s3.secret-access-key": secret}
+    return {**keys, "s3.endpoint": s3.endpoint, "s3.region": "us-east-1", "py-io-impl": FILES}
+
+
 def made(s3: S3, folder: Path) -> IcebergTable:
     """Return a table in a new bucket."""
-    keys = {"s3.access-key-id": USER, "s3.secret-access-key": SECRET}
-    place = {"warehouse": f"s3://{s3.bucket()}/lake", "s3.endpoint": s3.endpoint, "s3.region": "us-east-1"}
-    table = IcebergTable(lambda: local_catalog(folder, **keys, **place, **{"py-io-impl": FILES}))
+    warehouse = f"s3://{s3.bucket()}/lake"
+    table = IcebergTable(lambda: local_catalog(folder, warehouse=warehouse, **files(s3)))
     return table.create({"word": StringType(), "number": LongType()}, {"word": "identity"})
 
 
@@ -130,6 +136,30 @@ def test_a_file_that_was_listed_is_read_when_the_store_is_back(s3: S3, s3_server
                 found += read.batch.to_pylist()
     assert lost
     assert sorted(row["number"] for row in found) == [*files]
+
+
+@pytest.mark.parametrize("follow", [None, 1e9])
+def test_keys_that_a_catalog_gives_may_run_out(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: float | None
+) -> None:
+    table = made(s3, tmp_path)
+    add(table, 1, 2)
+    add(table, 3)
+    monkeypatch.setenv("PENSTOCK_TESTS_ICEBERG_TOKEN", TOKEN)
+    with rest_server(tmp_path, files=files(s3)) as server:
+
+        def source(secret: str) -> IcebergSource:
+            server.given = files(s3, secret)
+            token = "env:PENSTOCK_TESTS_ICEBERG_TOKEN"
+            return IcebergSource(IcebergInput(catalog=server.uri, table=NAME, token=token, follow=follow), ())
+
+        splits = source(SECRET).splits()
+        late = source("a key that has run out")
+        for lane in opened(late, splits)[:2]:
+            with pytest.raises(StorageError, match=r"correct the keys|correct `accessKey` and `secretKey`"):
+                lane.read(1)
+        server.given = files(s3)
+        assert numbers(opened(late, splits)) == [1, 2, 3]
 
 
 def test_wrong_keys_are_named_with_the_options_to_correct(

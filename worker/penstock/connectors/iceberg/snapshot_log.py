@@ -35,13 +35,14 @@ class SnapshotLog(TableLog):
     """The snapshots of one table. Their numbers are random."""
 
     def __init__(self, place: IcebergPlace, columns: Columns, *, skip_changes: bool = False) -> None:
-        """Look at the newest snapshot. Raises ConfigError when there is no table, or it cannot be read.
+        """Look at the newest snapshot. Raises NotThere when there is no table, ConfigError when it cannot be read.
 
         ``skip_changes`` leaves out a snapshot that removes rows, instead of an error.
         """
         super().__init__()
         self._place = place
         self._skip_changes = skip_changes
+        self._opened: set[int] = set()  # lanes, since the last attempt began
         self.where = f"iceberg source: table {place.name}"
         found = place.open()
         self._table = found.table
@@ -54,7 +55,16 @@ class SnapshotLog(TableLog):
         self._numbers = {field.field_id: field.name for field in schema.fields if field.name in self.schema.names}
 
     def check(self, place: LanePlace) -> None:
-        """Raise StateError when a place of a checkpoint is of another table."""
+        """Raise StateError when a place of a checkpoint is of another table, StorageError.
+
+        A lane that is opened again belongs to a new attempt. Then the table is loaded anew: the keys to its files,
+        which the catalog gives with it, may have run out.
+        """
+        with self._lock:
+            if place.lane in self._opened:
+                self._refresh(0.0)
+                self._opened.clear()
+            self._opened.add(place.lane)
         self._same_table(place.table)
 
     def behind(self, place: LanePlace) -> LanePlace:

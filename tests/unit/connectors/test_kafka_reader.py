@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import StorageError, is_storage_away
 from penstock.connectors.kafka.kafka_source import KafkaReader
 from penstock.connectors.kafka.lane_position import LanePosition
-from penstock.contract.ids import SplitId
+from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 
 RECORDS = 7
@@ -36,11 +37,13 @@ class Message:
 class Client:
     """A consumer of a topic of one partition: it gives each message once, from where it is assigned on."""
 
-    def __init__(self) -> None:
+    def __init__(self, failing: str = "") -> None:
+        self._failing = failing
         self.complaints = SimpleNamespace(reason=None)
         self._messages: list[Message] = []
 
     def incremental_assign(self, there: Iterable[Any]) -> None:
+        self._called("assign")
         for each in there:
             self._messages = [Message(n) for n in range(each.offset, RECORDS)] + [Message(RECORDS, "_PARTITION_EOF")]
 
@@ -50,25 +53,39 @@ class Client:
     def poll(self, timeout_s: float) -> Message | None:
         return self._messages.pop(0) if self._messages else None
 
+    def commit(self, offsets: object, asynchronous: bool) -> None:
+        self._called("commit")
+
+    def get_watermark_offsets(self, there: object, cached: bool) -> tuple[int, int]:
+        self._called("watermarks")
+        return 0, RECORDS
+
     def consume(self, count: int, timeout_s: float) -> list[Message]:
+        self._called("consume")
         came, self._messages = self._messages[:count], self._messages[count:]
         return came
 
     def close(self) -> None:
         self._messages = []
 
+    def _called(self, name: str) -> None:
+        if name == self._failing:
+            self._failing = ""
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, "not now"))
+
 
 class Topic:
     """What a reader uses of its source. The look at the records number ``fails`` (from 0 on) fails."""
 
-    options = SimpleNamespace(discover_every=1e9, group=None)
+    options = SimpleNamespace(discover_every=1e9, group="readers")
 
-    def __init__(self, fails: int) -> None:
+    def __init__(self, fails: int = -1, failing: str = "") -> None:
         self._left = fails
+        self._clients = iter((Client(failing),))
         self.decoder = SimpleNamespace(rows=self._rows)
 
     def consumer(self, on_error: Callable[[Any], None]) -> Client:
-        return Client()
+        return next(self._clients, Client())
 
     def _rows(self, messages: list[Message]) -> pa.RecordBatch:
         self._left -= 1
@@ -95,3 +112,20 @@ def test_records_that_could_not_be_decoded_are_read_again(fails: int, at_once: i
             found += enumerate(read.batch["n"].to_pylist(), read.offset)
     assert found == [(n, n) for n in range(RECORDS)]
     assert reader.state().finished
+
+
+@pytest.mark.parametrize("call", ["assign", "consume", "commit", "watermarks"])
+def test_a_call_of_the_client_that_fails_is_an_error_of_storage(call: str) -> None:
+    place = LanePosition("orders", "id", 0, 1, {0: 0}, {0: RECORDS})
+    state = SplitState(SplitId("orders-0"), place.as_json(), 0)
+    reader: Any = KafkaReader(Topic(failing=call), state, place, None)  # type: ignore[arg-type]
+
+    def ask() -> None:
+        reader.read(AT_ONCE)
+        reader.pending()
+        reader.committed(Epoch(1), reader.state())
+
+    with pytest.raises(StorageError, match=r"split orders-0: .*not now.*COORDINATOR_NOT_AVAILABLE") as told:
+        ask()
+    assert is_storage_away(told.value)
+    ask()

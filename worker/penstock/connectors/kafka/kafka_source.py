@@ -11,8 +11,8 @@ A reader sees committed records only. It never resets a position by itself: rows
 A topic that was removed and made again has another id, which is an error too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 from penstock.base.errors import ConfigError, StateError, StorageError
@@ -151,7 +151,8 @@ class KafkaSource:
         if identity == place.topic_id and monotonic() - at < CHECKED_FOR_S:
             return
         check_topic_id(self.settings(), place.topic, place.topic_id)
-        self._compacted = is_compacted(self.settings(), place.topic)
+        compacted = is_compacted(self.settings(), place.topic)
+        self._compacted = self._compacted if compacted is None else compacted
         self._checked = (place.topic_id, monotonic())
 
 
@@ -184,7 +185,8 @@ class KafkaReader:
         if self._place.at(self._next).finished:
             return None
         try:
-            rows = self._rows(max_rows)
+            with self._asked():
+                rows = self._rows(max_rows)
         except StorageError:
             self.close()  # it may have given records that are no rows yet; a later read begins at the positions
             raise
@@ -220,13 +222,14 @@ class KafkaReader:
         return SplitState(self._state.split, place.as_json(), self._offset, place.finished, max_ts)
 
     def committed(self, epoch: Epoch, state: SplitState) -> None:
-        """Tell the consumer group, if there is one, for those who look at it. Never read."""
+        """Tell the consumer group, if there is one, for those who look at it. Never read. Raises StorageError."""
         if self._source.options.group is None or self._consumer is None:
             return
         kafka, place = library(), parse_position(state.spec)
         there = [kafka.TopicPartition(place.topic, p, offset) for p, offset in place.next.items() if offset >= 0]
         if there:
-            self._consumer.commit(offsets=there, asynchronous=True)
+            with self._asked():
+                self._consumer.commit(offsets=there, asynchronous=True)
 
     def close(self) -> None:
         """Close the client; idempotent. A later read makes another one, which begins at the positions."""
@@ -240,9 +243,10 @@ class KafkaReader:
         """Return how many offsets are left up to the end, or up to the end that the client last heard of.
 
         The client hears it with the records that it fetches. Records of transactions that are still open count, and so
-        do holes of compaction. None until the client has heard of each partition.
+        do holes of compaction. None until the client has heard of each partition. Raises StorageError.
         """
-        left = [self._left_of(partition, at) for partition, at in self._next.items()]
+        with self._asked():
+            left = [self._left_of(partition, at) for partition, at in self._next.items()]
         known = [offsets for offsets in left if offsets is not None]
         return sum(known) if len(known) == len(left) else None, None
 
@@ -264,6 +268,15 @@ class KafkaReader:
         return bool(self._behind) and monotonic() - self._silent_since > SILENT_AFTER_S
 
     # --- The client -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Give what a call of the client raises its meaning. A fault of ours stays what it is."""
+        try:
+            yield
+        except library().KafkaException as error:
+            about = f"kafka source: topic {self._place.topic}, split {self._state.split}"
+            raise problem(about, error.args[0], self._consumer) from error
 
     def _begin(self) -> None:
         self._consumer = self._source.consumer(self._disconnected)

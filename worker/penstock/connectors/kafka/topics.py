@@ -109,12 +109,12 @@ def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
     return int(_settings_of(settings, topic, "kafka sink").get("max.message.bytes", RECORD_BYTES_MAX))
 
 
-def is_compacted(settings: Mapping[str, Any], topic: str) -> bool:
-    """Return whether brokers remove records whose key has newer ones; False where the user may not know. Blocking."""
+def is_compacted(settings: Mapping[str, Any], topic: str) -> bool | None:
+    """Return whether brokers remove records whose key has newer ones; None when they do not say. Blocking."""
     try:
         return "compact" in _settings_of(settings, topic, "kafka source").get("cleanup.policy", "")
-    except (StateError, StorageError):
-        return False
+    except StorageError:
+        return None
 
 
 def _settings_of(settings: Mapping[str, Any], topic: str, about: str) -> dict[str, str]:

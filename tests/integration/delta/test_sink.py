@@ -21,6 +21,7 @@ from penstock.connectors.delta.delta_columns import DeltaColumns
 from penstock.connectors.delta.delta_sink import DeltaSink
 from penstock.connectors.delta.marked_versions import MarkedVersions
 from penstock.connectors.file_output import parse_cut
+from penstock.connectors.missing import NotThere
 from penstock.connectors.staged_sink import StagedFile
 from penstock.contract.delta_options import DeltaOutput
 from penstock.contract.ids import Attempt, Epoch
@@ -235,6 +236,8 @@ def test_a_table_that_is_not_there_is_named_with_what_makes_it(tmp_path: Path) -
         ConfigError, match=r"missing: there is no table: make it in Python: .*DeltaTable.create"
     ) as told:
         target.claimed()
+    with pytest.raises(NotThere, match="there is no table"):
+        target.sink().claim("job", fresh=False)
     subprocess.run([sys.executable, "-c", str(told.value).partition("in Python: ")[2]], check=True)
     sink = target.claimed()
     sink.publisher.publish_all([staged(sink, 1)], Epoch(1))

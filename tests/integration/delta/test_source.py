@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.delta.delta_source import DeltaSource
+from penstock.connectors.missing import NotThere
 from penstock.connectors.tables.table_source import TableLane
 from penstock.contract.columns import Column
 from penstock.contract.delta_options import DeltaInput
@@ -230,7 +231,7 @@ def test_a_table_that_cannot_be_read_is_refused_with_a_remedy(
         found = DeltaSource(DeltaInput(str(tmp_path / "t")), columns)
         take(found.open(state) for state in found.splits())
 
-    with pytest.raises((ConfigError, StateError, Missing), match=said):
+    with pytest.raises((ConfigError, StateError, NotThere), match=said):
         read()
 
 

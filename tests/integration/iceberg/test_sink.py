@@ -21,6 +21,7 @@ from penstock.connectors.iceberg.client import IcebergPlace
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.iceberg.marked_snapshots import MarkedSnapshots
 from penstock.connectors.iceberg.table_files import TableFile, TableFiles
+from penstock.connectors.missing import NotThere
 from penstock.connectors.staged_sink import StagedFile
 from penstock.contract.iceberg_options import IcebergOutput
 from penstock.contract.ids import Attempt, Epoch
@@ -240,6 +241,8 @@ def test_a_table_or_catalog_that_is_not_there_is_named_with_what_makes_it(tmp_pa
     target.table.drop()
     with pytest.raises(ConfigError, match=r"lake.words: there is no table: make it in Python: .*create_table"):
         target.claimed()
+    with pytest.raises(NotThere, match="there is no table"):
+        target.sink().claim("job", fresh=False)
     (tmp_path / "catalog.db").unlink()
     with pytest.raises(ConfigError, match=r"catalog.db: there is no such file: make it in Python: ") as told:
         target.claimed()

@@ -15,6 +15,7 @@ from pyiceberg.types import DateType, ListType, LongType, StringType, Timestampt
 
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.iceberg.iceberg_source import IcebergSource
+from penstock.connectors.missing import NotThere
 from penstock.connectors.tables.table_source import TableLane
 from penstock.contract.columns import Column
 from penstock.contract.event_time import EventTime
@@ -269,5 +270,5 @@ def test_columns_that_cannot_be_read_are_refused_with_a_remedy(
 def test_a_table_that_is_not_there_is_refused_with_a_remedy(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.table.drop()
-    with pytest.raises(ConfigError, match=f"iceberg: {NAME}: there is no table: correct `table` and `catalog`, or"):
+    with pytest.raises(NotThere, match=f"iceberg: {NAME}: there is no table: correct `table` and `catalog`, or"):
         target.source()

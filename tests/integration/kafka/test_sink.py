@@ -17,6 +17,7 @@ from penstock.connectors.kafka import marked_topic
 from penstock.connectors.kafka.encoding import RECORDS
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.marked_topic import MarkedTopic
+from penstock.connectors.missing import NotThere
 from penstock.connectors.open_connectors import open_sink
 from penstock.connectors.staged_sink import Block
 from penstock.contract.graph import Connector
@@ -238,8 +239,10 @@ def test_what_a_topic_would_refuse_is_refused_before_the_commit(kafka: Kafka, ta
     with pytest.raises(ConfigError, match=r"keyColumn: .*'word'"):
         target.sink(pa.schema([("wrd", pa.string())]))
     kafka.admin.delete_topics([target.topic])[target.topic].result(60)
-    with pytest.raises(StateError, match=f"topic {target.topic}: there is no such topic"):
+    with pytest.raises(ConfigError, match=f"topic {target.topic}: there is no such topic"):
         target.claimed()
+    with pytest.raises(NotThere, match=f"topic {target.topic}: there is no such topic"):
+        target.sink().claim("job", fresh=False)
 
 
 def test_at_least_once_is_visible_before_the_commit_and_a_checkpoint_waits_for_the_brokers(

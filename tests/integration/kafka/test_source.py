@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewPartitions
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.kafka.kafka_source import KafkaSource
 from penstock.connectors.kafka.lane_position import parse_position
+from penstock.connectors.missing import NotThere
 from penstock.contract.columns import Column
 from penstock.contract.kafka_options import KafkaInput, RecordFormat
 from penstock.contract.manifest import SplitState
@@ -138,7 +139,7 @@ def test_a_topic_that_was_made_again_is_an_error_and_no_row_is_left_out(kafka: K
     made = source(kafka, topic)
     _, state = rest(made, made.splits()[0], 5)
     kafka.admin.delete_topics([topic])[topic].result(WITHIN_S)
-    with pytest.raises(StateError, match=f"topic {topic}.*there is no such topic"):
+    with pytest.raises(NotThere, match=f"topic {topic}.*there is no such topic"):
         source(kafka, topic).open(state)
     kafka.make(topic)
     kafka.write(topic, [record(n) for n in range(100, 120)])
@@ -201,7 +202,7 @@ def test_a_value_that_does_not_decode_fails_the_job_or_fills_the_error_column(ka
 
 
 def test_a_topic_that_is_missing_and_a_broker_that_is_away_are_named(kafka: Kafka) -> None:
-    with pytest.raises(StateError, match="topic no-such-topic: there is no such topic or partition: make it"):
+    with pytest.raises(ConfigError, match="topic no-such-topic: there is no such topic or partition: make it"):
         source(kafka, "no-such-topic").splits()
     away = source(kafka, "any", bootstrap_servers="127.0.0.1:1")
     with pytest.raises(StorageError, match=r"topic any: no broker .*check bootstrapServers"):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.missing import NotThere
 from penstock.connectors.postgres.client import PostgresDatabase, PostgresSession
 from penstock.connectors.postgres.column_checks import staged_schema
 from penstock.connectors.postgres.marked_table import MarkedTable, Statements, TableName
@@ -286,9 +287,16 @@ def test_a_missing_table_is_named_with_the_statement_that_makes_it(postgres: Pos
     postgres.run(f"DROP TABLE {target.table}")
     with pytest.raises(ConfigError, match=rf"there is none in 127.*: CREATE TABLE .*{target.table}") as refused:
         target.claimed()
+    with pytest.raises(NotThere, match="there is none in"):
+        target.sink().claim("job", fresh=False)
     postgres.run(str(refused.value).partition("/penstock: ")[2])
     sink = target.claimed()
-    sink.publisher.publish(staged(sink, 1), Epoch(1))
+    handle = staged(sink, 1)
+    postgres.run(f"ALTER TABLE {target.table} RENAME TO {target.table}_away")
+    with pytest.raises(NotThere, match="bring it back as it was and start the job again"):
+        sink.publisher.publish(handle, Epoch(1))
+    postgres.run(f"ALTER TABLE {target.table}_away RENAME TO {target.table}")
+    sink.publisher.publish(handle, Epoch(1))
     assert numbers(target) == Counter(range(18))
 
 

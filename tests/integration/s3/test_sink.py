@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.missing import NotThere
 from penstock.connectors.s3.object_folder import Unusable, open_folder
 from penstock.connectors.s3.s3_sink import S3Sink
 from penstock.contract.ids import Attempt, Epoch
@@ -156,7 +157,6 @@ def test_only_the_savepoints_job_may_go_on_in_a_folder(s3: S3, tmp_path: Path) -
         ({"secret_key": "env:PENSTOCK_TESTS_S3_WRONG"}, "correct `accessKey` and `secretKey`"),
         ({"access_key": "env:PENSTOCK_TESTS_S3_WRONG"}, "correct `accessKey` and `secretKey`"),
         ({"access_key": "env:NO_SUCH"}, "there is no variable NO_SUCH"),
-        ({"url": "s3://no-such-bucket-here/out"}, "make the bucket, or correct `url`"),
         ({"secret_key": None}, "accessKey and secretKey go together"),
     ],
 )
@@ -164,10 +164,18 @@ def test_what_the_store_refuses_is_said_with_a_remedy_before_a_row_is_read(
     s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], said: str
 ) -> None:
     monkeypatch.setenv("PENSTOCK_TESTS_S3_WRONG", "not-the-key")
-    with pytest.raises(ConfigError, match=said) as told:
+    with pytest.raises((Unusable, ConfigError), match=said) as told:
         Target(s3, tmp_path, **options).claimed()
     assert SECRET not in str(told.value)
     assert "not-the-key" not in str(told.value)
+
+
+def test_a_bucket_that_is_not_there_is_refused_at_first_and_may_come_back_later(s3: S3, tmp_path: Path) -> None:
+    target = Target(s3, tmp_path, url="s3://no-such-bucket-here/out")
+    with pytest.raises(ConfigError, match="make the bucket, or correct `url`"):
+        target.claimed()
+    with pytest.raises(NotThere, match="make the bucket, or correct `url`"):
+        target.sink().claim("job", fresh=False)
 
 
 def test_without_keys_those_of_the_environment_are_used(

@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, StateError, StorageError, is_storage_away
+from penstock.connectors.missing import NotThere
 from penstock.connectors.open_connectors import ConnectorInspector, open_source
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, Source
 from penstock.ports import Source as SourcePort
 from penstock.testing import connectors as kit
-from tests.support.s3 import S3, SECRET_VARIABLE, USER_VARIABLE
+from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER_VARIABLE
 
 COLUMNS = (Column("n", "int64"), Column("word", "string"))
 ROWS = 12
@@ -146,11 +147,32 @@ def test_rows_of_two_versions_are_never_mixed(s3: S3, kind: str) -> None:
 def test_a_folder_without_input_and_a_bucket_that_is_not_there_are_told(s3: S3) -> None:
     given, inspector = Input(s3, "json"), ConnectorInspector()
 
-    def told(said: str, **options: object) -> None:
+    def told(said: str, error: type[Exception] = ConfigError, **options: object) -> None:
         changed = {**given.connector().options, "format": "parquet", **options}
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(error, match=said):
             inspector.source_schema(Connector("s3", changed), COLUMNS)  # type: ignore[arg-type]
 
     told(r"s3://.*/in has no \*.parquet file; passed over: _SUCCESS \(hidden\), a.jsonl")
-    told("make the bucket, or correct `url`", url="s3://no-such-bucket-here")
+    told("make the bucket, or correct `url`", NotThere, url="s3://no-such-bucket-here")
     told("follow: it reads json and csv", follow=1.0)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_keys_that_are_refused_for_a_moment_are_asked_for_again(
+    s3: S3, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Input(s3, kind)
+    splits = given.source().splits()
+
+    def refused(ask: Callable[[], object]) -> None:
+        monkeypatch.setenv(SECRET_VARIABLE, "not-the-key")
+        with pytest.raises(StorageError, match=r"correct `accessKey` and `secretKey`|correct the keys") as told:
+            ask()
+        assert is_storage_away(told.value), "no restart is counted"
+        monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+
+    refused(lambda: given.source().splits())  # as a worker starts
+    source = given.source()
+    refused(lambda: given.source().open(splits[0]).read(1))
+    assert source.splits() == splits
+    assert source.open(splits[0]).read(1) is not None

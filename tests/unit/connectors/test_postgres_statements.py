@@ -64,7 +64,7 @@ def test_the_servers_answer_is_told_without_the_statement() -> None:
                         ^
     . SQLSTATE: 42P01"""
     told = str(problem("sink", Refusal("42P01", said=said)))
-    why = 'the table is another than at the start: relation "a.words" does not exist. SQLSTATE: 42P01: bring it back'
+    why = 'the table is not there: relation "a.words" does not exist. SQLSTATE: 42P01: bring it back'
     assert told.startswith(f"sink: {why}")
 
 

@@ -7,6 +7,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.missing import NotThere
 from penstock.connectors.s3.object_folder import ObjectFolder, Unusable, told
 from penstock.connectors.s3.owned_folder import OwnedFolder
 from penstock.contract.ids import Epoch, JobUid
@@ -169,12 +170,12 @@ def test_a_refusal_makes_a_new_connection_next_time_because_keys_may_have_change
 
     class Refuses(Store):
         def list(self, *_: object) -> object:
-            raise FileNotFoundError("<Code>NoSuchBucket</Code>")
+            raise FileNotFoundError("<Code>AccessDenied</Code>")
 
     made.clear()
     broken = ObjectFolder("s3://b", lambda: made.append(Refuses()) or made[-1])  # type: ignore[func-returns-value]
     for _ in range(2):
-        with pytest.raises(Unusable, match="NoSuchBucket: make the bucket, or correct `url`"):
+        with pytest.raises(Unusable, match="AccessDenied: correct the keys, or grant"):
             broken.names()
     assert len(made) == 2
     assert issubclass(Unusable, StorageError)
@@ -189,5 +190,5 @@ def test_a_bucket_that_is_gone_is_no_object_that_is_not_there() -> None:
 
     folder = ObjectFolder("s3://b", Gone)
     for ask in (folder.read, folder.content, folder.version, folder.delete):
-        with pytest.raises(Unusable, match=r"s3://b/a: NoSuchBucket: gone: make the bucket"):
+        with pytest.raises(NotThere, match=r"s3://b/a: NoSuchBucket: gone: make the bucket"):
             ask("a")

@@ -70,6 +70,10 @@ def test_a_story_says_how_then_where_then_its_last_lines() -> None:
     assert story(1, ["in load", "KeyError: 'x'"], None).splitlines()[0] == (
         "the engine ended by itself (exit status 1): KeyError: 'x'"
     )
+    assert story(6, ["there is no table"], None).splitlines()[0] == (
+        "the engine ended by itself (exit status 6: a source or sink has failed, and it is started again):"
+        " there is no table"
+    )
     assert story(7, [], None) == "the engine ended by itself (exit status 7)"
 
 

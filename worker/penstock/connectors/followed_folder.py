@@ -154,8 +154,6 @@ class FolderLane(LaneReader[str, TextRows]):
             found = list_input(self._parent.path, self._parent.form.kind, self._parent.form.folders.names)
         except OSError as error:
             raise StorageError(f"text source: folder {self._parent.path} cannot be listed: {error}") from error
-        except ConfigError as error:
-            raise StorageError(str(error)) from error  # keys that are refused now may be renewed
         if any(why is Passed.MISPLACED for _, why in found.passed):
             problem = nothing_to_read(found, self._parent.form.kind, self._parent.form.folders.names)
             raise StateError(f"text source: folder {self._parent.path} {problem}")

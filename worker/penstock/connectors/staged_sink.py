@@ -27,6 +27,7 @@ from penstock.base.threads import Lock
 from penstock.base.values import replace
 from penstock.connectors.file_output import FileForm, HashingFile, Staged, parse_cut
 from penstock.connectors.file_sink import FilePending, FilePublisher, FileSink, FileSinkWriter
+from penstock.connectors.missing import refused_at_first
 from penstock.contract.codec import ABSENT, parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.latest import Unpublished
@@ -147,7 +148,8 @@ class StagedSink:
 
         Raises ConfigError or StateError when rows cannot be written, StorageError when a retry may help.
         """
-        self._target.claim()
+        with refused_at_first(first=fresh):
+            self._target.claim()
         self._outputs.job_uid = job_uid
         self._staging.claim(job_uid, fresh)
         self.publisher.claimed(job_uid)

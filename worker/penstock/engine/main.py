@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from penstock.base.errors import PenstockError, StorageError
+from penstock.base.errors import ConnectorError, PenstockError, StorageError
 from penstock.base.os_errors import storage_error
 from penstock.base.threads import Event, Thread, end_process
 from penstock.contract.codec import decode
@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 EXIT_OK = 0
 EXIT_JOB = 3  # the job does not load: the last lines of stderr say why
 EXIT_LINK = 4  # the keeper is gone
-EXIT_STORAGE = 5  # a file of this process could not be made: a later start may succeed
+EXIT_STORAGE = 5  # a file of this process, or what a step reads, could not be reached: a later start may succeed
+EXIT_CONNECTOR = 6  # a source or sink has failed: a later start may succeed, and each one counts
 
 # Built-in steps compute in kernels that release the interpreter lock, so threads that move bytes get
 # it soon, and forced switches only add cost. But a waiting thread checks again only after this
@@ -71,7 +72,7 @@ def run(launch: EngineLaunch) -> NoReturn:
         status = obey(worker, launch, link)
     except StorageError as error:
         print(error, file=sys.stderr, flush=True)
-        status = EXIT_STORAGE
+        status = EXIT_CONNECTOR if isinstance(error, ConnectorError) else EXIT_STORAGE
     except PenstockError as error:
         print(error, file=sys.stderr, flush=True)
         status = EXIT_JOB

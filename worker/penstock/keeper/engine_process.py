@@ -29,6 +29,7 @@ from penstock.contract.ids import Incarnation, JobUid, Term
 from penstock.contract.status import EngineProgress
 from penstock.keeper.final_report import (
     EXIT_CANNOT_START,
+    EXIT_CONNECTOR,
     EXIT_NOBODY_LISTENS,
     EXIT_STORAGE,
     STATUS_NEVER_BEGAN,
@@ -71,6 +72,7 @@ class EngineChild(Protocol):
 
 
 LINE_CHARS_MAX = 64 * 1024  # of standard error: dots without an end of line fill no memory
+SAYS_WHY = (EXIT_CANNOT_START, EXIT_STORAGE, EXIT_CONNECTOR)
 ENDS_WHEN_TOLD = (0, EXIT_NOBODY_LISTENS)
 
 
@@ -216,7 +218,7 @@ class EngineProcess:
         # Files that an engine kept on the local disk are of no use to the next one.
         shutil.rmtree(self._scratch, ignore_errors=True)
         heard = self._last_lines.lines()
-        words = heard if status in (EXIT_CANNOT_START, EXIT_STORAGE) else self._printed.last_lines() or heard
+        words = heard if status in SAYS_WHY else self._printed.last_lines() or heard
         how = ""
         if self._silent:
             how = f"the engine said nothing for {ENGINE_FIRST_WORD_S:.0f} s after its start"

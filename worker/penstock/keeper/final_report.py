@@ -25,9 +25,11 @@ EXIT_CANNOT_START = 3  # the job's code does not load: another start would fail 
 STATUS_UNKNOWN = -1_000  # no signal has that number: how it ended is not known
 STATUS_NEVER_BEGAN = -1_001  # nor has this one: the fork server did not begin it
 EXIT_NOBODY_LISTENS = 4
-EXIT_STORAGE = 5  # a file of the engine could not be made: a later start may succeed
+EXIT_STORAGE = 5  # a file of the engine, or what a step reads, could not be reached: a later start may succeed
+EXIT_CONNECTOR = 6  # a source or sink has failed: a later start may succeed, and each one counts
 EXITS = {
-    EXIT_STORAGE: "it could not make its files, and is started again",
+    EXIT_STORAGE: "it did not get at its files, or at what a step reads, and is started again",
+    EXIT_CONNECTOR: "a source or sink has failed, and it is started again",
     EXIT_NOBODY_LISTENS: "its keeper did not listen any more",
     70: "a task did not end in time, and only the end of the process ends it",
 }
@@ -151,7 +153,7 @@ def story(
     if status == EXIT_CANNOT_START and words:
         return f"{DOES_NOT_LOAD}: " + "\n".join(words)
     # Some readers show only the first line: it names an exception that was not caught, or a file that was not made.
-    uncaught = f": {words[-1]}" if status in (EXIT_UNCAUGHT, EXIT_STORAGE) and words else ""
+    uncaught = f": {words[-1]}" if status in (EXIT_UNCAUGHT, EXIT_STORAGE, EXIT_CONNECTOR) and words else ""
     lines = [how or how_it_ended(status, memory) + uncaught]
     if in_flight is not None:
         lines += [f"in flight: {entry}" for entry in in_flight[:IN_FLIGHT_NAMED_MAX]]

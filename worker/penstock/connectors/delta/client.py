@@ -15,12 +15,13 @@ from penstock.base.errors import ConfigError, PenstockError, StateError, Storage
 from penstock.connectors import extras
 from penstock.connectors.durable_files import sync, write_whole
 from penstock.connectors.input_files import InputPath
+from penstock.connectors.missing import NotThere
 from penstock.connectors.s3.object_folder import (
     CONNECT_MAX,
-    REFUSED,
     SILENT_MAX,
     ObjectFolder,
     Unusable,
+    kind_of,
     open_folder,
     told,
 )
@@ -67,7 +68,7 @@ class DeltaPlace:
     def open(self, *names: str) -> "DeltaSnapshot":
         """Return the newest snapshot, with the transaction numbers of the applications ``names``.
 
-        Raises ConfigError when there is no table.
+        Raises NotThere when there is no table.
         """
         with self.asked():
             table = self.table()
@@ -84,13 +85,13 @@ class DeltaPlace:
     def table(self, version: int | None = None) -> Any:
         """Return the client's view of a version, of the newest one without ``version``; only within :meth:`asked`.
 
-        Raises ConfigError when there is no table.
+        Raises NotThere when there is no table.
         """
         delta = library()
         try:
             return delta.DeltaTable(self.url, version, self._storage())
         except delta.exceptions.TableNotFoundError as error:
-            raise ConfigError(f"delta: {self.url}: there is no table: {self._remedy}") from error
+            raise NotThere(f"delta: {self.url}: there is no table: {self._remedy}") from error
 
     def check_rights(self) -> None:
         """Raise ConfigError when the job's user may not write to a folder. Of a bucket the first commit says it."""
@@ -166,8 +167,7 @@ class DeltaPlace:
             if not isinstance(error, library().exceptions.DeltaError | OSError) and type(error) is not Exception:
                 raise
             text = str(error)
-            kind = Unusable if any(code in text for code in REFUSED) else StorageError
-            raise kind(f"delta: {self.url}: {told(text)}") from None
+            raise kind_of(text)(f"delta: {self.url}: {told(text)}") from None
 
 
 @dataclass(frozen=True, slots=True)

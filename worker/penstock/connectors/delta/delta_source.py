@@ -14,10 +14,10 @@ class DeltaSource(TableSource):
     """One table of Delta Lake."""
 
     def __init__(self, options: DeltaInput, columns: Columns, event_time: EventTime | None = None) -> None:
-        """Look at the table. Raises ConfigError when there is none, or it cannot be read; StorageError."""
+        """Look at the table. Raises NotThere when there is none, ConfigError when it cannot be read; StorageError."""
         super().__init__(delta_log(options, columns), options.follow, int(options.rate), event_time)
 
 
 def delta_log(options: DeltaInput, columns: Columns) -> DeltaLog:
-    """Look at the table that options name. Raises ConfigError when there is none, or it cannot be read."""
+    """Look at the table that options name. Raises NotThere when there is none, ConfigError when it cannot be read."""
     return DeltaLog(DeltaPlace(options, REMEDY), columns, skip_changes=bool(options.skip_change_commits))

@@ -13,6 +13,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, PenstockError, StorageError
 from penstock.base.threads import Lock
 from penstock.connectors import extras
+from penstock.connectors.missing import NotThere
 from penstock.connectors.s3.object_folder import SHOWN_CHARS, Unusable, told
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.iceberg_options import IcebergTableOptions
@@ -73,12 +74,12 @@ class IcebergPlace:
         self._lock = Lock()
 
     def open(self) -> "IcebergSnapshot":
-        """Return the table as it is now. Raises ConfigError when there is none."""
+        """Return the table as it is now. Raises NotThere when there is none."""
         with self.asked():
             try:
                 return IcebergSnapshot(self._connected().load_table(self.name))
             except library().NoSuchTableError as error:
-                raise ConfigError(f"{self._where}: there is no table: {self._remedy}") from error
+                raise NotThere(f"{self._where}: there is no table: {self._remedy}") from error
 
     def write(self, snapshot: "IcebergSnapshot", location: str, data: bytes) -> None:
         """Write a file of the table, or replace it by an equal one. Its name says what it holds."""
@@ -181,7 +182,7 @@ class IcebergPlace:
 
         file = Path(options.catalog.removeprefix(SQLITE))
         if not file.exists():
-            raise ConfigError(f"iceberg: catalog {file}: there is no such file: {self._remedy}")
+            raise NotThere(f"iceberg: catalog {file}: there is no such file: {self._remedy}")
         uri = f"{SQLITE}{file}?timeout={BUSY_MAX_S}"
         return SqlCatalog(options.catalog_name, uri=uri, init_catalog_tables="false", **properties)
 

@@ -14,10 +14,10 @@ class IcebergSource(TableSource):
     """One table of Iceberg."""
 
     def __init__(self, options: IcebergInput, columns: Columns, event_time: EventTime | None = None) -> None:
-        """Look at the table. Raises ConfigError when there is none, or it cannot be read; StorageError."""
+        """Look at the table. Raises NotThere when there is none, ConfigError when it cannot be read; StorageError."""
         super().__init__(iceberg_log(options, columns), options.follow, int(options.rate), event_time)
 
 
 def iceberg_log(options: IcebergInput, columns: Columns) -> SnapshotLog:
-    """Look at the table that options name. Raises ConfigError when there is none, or it cannot be read."""
+    """Look at the table that options name. Raises NotThere when there is none, ConfigError when it cannot be read."""
     return SnapshotLog(IcebergPlace(options, REMEDY), columns, skip_changes=bool(options.skip_change_commits))

@@ -12,6 +12,7 @@ from penstock.base.errors import ConfigError, ConnectorError, PenstockError, Sta
 from penstock.base.os_errors import storage_error
 from penstock.base.suggest import unknown
 from penstock.connectors import extras
+from penstock.connectors.missing import NotThere
 
 ANSWER_MAX_S = 10.0
 SETTINGS = frozenset(
@@ -61,13 +62,8 @@ _NO_TOPIC = (
     "there is no such topic or partition: make it; if it was removed, its rows are gone, and the job has to begin"
     " anew (penstock run --fresh)"
 )
-GONE = {
-    "UNKNOWN_TOPIC_OR_PART": _NO_TOPIC,
-    "_UNKNOWN_TOPIC": _NO_TOPIC,
-    "_UNKNOWN_PARTITION": _NO_TOPIC,
-    "_AUTO_OFFSET_RESET": _NO_ROWS,
-    "OFFSET_OUT_OF_RANGE": _NO_ROWS,
-}
+ABSENT = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+GONE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 
 
 def library() -> Any:
@@ -135,8 +131,10 @@ def problem(what: str, error: Any, client: Any) -> PenstockError:
         _hear(client)
         error = client.complaints.reason or error
     name, said = error.name(), error.str()
+    if name in ABSENT:
+        return NotThere(f"{what}: {_NO_TOPIC} ({name})")
     if name in GONE:
-        return StateError(f"{what}: {GONE[name]} ({name})")
+        return StateError(f"{what}: {_NO_ROWS} ({name})")
     if name in MISUSED:
         return ConnectorError(f"{what}: {said} ({name}): {extras.REPORT}")
     remedy = REMEDIES.get(name)

@@ -13,6 +13,7 @@ from penstock.base.threads import Lock
 from penstock.connectors.kafka.client import client_settings, library, make_client
 from penstock.connectors.kafka.encoding import RecordEncoder, batches_of
 from penstock.connectors.kafka.topics import record_bytes_max, topic_id
+from penstock.connectors.missing import refused_at_first
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.manifest import SinkHandle
@@ -39,9 +40,10 @@ class DirectKafkaSink:
         self.publisher = NothingStaged()
 
     def claim(self, job_uid: str, fresh: bool) -> None:
-        """Look at the topic and the registry. Raises StateError, ConfigError, StorageError when a retry may help."""
-        topic_id(self._settings(), self._options.topic)
-        self._bytes_max = record_bytes_max(self._settings(), self._options.topic)
+        """Look at the topic and the registry. Raises ConfigError, StorageError when a retry may help."""
+        with refused_at_first(first=fresh):
+            topic_id(self._settings(), self._options.topic)
+            self._bytes_max = record_bytes_max(self._settings(), self._options.topic)
         self._encoder.claim()
 
     def sweep(self, attempt: Attempt) -> None:

@@ -50,7 +50,7 @@ class _Topic:
         self._bytes_max = RECORD_BYTES_MAX
 
     def claim(self) -> None:
-        """Look at the topic and the registry. Raises StateError, ConfigError, StorageError when a retry may help."""
+        """Look at the topic and the registry. Raises ConfigError, StorageError when a retry may help."""
         settings = self._settings()
         topic_id(settings, self._options.topic)
         self._bytes_max = record_bytes_max(settings, self._options.topic)

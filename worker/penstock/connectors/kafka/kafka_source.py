@@ -30,6 +30,7 @@ from penstock.connectors.kafka.topics import (
     partitions_of,
     topic_id,
 )
+from penstock.connectors.missing import refused_at_first
 from penstock.connectors.source_rows import Stamper, head, with_stamp
 from penstock.contract.columns import Columns
 from penstock.contract.event_time import EventTime
@@ -109,10 +110,10 @@ class KafkaSource:
     def splits(self) -> list[SplitState]:
         """List a lane for each partition that the topic has now. Blocking.
 
-        Raises StateError when there is no such topic, StorageError when a retry may help.
+        Raises ConfigError when there is no such topic, StorageError when a retry may help.
         """
         options = self.options
-        with closing(self.consumer()) as consumer:
+        with refused_at_first(first=True), closing(self.consumer()) as consumer:
             partitions = partitions_of(consumer, options.topic)
             first = first_offsets(consumer, options.topic, partitions, options.startup)
             last = None if options.until is None else last_offsets(consumer, options.topic, partitions, options.until)
@@ -128,7 +129,7 @@ class KafkaSource:
         return SplitState(SplitId(f"{place.topic}-{place.lane}"), place.as_json(), 0, finished=place.finished)
 
     def open(self, state: SplitState) -> "KafkaReader":
-        """Open a lane where its state says. Raises StateError when the topic is another one now, or is gone."""
+        """Open a lane where its state says. Raises StateError when the topic is another one now, StorageError."""
         place = parse_position(state.spec)
         if place.topic != self.options.topic:
             raise StateError(

@@ -15,7 +15,7 @@ RECORD_BYTES_MAX = 1_000_000  # where the brokers do not say what a topic takes
 def topic_id(settings: Mapping[str, Any], topic: str) -> str:
     """Return the cluster's own id of a topic: another one when it was removed and made again. Blocking.
 
-    Raises StateError when there is no such topic, StorageError when a retry may help.
+    Raises NotThere when there is no such topic, StorageError when a retry may help.
     """
     from confluent_kafka import TopicCollection  # noqa: PLC0415 - an extra
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - an extra
@@ -40,7 +40,7 @@ def check_topic_id(settings: Mapping[str, Any], topic: str, wanted: str) -> None
 
 
 def partitions_of(client: Any, topic: str, timeout_s: float = ANSWER_MAX_S) -> list[int]:
-    """Return the partitions of a topic. Blocking; raises StateError or StorageError."""
+    """Return the partitions of a topic. Blocking; raises NotThere or StorageError."""
     try:
         found = client.list_topics(topic, timeout_s).topics[topic]
     except library().KafkaException as error:
@@ -105,7 +105,7 @@ def milliseconds(text: str, option: str, words: tuple[str, ...]) -> int:
 
 
 def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
-    """Return how large a record may be. Blocking; raises StateError or StorageError."""
+    """Return how large a record may be. Blocking; raises NotThere or StorageError."""
     return int(_settings_of(settings, topic, "kafka sink").get("max.message.bytes", RECORD_BYTES_MAX))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.connectors.missing import NotThere
 from penstock.connectors.postgres.client import PostgresDatabase, PostgresSession
 from penstock.connectors.postgres.column_checks import TableColumn, staged_as
 from penstock.connectors.postgres.marked_table import TableName, quoted
@@ -30,14 +31,15 @@ def prepare_table(
 ) -> list[TableColumn]:
     """Return the columns of the table; make the table of markers when it is not there. Blocking.
 
-    Raises ConfigError with the statement that mends it, StorageError when a retry may help.
+    Raises ConfigError with the statement that mends it, NotThere when there is no table, StorageError when a retry may
+    help.
     """
     about = f"postgres sink: table {table.text}"
     with database.session(CLAIM, about) as session:
         check_schema(session, table, about)
         columns = [TableColumn(*row) for row in session.run(COLUMNS, table.sql)]
         if not columns:
-            raise ConfigError(f"{about}: there is none in {database.place}: {_statement(table, rows, keys)}")
+            raise NotThere(f"{about}: there is none in {database.place}: {_statement(table, rows, keys)}")
         _check_key(session, table, keys, about)
         _make_markers(session, table, about)
         _check_rights(session, table, keys, about)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, ConnectorError, PenstockError, StateError, StorageError
 from penstock.base.suggest import unknown
 from penstock.connectors import extras
+from penstock.connectors.missing import NotThere
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.postgres_options import PostgresLookup, PostgresOutput
 from penstock.protocol.marked import DROP, SKIP
@@ -42,6 +43,7 @@ CONNECTING = {
 }
 # Classes that say what is wrong with a row. 54000: it is larger than a page, or its key than an index takes.
 REFUSED = ("21", "22", "23", "27", "44", "54000", "P0")
+ABSENT = ("42P01", "3F000")  # there is no table, or no schema
 CHANGED = ("42",)  # what is wrong with the table
 MISUSED = (2, 5)  # of the client: NOT_IMPLEMENTED, INVALID_ARGUMENT
 
@@ -181,6 +183,10 @@ def problem(about: str, error: Any) -> PenstockError:
     if state.startswith(REFUSED):
         remedy = f"mend the table and start the job again, or give {SKIP}, or {DROP}"
         return StateError(f"{about}: the table refuses a row: {said}: {remedy}")
+    if state.startswith(ABSENT):
+        return NotThere(
+            f"{about}: the table is not there: {said}: bring it back as it was and start the job again, or give {DROP}"
+        )
     if state.startswith(CHANGED):
         remedy = f"bring it back as it was and start the job again, or give {DROP}"
         return StateError(f"{about}: the table is another than at the start: {said}: {remedy}")

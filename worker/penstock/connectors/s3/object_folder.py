@@ -17,6 +17,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.threads import Lock
 from penstock.connectors import extras
+from penstock.connectors.missing import NotThere
 from penstock.connectors.secret_places import read_secret
 from penstock.contract.s3_options import S3Place
 
@@ -31,8 +32,8 @@ KEYS = "correct `accessKey` and `secretKey`"
 RIGHTS = (
     "grant s3:ListBucket on the bucket, s3:GetObject, s3:PutObject and s3:DeleteObject on the objects in the folder"
 )
+NO_BUCKET = "NoSuchBucket"
 REFUSED = {  # codes of answers that stay the same until somebody changes keys, rights or options
-    "NoSuchBucket": "make the bucket, or correct `url`",
     "InvalidAccessKeyId": KEYS,
     "SignatureDoesNotMatch": KEYS,
     "ExpiredToken": "renew `sessionToken` and its keys",
@@ -43,6 +44,7 @@ REFUSED = {  # codes of answers that stay the same until somebody changes keys, 
 }
 REMEDIES = {
     **REFUSED,
+    NO_BUCKET: "make the bucket, or correct `url`",
     "RequestTimeTooSkewed": "set the clock of this machine",
     "dns error": "correct `endpoint`",
     "Connection refused": "check `endpoint`, and that the store runs",
@@ -195,7 +197,7 @@ class ObjectFolder:
                 self._check_bucket(error)
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
-        if "NoSuchBucket" in str(error):
+        if NO_BUCKET in str(error):
             raise error
 
     @contextmanager
@@ -209,10 +211,16 @@ class ObjectFolder:
             yield store
         except (known.BaseError, OSError) as error:
             text = str(error)
-            refused = any(code in text for code in REFUSED)
-            self._store = None if refused else self._store
-            kind = Unusable if refused else StorageError
+            kind = kind_of(text)
+            self._store = None if kind is Unusable else self._store
             raise kind(f"s3: {self.place}{'/' if name else ''}{name}: {told(text)}") from None
+
+
+def kind_of(text: str) -> type[StorageError]:
+    """Return the class of an error by what the client says: NotThere for a bucket, Unusable, or StorageError."""
+    if NO_BUCKET in text:
+        return NotThere
+    return Unusable if any(code in text for code in REFUSED) else StorageError
 
 
 def told(text: str) -> str:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Literal, cast
 
-from penstock.base.errors import ConfigError
 from penstock.base.values import replace
-from penstock.connectors.s3.object_folder import ObjectFolder, ObjectVersion, Unusable
+from penstock.connectors.s3.object_folder import ObjectFolder, ObjectVersion
 
 AHEAD_BYTES = 1024 * 1024  # asked for at least: a request costs as much as some 100 kB
 
@@ -52,18 +51,12 @@ class ObjectPath:
         return bool(self.name) and self.folder.version(self.name) is not None
 
     def entries(self) -> list[tuple[str, bool]]:
-        """List the folder. Raises ConfigError when keys, rights or options have to be changed."""
-        try:
-            return self.folder.entries()
-        except Unusable as error:
-            raise ConfigError(str(error)) from error
+        """List the folder."""
+        return self.folder.entries()
 
     def names(self) -> list[str]:
-        """List all objects below the folder. Raises ConfigError as :meth:`entries`."""
-        try:
-            return self.folder.names()
-        except Unusable as error:
-            raise ConfigError(str(error)) from error
+        """List all objects below the folder."""
+        return self.folder.names()
 
     def stat(self) -> ObjectStat:
         """Look at the object. Raises FileNotFoundError."""

@@ -17,7 +17,7 @@ from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.threads import ThreadPoolExecutor, uuid4
 from penstock.connectors.file_output import Record, parse_record
 from penstock.connectors.published import FILE_SUFFIXES
-from penstock.connectors.s3.object_folder import ObjectFolder, Unusable
+from penstock.connectors.s3.object_folder import ObjectFolder
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
 from penstock.protocol.output_folder import FolderContents, above, refusal
@@ -41,14 +41,12 @@ class OwnedFolder:
         """Take the folder for the job ``me``. Idempotent; any number of workers may call it. Blocking.
 
         ``origin`` is the savepoint that the job starts from, while it has no checkpoint of its own. Raises ConfigError
-        when the folder belongs to another job, or the store cannot be used. Raises StorageError when a retry may help.
+        when the folder belongs to another job, or the store lets two writers create one object. Raises StorageError
+        when a retry may help.
         """
-        try:
-            for _ in range(TAKES_MAX):
-                if self._taken(me, origin):
-                    return
-        except Unusable as error:
-            raise ConfigError(str(error)) from error
+        for _ in range(TAKES_MAX):
+            if self._taken(me, origin):
+                return
         raise StorageError(f"s3: {self.folder.place}: other jobs take it again and again")
 
     def check(self) -> None:

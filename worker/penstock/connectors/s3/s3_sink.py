@@ -17,6 +17,7 @@ from penstock.base.errors import StateError, StorageError
 from penstock.base.values import replace
 from penstock.connectors.file_output import FileForm, Staged, parquet_form, parse_cut
 from penstock.connectors.file_sink import FileSink, FileSinkWriter, visible_name
+from penstock.connectors.missing import refused_at_first
 from penstock.connectors.partitions import Partitions
 from penstock.connectors.published import STAGING, plain_step
 from penstock.connectors.s3.object_folder import Content, open_folder
@@ -56,7 +57,8 @@ class S3Sink:
 
         Raises ConfigError when the folder has objects of others, or the store cannot be used. Raises StorageError.
         """
-        self._take(JobUid(job_uid), None)
+        with refused_at_first(first=fresh):
+            self._take(JobUid(job_uid), None)
 
     def inherit(self, job_uid: str, parent: str, epoch: Epoch) -> None:
         """Like :meth:`claim`, for a job that starts from epoch ``epoch`` of the job ``parent``."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import ConfigError, ConnectorError, StorageError, is_storage_away
 from penstock.connectors.file_output import parquet_form, stage
 from penstock.connectors.file_sink import ParquetSink
 from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
@@ -104,6 +104,18 @@ def take(files: MountedFiles) -> None:
     sink.close()
 
 
+def test_a_type_that_parquet_has_not_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"parquet sink: column 'odd' is decimal128\(5, -2\), which Parquet has not"):
+        parquet_form(pa.schema([("odd", pa.decimal128(5, -2))]))
+
+
+def test_rows_that_arrow_cannot_write_are_not_tried_without_an_end(tmp_path: Path) -> None:
+    rows = pa.record_batch({"at": pa.array([2**62], pa.timestamp("s"))})
+    with pytest.raises(ConnectorError, match="cannot stage") as told:
+        stage(OS_FILES, tmp_path / "failed", parquet_form(rows.schema), [rows])
+    assert not is_storage_away(told.value)
+
+
 class FailsAt:
     """The files of the machine. One write fails."""
 
@@ -128,6 +140,7 @@ def test_a_file_that_failed_writes_nothing_into_the_next_file(tmp_path: Path, at
         stage(files, tmp_path / "failed", parquet_form(rows.schema), [rows])
     with closing(OS_FILES, OS_FILES.open(tmp_path / "next", REPLACED_FILE)) as file:
         OS_FILES.write(file, b"mine")
+        assert is_storage_away(caught.value)
         del caught  # the error holds Arrow's writer, which writes the footer when it is destroyed
         gc.collect()
     assert (tmp_path / "next").read_bytes() == b"mine"

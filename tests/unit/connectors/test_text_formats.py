@@ -87,6 +87,20 @@ def test_columns_that_a_format_cannot_hold_are_refused_by_name(kind: pa.DataType
             csv_form(pa.schema([("odd", kind)]))
 
 
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.binary_view(), pa.binary(2)])
+def test_csv_takes_bytes_of_no_kind(kind: pa.DataType) -> None:
+    with pytest.raises(ConfigError, match="csv sink: column 'odd' is "):
+        csv_form(pa.schema([("odd", kind)]))
+
+
+def test_csv_takes_texts_of_every_kind(tmp_path: Path) -> None:
+    words = ["", "x" * 20, None]
+    kinds = (pa.string(), pa.large_string(), pa.string_view())
+    batch = pa.record_batch({str(kind): pa.array(words, kind) for kind in kinds})
+    stage(OS_FILES, tmp_path / "a.csv", csv_form(batch.schema), [batch])
+    assert (tmp_path / "a.csv").read_text().splitlines()[1:] == ['"","",""', ",".join(3 * [f'"{words[1]}"']), ",,"]
+
+
 def test_csv_is_read_back_and_tells_null_from_empty(tmp_path: Path) -> None:
     batch = pa.record_batch({"w": ['a"b,c', "", None, "x"], "n": [1, None, 3, 4]})
     staged = stage(OS_FILES, tmp_path / "a.csv", csv_form(batch.schema), [batch, batch])

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, PeerError, StateError, StorageError
 from penstock.base.threads import uuid4
 from penstock.connectors.published import FILE_SUFFIXES, OWNER, OWNER_BYTES_MAX, STAGING, SUFFIXES
 from penstock.contract.codec import parsed
@@ -143,7 +143,10 @@ def clean_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def stage(files: FileSystem, path: Path, form: FileForm, batches: Sequence[pa.RecordBatch]) -> Staged:
-    """Write one file and fsync it. Raises StorageError, after removing the file."""
+    """Write one file and fsync it. After an error the file is removed.
+
+    Raises StorageError, and ConnectorError when Arrow cannot write these rows, which it cannot do later either.
+    """
     try:
         with closing(files, files.open(path, REPLACED_FILE)) as file:
             hashing = HashingFile(files, file)
@@ -156,7 +159,8 @@ def stage(files: FileSystem, path: Path, form: FileForm, batches: Sequence[pa.Re
         return Staged(path, rows, hashing.size, hashing.digest.hexdigest())
     except (OSError, pa.ArrowException) as error:
         remove_staged(files, path)
-        raise StorageError(f"file sink: cannot stage {path}: {error}") from error
+        of_system = isinstance(error, OSError) and error.errno is not None
+        raise (StorageError if of_system else ConnectorError)(f"file sink: cannot stage {path}: {error}") from error
 
 
 def write_parquet(
@@ -190,8 +194,20 @@ def write_parquet(
 
 
 def parquet_form(schema: pa.Schema) -> FileForm:
-    """Return the form of Parquet files with the visible columns of ``schema``."""
-    return FileForm(clean_schema(schema), VISIBLE_SUFFIX, write_parquet)
+    """Return the form of Parquet files with the visible columns of ``schema``.
+
+    Raises ConfigError for a column that Parquet cannot hold.
+    """
+    visible = clean_schema(schema)
+    for field in visible:
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+        except (pa.ArrowException, OSError) as error:
+            raise ConfigError(
+                f"parquet sink: column {field.name!r} is {field.type}, which Parquet has not ({error}): make another"
+                " type of it in a step before"
+            ) from error
+    return FileForm(visible, VISIBLE_SUFFIX, write_parquet)
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -162,12 +162,24 @@ def json_form(schema: pa.Schema) -> FileForm:
 
 
 def csv_form(schema: pa.Schema) -> FileForm:
-    """Return the form of CSV files with a header. Raises ConfigError for a column of lists, structs or maps."""
-    visible = clean_schema(schema)
+    """Return the form of CSV files with a header. Raises ConfigError for a column of lists, structs, maps or bytes."""
+    visible = pa.schema([_without_views(field) for field in clean_schema(schema)])
     for field in visible:
-        if pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+        if pa.types.is_nested(field.type) or _is_bytes(field.type):
             raise ConfigError(f"csv sink: column {field.name!r} is {field.type}, CSV has no such values")
     return FileForm(visible, SUFFIXES["csv"], write_csv)
+
+
+def _without_views(field: pa.Field) -> pa.Field:
+    """Return a column of texts as Arrow's writer of CSV knows it."""
+    return field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(
+        is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind) or is_.is_fixed_size_binary(kind)
+    )
 
 
 def write_csv(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:

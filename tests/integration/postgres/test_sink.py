@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -370,3 +371,29 @@ def test_a_row_that_the_table_refuses_after_the_commit_stops_the_job(postgres: P
     postgres.run(f"ALTER TABLE {target.table} DROP CONSTRAINT {target.table}_number_check")
     sink.publisher.publish(handle, Epoch(1))
     assert numbers(target) == Counter(range(18))
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "fits", "said"),
+    [
+        (pa.timestamp("us"), "at timestamp(3)", [-1_000, 0, 1_000], "digits behind the second"),
+        (pa.timestamp("us", "UTC"), "at timestamptz(0)", [-1_000_000, 1_000_000], "digits behind the second"),
+        (pa.decimal128(38, 0), "at numeric(3,-2)", [Decimal(-100), Decimal(99_900)], r"numeric\(3,-2\)"),
+        (pa.decimal128(38, 0), "at numeric(100,2)", [Decimal("9" * 38)], None),
+    ],
+)
+def test_a_column_with_few_digits_takes_what_it_keeps_as_it_is(
+    postgres: Postgres, tmp_path: Path, kind: pa.DataType, column: str, fits: list[Any], said: str | None
+) -> None:
+    target = Target(postgres, tmp_path, column)
+    sink = target.claimed(pa.schema([("at", kind)]))
+    rows = pa.record_batch({"at": pa.array(fits, kind)})
+    sink.publisher.publish(staged(sink, 1, rows), Epoch(1))
+    found = [row["at"] for row in target.visible()]
+    if pa.types.is_decimal(kind):
+        found = [Decimal(str(value)) for value in found]
+    assert found == rows["at"].to_pylist()
+    if said is not None:
+        finer = pa.record_batch({"at": pa.array([1 if "digits" in said else Decimal(1)], kind)})
+        with pytest.raises(ConfigError, match=f"column 'at': .*{said}"):
+            sink.writer(TASK, Attempt(1)).write(finer)

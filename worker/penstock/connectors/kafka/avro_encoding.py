@@ -101,7 +101,7 @@ def _avro_type(field: pa.Field, parent: str) -> tuple[Any, pa.DataType | None]:
         return simple
     if is_.is_timestamp(kind) and kind.tz and kind.unit in INSTANTS:
         return {"type": "long", "logicalType": INSTANTS[kind.unit]}, pa.int64()
-    if is_.is_decimal128(kind):
+    if is_.is_decimal128(kind) and kind.scale >= 0:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}, None
     name = f"{parent}_{field.name}"
     if is_.is_fixed_size_binary(kind):

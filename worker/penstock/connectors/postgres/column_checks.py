@@ -16,6 +16,9 @@ from penstock.base.suggest import unknown
 DAYS = (-2_440_588, 2_145_042_905)  # those of PostgreSQL's date, from 1970 on
 MICROSECONDS_MIN = -210_866_803_200_000_000  # of PostgreSQL's timestamp
 VARCHAR_HEADER = 4  # what a type modifier has beside the length
+SCALE_SIGN = 1024  # the bit of a type modifier that says that a scale is negative
+DIGITS_MAX = 76  # of a decimal in Arrow; a column of PostgreSQL may have 1,000
+DIGITS_OF_SECONDS = 6  # of a timestamp of PostgreSQL, unless its column has fewer
 TAKES = (
     "whole numbers, float and double, booleans, texts, binary, dates, timestamps and decimals, in a column of"
     " PostgreSQL of the same kind; make another type of it in a step before"
@@ -125,6 +128,16 @@ def _within(low: int | None, high: int | None) -> Callable[[pa.Array, int], str 
     return check
 
 
+def _timestamp(array: pa.Array, digits: int) -> str | None:
+    """Refuse what the column would round, in silence."""
+    if 0 <= digits < DIGITS_OF_SECONDS:
+        step = 10 ** (DIGITS_OF_SECONDS - digits)
+        whole = array.cast(pa.int64())
+        if pc.any(pc.not_equal(pc.multiply(pc.divide(whole, step), step), whole)).as_py():
+            return f"a time with more than {digits} digits behind the second, which is what the column has"
+    return _within(MICROSECONDS_MIN, None)(array, digits)
+
+
 def _text(array: pa.Array, modifier: int) -> str | None:
     if pc.any(pc.match_substring(array, "\0")).as_py():
         return "a text with a NUL character, which PostgreSQL does not take"
@@ -136,9 +149,10 @@ def _text(array: pa.Array, modifier: int) -> str | None:
 def _numeric(array: pa.Array, modifier: int) -> str | None:
     if modifier < 0:
         return None
-    precision, scale = (modifier - VARCHAR_HEADER) >> 16, (modifier - VARCHAR_HEADER) & 0x7FF
+    precision = (modifier - VARCHAR_HEADER) >> 16
+    scale = (((modifier - VARCHAR_HEADER) & 0x7FF) ^ SCALE_SIGN) - SCALE_SIGN
     try:
-        array.cast(pa.decimal128(precision, scale))
+        array.cast(pa.decimal256(min(precision, DIGITS_MAX), scale))
     except (pa.ArrowInvalid, ValueError) as error:
         return f"{error}: the column is numeric({precision},{scale})"
     return None
@@ -148,8 +162,8 @@ _VALUES: dict[str, Callable[[pa.Array, int], str | None]] = {
     "smallint": _within(-(2**15), 2**15 - 1),
     "integer": _within(-(2**31), 2**31 - 1),
     "date": _within(*DAYS),
-    "timestamp without time zone": _within(MICROSECONDS_MIN, None),
-    "timestamp with time zone": _within(MICROSECONDS_MIN, None),
+    "timestamp without time zone": _timestamp,
+    "timestamp with time zone": _timestamp,
     "text": _text,
     "character varying": _text,
     "numeric": _numeric,

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +13,10 @@ import pytest
 import penstock as ps
 from penstock.base.errors import ConfigError, StateError, StorageError, is_storage_away
 from penstock.connectors.missing import NotThere
-from penstock.connectors.open_connectors import ConnectorInspector, open_source
+from penstock.connectors.open_connectors import ConnectorInspector, open_sink, open_source
 from penstock.contract.columns import Column
 from penstock.contract.graph import Connector, Source
+from penstock.contract.ids import Attempt, Epoch, Ordinal, StageIndex, TaskId
 from penstock.ports import Source as SourcePort
 from penstock.testing import connectors as kit
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER_VARIABLE
@@ -176,3 +178,38 @@ def test_keys_that_are_refused_for_a_moment_are_asked_for_again(
     refused(lambda: given.source().open(splits[0]).read(1))
     assert source.splits() == splits
     assert source.open(splits[0]).read(1) is not None
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_folders_that_a_sink_has_named_are_read_as_the_same_values(s3: S3, tmp_path: Path, kind: str) -> None:
+    words = [
+        "a/b",
+        "x%2Fy",
+        "ü %",
+        "é\u0301𝄞",
+        "a=b&c?d#e+f",
+        "..",
+        ".",
+        "~",
+        "a\\b",
+        '"q"',
+        "  ",
+        None,
+        "a:b*c<d>|e\n",
+    ]
+    rows = pa.record_batch({"n": pa.array(range(len(words)), pa.int64()), "word": words})
+    bucket = s3.bucket()
+    keys = {"endpoint": s3.endpoint, "access_key": f"env:{USER_VARIABLE}", "secret_key": f"env:{SECRET_VARIABLE}"}
+    place = ps.s3(f"s3://{bucket}/out", format=kind, partition_by="word", **keys)
+    sink = open_sink("out", place, rows.schema, staging=tmp_path)
+    sink.claim("job", fresh=True)
+    writer = sink.writer(TaskId(StageIndex(1), Ordinal(0), 0), Attempt(1))
+    writer.write(rows)
+    handle = writer.seal(Epoch(1), "cut").finish()
+    assert handle is not None
+    sink.publisher.publish(handle, Epoch(1))
+    sink.close()
+    source = open_source(Source(place, COLUMNS))
+    reads = [source.open(state).read(10) for state in source.splits()]
+    found = [row for read in reads if read is not None for row in read.batch.to_pylist()]
+    assert sorted(found, key=lambda row: row["n"]) == rows.to_pylist()

@@ -96,6 +96,20 @@ def test_a_staged_file_that_is_lost_while_rows_are_sent_ends_in_an_error(
     assert target.visible() == [], "nothing is committed"
 
 
+@pytest.mark.parametrize("keys", [None, "number"])
+def test_two_jobs_may_write_to_one_table(postgres: Postgres, tmp_path: Path, keys: str | None) -> None:
+    target = Target(postgres, tmp_path, "word text, number bigint" + (" PRIMARY KEY" if keys else ""), keys)
+    handles = []
+    for uid, share in (("one", ROWS.slice(0, 9)), ("two", ROWS.slice(9))):
+        target.folder = tmp_path / uid  # of its checkpoints
+        sink = target.claimed(uid=uid)
+        handles.append((sink, staged(sink, 1, share)))
+    for _ in range(2):
+        for sink, handle in handles:
+            sink.publisher.publish(handle, Epoch(1))
+    assert numbers(target) == Counter(range(18))
+
+
 def test_all_handles_of_a_task_are_published_by_one_call_and_only_once(target: Target) -> None:
     sink = target.claimed()
     handles = (staged(sink, 1, ROWS.slice(0, 6)), staged(sink, 2, ROWS.slice(6)))

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -71,6 +72,31 @@ def test_values_of_every_type() -> None:
     first, second = (json.loads(line) for line in json_lines(batch).splitlines())
     assert first == {name: told for name, (_, _, told) in values.items()}
     assert second == dict.fromkeys(values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.date32(), [date(1, 1, 1), date(9999, 12, 31), None]),
+        (pa.date64(), [date(1969, 12, 31), None]),
+        (pa.time32("s"), [time(23, 59, 59), None]),
+        (pa.time32("ms"), [time(0, 0, 0, 1000), None]),
+        (pa.time64("us"), [time(23, 59, 59, 999999), time(0), None]),
+        (pa.time64("ns"), [time(1, 2, 3, 4), None]),
+    ],
+)
+def test_a_source_of_json_reads_the_days_and_times_that_the_sink_wrote(kind: pa.DataType, values: list[Any]) -> None:
+    batch = pa.record_batch({"at": pa.array(values, kind), "n": range(len(values))})
+    lines = pa.array([line + b"\n" for line in json_lines(batch).splitlines()], pa.large_binary())
+    found = decode(lines, json_decoder(batch.schema))
+    assert isinstance(found, pa.RecordBatch)
+    assert found.equals(batch)
+
+
+@pytest.mark.parametrize("value", ["20260101", '"2026-01-01T10:00:00"', '"today"', '""'])
+def test_what_is_no_date_is_not_taken_for_days_since_1970(value: str) -> None:
+    line = pa.array([f'{{"day": {value}}}\n'.encode()], pa.large_binary())
+    assert isinstance(decode(line, json_decoder(pa.schema([("day", pa.date32())]))), BadLine)
 
 
 def test_a_number_that_json_does_not_have_is_null() -> None:

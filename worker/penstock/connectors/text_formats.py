@@ -95,8 +95,13 @@ def _tried(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | str:
 
 
 def json_decoder(schema: pa.Schema) -> Decode:
-    """Return what decodes JSON objects, one a line. A field that is not in ``schema`` is passed over."""
-    parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    """Return what decodes JSON objects, one a line. A field that is not in ``schema`` is passed over.
+
+    A date or a time of the day is a text, as the sink writes it. Arrow's parser takes a number, of days for a date.
+    """
+    texts = [f.with_type(pa.string()) if _is_day_or_time(f.type) else f for f in schema]
+    written = schema if texts == list(schema) else pa.schema(texts)
+    parse = pyarrow.json.ParseOptions(explicit_schema=written, unexpected_field_behavior="ignore")
 
     def decoder(lines: pa.Array) -> pa.RecordBatch:
         trimmed = pc.ascii_trim_whitespace(as_text(lines))
@@ -104,9 +109,27 @@ def json_decoder(schema: pa.Schema) -> Decode:
             raise pa.ArrowInvalid("a line has to be one JSON object")  # so no object goes over a line's end
         text = _content(lines)
         read = pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1)
-        return _one(pyarrow.json.read_json(pa.BufferReader(text), read, parse), schema)
+        found = _one(pyarrow.json.read_json(pa.BufferReader(text), read, parse), written)
+        return found if written is schema else _with_times(found, schema)
 
     return decoder
+
+
+def _is_day_or_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+
+
+def _with_times(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with dates and times of the day in place of their texts. Raises ArrowInvalid."""
+    columns = [_of_text(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _of_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_time(kind):
+        return column.cast(kind)
+    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01 "), column, pa.scalar(""))
+    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
 
 
 def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Decode:

@@ -29,7 +29,7 @@ from penstock.base.values import replace
 from penstock.connectors.folder_columns import NO_FOLDERS, FolderColumns, completed, name_in, refuse_folders, replayed
 from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
-from penstock.connectors.source_rows import Stamper, head, with_stamp
+from penstock.connectors.source_rows import Stamper, closed_when_it_fails, head, with_stamp
 from penstock.contract.codec import parsed
 from penstock.contract.columns import Columns
 from penstock.contract.event_time import EventTime
@@ -317,21 +317,18 @@ class ParquetReader:
 
     def _next_piece(self) -> pa.RecordBatch:
         try:
-            if self._rest is None:
-                self._rest = self._open()
-            return next(self._rest)
+            with closed_when_it_fails(self.close, self._where):
+                if self._rest is None:
+                    self._rest = self._open()
+                return next(self._rest)
         except StopIteration:
             raise StateError(
                 f"parquet source: file {self._pieces.path} ends at row {self._offset} of"
                 f" {self._rows}: it was rewritten since the job began"
             ) from None
-        except (pa.ArrowInvalid, OSError, StorageError) as error:
-            self.close()  # what has raised gives no more pieces; a later call reads on at the offset
-            if isinstance(error, StorageError):
-                raise
-            kind = StorageError if may_pass(error) else StateError
-            text = f"parquet source: file {self._pieces.path} cannot be read at row {self._offset}: {error}"
-            raise kind(text) from error
+
+    def _where(self) -> str:
+        return f"parquet source: file {self._pieces.path} cannot be read at row {self._offset}"
 
     def _open(self) -> Iterator[pa.RecordBatch]:
         check_unchanged(self._pieces.path, self._identity)  # its error says more than Arrow's

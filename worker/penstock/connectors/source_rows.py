@@ -8,11 +8,15 @@ with a watermark. It depends only on the order of offsets, so the same rows are 
 however splits interleave. It is a hidden column; the first row of a split has ``NO_BOUND``.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.base import limits
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.os_errors import may_pass
 from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.steps.base import BOUND_FIELD, NO_BOUND
 
@@ -32,6 +36,22 @@ def head(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         share = piece.num_rows * limits.SOURCE_READ_BYTES_MAX // piece.nbytes
         piece = piece.slice(0, max(1, min(share, piece.num_rows // 2)))
     return piece
+
+
+@contextmanager
+def closed_when_it_fails(close: Callable[[], None], where: Callable[[], str]) -> Iterator[None]:
+    """Close a reader whose read fails: what has raised gives no more rows. A later read begins where this one did.
+
+    ``where`` begins the text of an error of Arrow or of the system. Raises StorageError when a retry may help, and
+    StateError when not.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError, StorageError) as error:
+        close()
+        if isinstance(error, StorageError):
+            raise
+        raise (StorageError if may_pass(error) else StateError)(f"{where()}: {error}") from error
 
 
 def with_stamp(schema: pa.Schema, event_time: EventTime | None) -> pa.Schema:

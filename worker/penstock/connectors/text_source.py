@@ -20,14 +20,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
-from penstock.base.os_errors import may_pass, storage_error
+from penstock.base.errors import ConfigError, PeerError, StateError
+from penstock.base.os_errors import storage_error
 from penstock.base.suggest import unknown
 from penstock.base.values import replace
 from penstock.connectors.folder_columns import NO_FOLDERS, FolderColumns, completed, name_in, refuse_folders, replayed
 from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
-from penstock.connectors.source_rows import Stamper, head, with_stamp
+from penstock.connectors.source_rows import Stamper, closed_when_it_fails, head, with_stamp
 from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decode, decode_each, json_decoder
 from penstock.connectors.text_lines import PACKED, Block, LinePlace, blocks
 from penstock.contract.codec import parsed
@@ -328,14 +328,11 @@ class TextRows:
         Raises StateError with file and line when a line does not decode or the file has changed.
         Raises StorageError when a retry may help.
         """
-        try:
+        with closed_when_it_fails(self.close, self._where):
             return self._take(rows_max)
-        except (pa.ArrowInvalid, OSError, StorageError) as error:
-            self.close()  # what has raised gives no more blocks; a later call reads on at ``place``
-            if isinstance(error, StorageError):
-                raise
-            kind = StorageError if may_pass(error) else StateError
-            raise kind(f"text source: file {self._path}, behind line {self.place.line - 1}: {error}") from error
+
+    def _where(self) -> str:
+        return f"text source: file {self._path}, behind line {self.place.line - 1}"
 
     def _take(self, rows_max: int) -> pa.RecordBatch | None:
         while self._rows is None or self._taken >= self._rows.num_rows:

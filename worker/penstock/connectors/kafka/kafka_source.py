@@ -31,7 +31,7 @@ from penstock.connectors.kafka.topics import (
     topic_id,
 )
 from penstock.connectors.missing import refused_at_first
-from penstock.connectors.source_rows import Stamper, head, with_stamp
+from penstock.connectors.source_rows import Stamper, closed_when_it_fails, head, with_stamp
 from penstock.contract.columns import Columns
 from penstock.contract.event_time import EventTime
 from penstock.contract.ids import Epoch, SplitId
@@ -185,12 +185,9 @@ class KafkaReader:
         """
         if self._place.at(self._next).finished:
             return None
-        try:
-            with self._asked():
-                rows = self._rows(max_rows)
-        except StorageError:
-            self.close()  # it may have given records that are no rows yet; a later read begins at the positions
-            raise
+        # The client may have given records that are no rows yet.
+        with closed_when_it_fails(self.close, self._about), self._asked():
+            rows = self._rows(max_rows)
         if rows is None:
             return None
         offset, self._offset = self._offset, self._offset + rows.num_rows
@@ -276,8 +273,10 @@ class KafkaReader:
         try:
             yield
         except library().KafkaException as error:
-            about = f"kafka source: topic {self._place.topic}, split {self._state.split}"
-            raise problem(about, error.args[0], self._consumer) from error
+            raise problem(self._about(), error.args[0], self._consumer) from error
+
+    def _about(self) -> str:
+        return f"kafka source: topic {self._place.topic}, split {self._state.split}"
 
     def _begin(self) -> None:
         self._consumer = self._source.consumer(self._disconnected)

@@ -5,7 +5,7 @@ import pytest
 from adbc_driver_manager import AdbcStatusCode
 
 from penstock.base.errors import ConfigError, StateError, StorageError, is_storage_away
-from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, problem
+from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, not_connected, problem
 from penstock.connectors.postgres.column_checks import TableColumn, checks_of, staged_schema
 from penstock.connectors.postgres.marked_table import Statements, TableName
 from penstock.contract.postgres_options import PostgresOutput
@@ -73,6 +73,43 @@ def test_a_wrong_use_of_the_client_is_not_tried_again_without_end() -> None:
     assert not is_storage_away(misused)
     assert "report it" in str(misused)
     assert is_storage_away(problem("sink", Refusal("08006", int(AdbcStatusCode.INVALID_ARGUMENT))))
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ('FATAL: too many connections for role "shop"', "ALTER ROLE <user> CONNECTION LIMIT, or run fewer workers"),
+        ('FATAL: too many connections for database "shop"', "ALTER DATABASE <database> CONNECTION LIMIT, or run fewer"),
+        ("FATAL: sorry, too many clients already", "raise max_connections, or run fewer workers"),
+        ("FATAL: remaining connection slots are reserved for roles with the SUPERUSER attribute", "max_connections"),
+        ('FATAL: database "shop" is not currently accepting connections', "ALTER DATABASE <database> ALLOW_CONN"),
+        ('FATAL: role "shop" does not exist', "correct the user in `uri`, or make it"),
+        ('FATAL: database "shop" does not exist', "correct the database in `uri`, or make it"),
+        ("failed: session is read-only", "its servers take no writes now"),
+    ],
+)
+def test_a_connection_that_is_not_made_says_what_helps(said: str, remedy: str) -> None:
+    assert remedy in str(not_connected("sink", "db:5432/shop", said))
+
+
+@pytest.mark.parametrize(
+    ("host", "place"),
+    [
+        ("writer@db", "db:5432"),
+        ("a:1,b", "a:1,b:5432"),
+        ("u@[::1]:5433", "[::1]:5433"),
+        ("", "localhost:5432"),
+        ("%2Ftmp", "%2Ftmp:5432"),
+    ],
+)
+def test_an_address_may_name_several_hosts(host: str, place: str) -> None:
+    assert PostgresDatabase(PostgresOutput(f"postgresql://{host}/shop", "t")).place == f"{place}/shop"
+
+
+@pytest.mark.parametrize("host", ["db:abc", "db:0", "a:1,b:70000", "::1", "[::1"])
+def test_a_port_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"postgres: uri: .* is no host, or host:port"):
+        PostgresDatabase(PostgresOutput(f"postgresql://u@{host}/shop", "t"))
 
 
 def test_a_type_or_a_setting_that_is_not_known_is_refused() -> None:

@@ -33,14 +33,21 @@ CONNECTING = {
     "no pg_hba.conf entry": "let the server's pg_hba.conf admit this user from the workers",
     "is not permitted to log in": "let the user of `uri` log in: ALTER ROLE <user> LOGIN",
     "permission denied for database": "GRANT CONNECT ON DATABASE <database> TO <user>, those of `uri`",
+    "too many connections for role": "ALTER ROLE <user> CONNECTION LIMIT, or run fewer workers",
+    "too many connections for database": "ALTER DATABASE <database> CONNECTION LIMIT, or run fewer workers",
+    "too many clients": "raise max_connections, or run fewer workers",
+    "connection slots are reserved": "raise max_connections, or run fewer workers",
+    "not currently accepting connections": "ALTER DATABASE <database> ALLOW_CONNECTIONS true",
+    "session is read-only": "its servers take no writes now: name the primary in `uri`, or wait for a new one",
     'role "': "correct the user in `uri`, or make it",
     'database "': "correct the database in `uri`, or make it",
-    "too many clients": "raise max_connections, or run fewer workers",
     "certificate verify failed": "correct sslrootcert in `uri`",
     "could not translate host name": "correct the host in `uri`",
     "refused": "check the address in `uri`, and that the server runs",
     "timeout": "check the address in `uri`, and that the network lets the workers through",
 }
+HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
+PORT, PORT_MAX = 5432, 65_535
 # Classes that say what is wrong with a row. 54000: it is larger than a page, or its key than an index takes.
 REFUSED = ("21", "22", "23", "27", "44", "54000", "P0")
 ABSENT = ("42P01", "3F000")  # there is no table, or no schema
@@ -57,14 +64,18 @@ class PostgresDatabase:
     """A database, as the options of a connector name it."""
 
     def __init__(self, options: PostgresOutput | PostgresLookup) -> None:
-        """Connect nothing yet. Raises ConfigError for a setting in ``uri`` that is not allowed."""
-        self._parts = urlsplit(options.uri)
+        """Connect nothing yet. Raises ConfigError for a host or setting in ``uri`` that is not allowed."""
+        try:
+            self._parts = urlsplit(options.uri)
+        except ValueError as error:
+            raise ConfigError(f"postgres: uri: the host is no host, or host:port: {error}") from error
         self._password = options.password
         self._settings = dict(parse_qsl(self._parts.query))
         for name in self._settings:
             if name not in SETTINGS:
                 raise ConfigError(f"postgres: uri: {unknown('setting', name, SETTINGS)}")
-        self.place = f"{self._parts.hostname or 'localhost'}:{self._parts.port or 5432}{self._parts.path}"
+        hosts = self._parts.netloc.rpartition("@")[2].split(",")
+        self.place = ",".join(map(_address, hosts)) + self._parts.path
 
     @contextmanager
     def session(self, name: str, about: str) -> Iterator["PostgresSession"]:
@@ -77,7 +88,7 @@ class PostgresDatabase:
         try:
             connection = api.connect(self._uri(name), autocommit=True)
         except (api.Error, OSError) as error:
-            raise _not_connected(about, self.place, str(error)) from error
+            raise not_connected(about, self.place, str(error)) from error
         try:
             with connection:
                 yield PostgresSession(connection)
@@ -195,9 +206,18 @@ def problem(about: str, error: Any) -> PenstockError:
     return StorageError(f"{about}: {said} ({state or 'no answer'})")
 
 
-def _not_connected(about: str, place: str, said: str) -> PenstockError:
+def not_connected(about: str, place: str, said: str) -> PenstockError:
+    """Say what helps when no connection to ``place`` is made; ``said`` is what the client says."""
     remedy = next((remedy for sign, remedy in CONNECTING.items() if sign in said), "check `uri`")
     return StorageError(f"{about}: no connection to {place}: {remedy} ({_plain(said)})")
+
+
+def _address(host: str) -> str:
+    """Return a host of ``uri`` with its port. Raises ConfigError."""
+    found = HOST.fullmatch(host)
+    if found is None or not 0 < int(found[2] or PORT) <= PORT_MAX:
+        raise ConfigError(f"postgres: uri: {host!r} is no host, or host:port with a port from 1 to {PORT_MAX}")
+    return f"{found[1] or 'localhost'}:{found[2] or PORT}"
 
 
 def _plain(said: str) -> str:

@@ -202,6 +202,21 @@ def test_only_the_rows_that_the_table_refuses_are_left_out(
     assert numbers(target) == Counter(visible)
 
 
+def test_rows_that_a_trigger_refuses_with_its_own_code_are_left_out_too(postgres: Postgres, target: Target) -> None:
+    postgres.run(
+        f"CREATE FUNCTION {target.table}_even() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+        " IF NEW.number % 2 = 0 THEN RETURN NEW; END IF; RAISE 'odd' USING ERRCODE = 'ODD01'; END$$"
+    )
+    event = f"BEFORE INSERT ON {target.table} FOR EACH ROW"
+    postgres.run(f"CREATE TRIGGER even {event} EXECUTE FUNCTION {target.table}_even()")
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    with pytest.raises(StateError, match=r"the table refuses a row: odd"):
+        sink.publisher.publish(handle, Epoch(1))
+    assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == 9
+    assert numbers(target) == Counter(range(0, 18, 2))
+
+
 def test_a_key_that_is_larger_than_the_index_takes_is_left_out_like_any_row_that_is_refused(
     postgres: Postgres, tmp_path: Path
 ) -> None:

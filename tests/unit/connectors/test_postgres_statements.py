@@ -46,6 +46,9 @@ class Refusal(Exception):
         ("42501", StorageError, "a right is missing: said: grant it"),
         ("23505", StateError, "the table refuses a row: said"),
         ("54000", StateError, "the table refuses a row: said"),
+        ("38000", StateError, "the table refuses a row: said"),
+        ("ABC01", StateError, "the table refuses a row: said"),
+        ("25006", StorageError, "takes no writes now: said: name the primary in `uri`, or let the user of `uri` write"),
         ("53100", StorageError, r"said \(53100\)"),
         ("42703", StateError, "the table is another than at the start: said: bring it back as it was and start"),
     ],
@@ -66,6 +69,16 @@ def test_the_servers_answer_is_told_without_the_statement() -> None:
     told = str(problem("sink", Refusal("42P01", said=said)))
     why = 'the table is not there: relation "a.words" does not exist. SQLSTATE: 42P01: bring it back'
     assert told.startswith(f"sink: {why}")
+
+
+def test_a_row_that_a_policy_refuses_is_no_missing_right() -> None:
+    refusal = Refusal("42501", said='new row violates row-level security policy for table "words"')
+    assert "the table refuses a row: new row violates" in str(problem("sink", refusal))
+
+
+def test_the_name_of_the_clients_function_is_not_told() -> None:
+    said = "INVALID_STATE: [libpq] Failed to execute prepared statement: PGRES_FATAL_ERROR ERROR:  no. SQLSTATE: 40P01"
+    assert str(problem("sink", Refusal("40P01", said=said))) == "sink: no. SQLSTATE: 40P01 (40P01)"
 
 
 def test_a_wrong_use_of_the_client_is_not_tried_again_without_end() -> None:

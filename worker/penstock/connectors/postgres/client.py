@@ -49,8 +49,15 @@ CONNECTING = {
 HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
 PORT, PORT_MAX = 5432, 65_535
 # Classes that say what is wrong with a row. 54000: it is larger than a page, or its key than an index takes.
-REFUSED = ("21", "22", "23", "27", "44", "54000", "P0")
+REFUSED = ("09", "21", "22", "23", "27", "38", "39", "44", "54000", "P0")
+# All other classes of PostgreSQL (appendix A of its manual). A class that is none of its own is that of a trigger.
+OTHERS = (
+    *("00", "01", "02", "03", "08", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "24", "25", "26", "28", "2B", "2D", "2F"),
+    *("34", "3B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58", "72", "F0", "HV", "XX"),
+)
 ABSENT = ("42P01", "3F000")  # there is no table, or no schema
+POLICY = "violates row-level security policy"  # of a row, with the class of rights
+READ_ONLY = "25006"
 CHANGED = ("42",)  # what is wrong with the table
 MISUSED = (2, 5)  # of the client: NOT_IMPLEMENTED, INVALID_ARGUMENT
 
@@ -144,7 +151,7 @@ class PostgresSession:
         try:
             self.run(sql)
         except library().Error as error:
-            if not str(error.sqlstate or "").startswith(REFUSED):
+            if not _refuses_row(error):
                 raise
             self.run("ROLLBACK TO SAVEPOINT before")
             why: str | None = _plain(str(error))
@@ -189,21 +196,30 @@ def problem(about: str, error: Any) -> PenstockError:
     state, said = str(error.sqlstate or ""), _plain(str(error))
     if state == "55P03":
         return LockHeld(f"{about}: another session holds a lock: {said}")
-    if state == "42501":
-        return StorageError(f"{about}: a right is missing: {said}: grant it to the user of the job")
-    if state.startswith(REFUSED):
+    if _refuses_row(error):
         remedy = f"mend the table and start the job again, or give {SKIP}, or {DROP}"
         return StateError(f"{about}: the table refuses a row: {said}: {remedy}")
     if state.startswith(ABSENT):
         return NotThere(
             f"{about}: the table is not there: {said}: bring it back as it was and start the job again, or give {DROP}"
         )
+    if state == "42501":
+        return StorageError(f"{about}: a right is missing: {said}: grant it to the user of the job")
+    if state == READ_ONLY:
+        remedy = "name the primary in `uri`, or let the user of `uri` write"
+        return StorageError(f"{about}: the server takes no writes now: {said}: {remedy}")
     if state.startswith(CHANGED):
         remedy = f"bring it back as it was and start the job again, or give {DROP}"
         return StateError(f"{about}: the table is another than at the start: {said}: {remedy}")
     if not state and getattr(error, "status_code", None) in MISUSED:
         return ConnectorError(f"{about}: {said}: {extras.REPORT}")
     return StorageError(f"{about}: {said} ({state or 'no answer'})")
+
+
+def _refuses_row(error: Any) -> bool:
+    """Say whether the server refuses a row, by itself or by a trigger that raises, with any code."""
+    state = str(error.sqlstate or "")
+    return state.startswith(REFUSED) or POLICY in str(error) or bool(state and not state.startswith(OTHERS))
 
 
 def not_connected(about: str, place: str, said: str) -> PenstockError:
@@ -225,5 +241,5 @@ def _plain(said: str) -> str:
     line = " ".join(said.split())
     _, statement, answer = line.partition("': ERROR: ")
     if not statement:
-        return line
+        return line.rpartition("PGRES_FATAL_ERROR ERROR: ")[2].replace(" . SQLSTATE:", ". SQLSTATE:")
     return re.sub(r" LINE \d+: .*? \^", "", answer).replace(" . SQLSTATE:", ". SQLSTATE:")

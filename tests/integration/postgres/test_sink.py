@@ -342,11 +342,13 @@ WIDE = pa.schema(
         ("at", pa.timestamp("us")),
         ("instant", pa.timestamp("us", "UTC")),
         ("price", pa.decimal128(10, 2)),
+        ("second", pa.timestamp("us")),
+        ("milli", pa.timestamp("us", "UTC")),
     ]
 )
 WIDE_COLUMNS = (
     "small smallint, unsigned integer, short varchar(3), real double precision, yes boolean, raw bytea, day date,"
-    " at timestamp, instant timestamptz, price numeric(6,2)"
+    " at timestamp, instant timestamptz, price numeric(6,2), second timestamp(0), milli timestamptz(3)"
 )
 GOOD: dict[str, object] = {
     "small": -7,
@@ -359,6 +361,8 @@ GOOD: dict[str, object] = {
     "at": datetime(2026, 11, 26, 15, 20, 1, 5),  # noqa: DTZ001 - a time without a zone is meant
     "instant": datetime(2026, 11, 26, 15, 20, tzinfo=UTC),
     "price": Decimal("1234.50"),
+    "second": datetime(1969, 11, 26, 15, 20, 1),  # noqa: DTZ001 - a time without a zone is meant
+    "milli": datetime(2026, 11, 26, 15, 20, 1, 7_000, tzinfo=UTC),
 }
 
 
@@ -379,6 +383,8 @@ def test_values_of_every_type_come_back_as_they_were(postgres: Postgres, tmp_pat
         ("short", "four", "4 characters: the column has 3"),
         ("short", "\0", "NUL character"),
         ("price", Decimal("12345.00"), r"numeric\(6,2\)"),
+        ("second", datetime(2026, 11, 26, 15, 20, 1, 5), "a time with more than 0 digits behind the second"),  # noqa: DTZ001
+        ("milli", datetime(2026, 11, 26, 15, 20, 1, 5, tzinfo=UTC), "a time with more than 3 digits behind the second"),
     ],
 )
 def test_a_value_that_the_table_would_refuse_is_refused_before_the_commit(

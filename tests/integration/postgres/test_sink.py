@@ -241,6 +241,20 @@ def test_rows_that_are_refused_only_with_the_commit_are_left_out_too(postgres: P
     assert numbers(target) == Counter(n for n in range(18) if n % 5 in {1, 3})
 
 
+@pytest.mark.parametrize(("setting", "used"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])
+def test_a_commit_is_on_disk_before_it_counts_whatever_the_user_has_set(
+    postgres: Postgres, tmp_path: Path, setting: str, used: str
+) -> None:
+    target = Target(postgres, tmp_path, f"{COLUMNS}, how text DEFAULT current_setting('synchronous_commit')")
+    postgres.run(f"ALTER ROLE penstock SET synchronous_commit = {setting}")
+    try:
+        sink = target.claimed()
+        sink.publisher.publish(staged(sink, 1), Epoch(1))
+    finally:
+        postgres.run("ALTER ROLE penstock RESET synchronous_commit")
+    assert {row["how"] for row in target.visible()} == {used}
+
+
 def test_a_publisher_that_stands_still_with_the_lock_is_ended_by_the_next_one(target: Target) -> None:
     target.claimed()
     stuck, other, wanted = target.marked(MarkedTable), target.marked(MarkedTable), Wanted(Epoch(1), "d", 1, Epoch(0))

@@ -29,6 +29,8 @@ IDLE_MAX_MS = 60_000  # in a transaction; where a session cannot be ended by the
 EPOCHS = "penstock_epochs"
 ROWS = "pg_temp.penstock_rows"
 NUMBER = "penstock_number"
+# With `off` a server that crashes forgets rows that it has confirmed. Other values say which standbys have them, too.
+DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class MarkedTable(SeededOutput[Block]):
             self._seed(session, wanted.known)
         with session.transaction():
             session.run(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
+            session.run(DURABLE)
             session.run(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MAX_MS}")
             session.run(self._statements.make)
             if visible < wanted.blocks:

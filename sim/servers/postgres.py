@@ -370,7 +370,7 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     (r"SELECT count\(\*\) FROM pg_temp\.penstock_rows$", VirtualPostgres._count),
     (_INSERT, VirtualPostgres._insert),
     (LOOK_UP.pattern, VirtualPostgres._look_up),
-    (r"SELECT relkind IN .+ FROM pg_class", VirtualPostgres._is_view),
+    (r"SELECT relkind (NOT )?IN .+ FROM pg_class", VirtualPostgres._is_view),
     (r"SELECT a\.attname.+FROM pg_attribute", VirtualPostgres._columns_of),
     (r"SELECT i\.indexrelid.+FROM pg_index", VirtualPostgres._keys_of),
     (r"SELECT to_regclass\(\$1\) IS NULL$", VirtualPostgres._lacks_markers),

@@ -39,7 +39,8 @@ def test_each_right_that_is_missing_is_named_with_the_statement_that_grants_it(
         claim(writer, tmp_path)
     writer.grant(f"USAGE ON SCHEMA {name}")
     with pytest.raises(
-        ConfigError, match=rf'may not make the table of markers in schema "{name}"; as its owner: CREATE'
+        ConfigError,
+        match=rf'in schema "{name}"; as its owner: CREATE .*; GRANT .* ON "{name}".penstock_epochs TO "{name}"',
     ):
         claim(writer, tmp_path)
     writer.grant(f"CREATE ON SCHEMA {name}")

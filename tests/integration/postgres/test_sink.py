@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.base.values import replace
 from penstock.connectors.missing import NotThere
 from penstock.connectors.postgres.client import PostgresDatabase, PostgresSession
 from penstock.connectors.postgres.column_checks import staged_schema
@@ -325,6 +326,18 @@ def test_a_table_that_does_not_fit_is_refused_before_a_row_is_read(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         Target(postgres, tmp_path, columns, keys).claimed()
+
+
+def test_what_takes_no_rows_is_refused_before_a_row_is_read(postgres: Postgres, target: Target) -> None:
+    postgres.run(f"CREATE MATERIALIZED VIEW shown AS SELECT * FROM {target.table}")
+    target.options = replace(target.options, table="shown")
+    with pytest.raises(ConfigError, match="table shown: it is no table and no view: correct `table`"):
+        target.claimed()
+
+
+def test_a_column_with_the_name_of_one_of_the_sink_is_refused(target: Target) -> None:
+    with pytest.raises(ConfigError, match="column 'penstock_number' has a name of the sink: rename it"):
+        target.sink(pa.schema([("penstock_number", pa.int64())]))
 
 
 def test_a_missing_table_is_named_with_the_statement_that_makes_it(postgres: Postgres, target: Target) -> None:

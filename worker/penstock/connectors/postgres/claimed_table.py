@@ -16,13 +16,14 @@ COLUMNS = """\
 SELECT a.attname::text, format_type(a.atttypid, NULL), a.atttypmod, a.attnotnull,
        a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a'
 FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+TAKES_NO_ROWS = "SELECT relkind NOT IN ('r', 'p', 'v', 'f') FROM pg_class WHERE oid = to_regclass($1)"
 KEYS = """\
 SELECT i.indexrelid::bigint, a.attname::text, i.indnkeyatts::bigint
 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
 WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL"""
 MARKERS = """\
-CREATE TABLE IF NOT EXISTS {epochs} (target text, job text, sink text, task text, epoch bigint NOT NULL,
- digest text NOT NULL, blocks bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(),
+CREATE TABLE IF NOT EXISTS {epochs} (target text, job text, sink text, task text, epoch bigint NOT NULL,\
+ digest text NOT NULL, blocks bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(),\
  PRIMARY KEY (target, job, sink, task))"""
 
 
@@ -40,6 +41,8 @@ def prepare_table(
         columns = [TableColumn(*row) for row in session.run(COLUMNS, table.sql)]
         if not columns:
             raise NotThere(f"{about}: there is none in {database.place}: {_statement(table, rows, keys)}")
+        if session.run(TAKES_NO_ROWS, table.sql) == [(True,)]:
+            raise ConfigError(f"{about}: it is no table and no view: correct `table`")
         _check_key(session, table, keys, about)
         _make_markers(session, table, about)
         _check_rights(session, table, keys, about)
@@ -92,7 +95,7 @@ def _make_markers(session: PostgresSession, table: TableName, about: str) -> Non
         if not session.run("SELECT has_schema_privilege(current_user, $1, 'CREATE')", schema.strip('"'))[0][0]:
             raise ConfigError(
                 f"{about}: the job's user may not make the table of markers in schema {schema}; as its owner: {make};"
-                f" GRANT SELECT, INSERT, UPDATE ON {table.epochs} TO <user>"
+                f" GRANT SELECT, INSERT, UPDATE ON {table.epochs} TO {user_of(session)}"
             )
         with session.transaction():
             session.run(f"SELECT pg_advisory_xact_lock({LOCK})")

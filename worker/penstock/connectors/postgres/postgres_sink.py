@@ -14,7 +14,7 @@ from penstock.connectors.file_output import clean_schema, plain
 from penstock.connectors.postgres.claimed_table import prepare_table
 from penstock.connectors.postgres.client import PostgresDatabase, library
 from penstock.connectors.postgres.column_checks import Check, TableColumn, checks_of, staged_as, staged_schema
-from penstock.connectors.postgres.marked_table import MarkedTable, Statements, TableName
+from penstock.connectors.postgres.marked_table import NUMBER, MarkedTable, Statements, TableName
 from penstock.connectors.staged_sink import StagedSink, arrow_form
 from penstock.contract.ids import TaskId
 from penstock.contract.postgres_options import PostgresOutput
@@ -45,6 +45,8 @@ class _ClaimedTable:
     def __init__(self, step: str, options: PostgresOutput, schema: pa.Schema) -> None:
         self._step = step
         self._rows = clean_schema(schema)
+        if NUMBER in self._rows.names:
+            raise ConfigError(f"postgres sink: column {NUMBER!r} has a name of the sink: rename it in a step before")
         self._keys = tuple(k.strip() for k in (options.key_columns or "").split(",") if k.strip())
         for key in self._keys:
             if key not in self._rows.names:

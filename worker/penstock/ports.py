@@ -421,7 +421,8 @@ class SinkWriter(Protocol):
         """Return whether :meth:`write` may be called now. Cheap.
 
         False means that the disk is slow or full: the task takes no input (backpressure) and asks
-        again later. So no thread sleeps inside a sink while a reset waits.
+        again later. So no thread sleeps inside a sink while a reset waits. It has to become true without
+        a :meth:`seal`: the barrier comes behind rows, and a task that takes no rows does not reach it.
         """
         ...
 

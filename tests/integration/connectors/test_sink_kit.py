@@ -238,9 +238,18 @@ class Untyped(Sink):
             return None if handle is None else replace(handle, data=data)
 
 
+class WaitsForACheckpoint(Sink):
+    """Takes no more rows until the next cut, which comes behind them."""
+
+    class writes(JsonWriter):
+        def room(self) -> bool:
+            return sum(batch.num_rows for batch in self._rows) < 500_000
+
+
 @pytest.mark.parametrize(
     ("sink", "rule", "says"),
     [
+        (WaitsForACheckpoint, "room", r"rows of one epoch room\(\) stays false: the next cut comes behind"),
         (Untyped, "handle", "finish.. gave a handle: its data is dict, str is due"),
         (Early, "early", "the epoch is not committed: visible and not due"),
         (Appends, "publish-again", "visible twice"),

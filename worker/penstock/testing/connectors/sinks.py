@@ -3,6 +3,8 @@
 import os
 import signal
 import tempfile
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import PenstockError
 from penstock.contract.ids import Attempt, Epoch
 from penstock.contract.manifest import SinkHandle, misfit
+from penstock.ports import SinkWriter
 from penstock.testing.connectors.lives import GAVE_UP, SURVIVED, TASKS, UID, Ledger, Life, SinkTarget, fork, wait
 from penstock.testing.connectors.outgoing_calls import Action, Effects
 from penstock.testing.connectors.rule_broken import RuleBroken, counted, must, shown
@@ -22,6 +25,9 @@ from penstock.testing.connectors.rule_broken import RuleBroken, counted, must, s
 MakeTarget = Callable[[], SinkTarget]
 PIECES = 6  # three epochs of two tasks
 LIVES_MAX = 4
+ROWS_IN_AN_EPOCH = 1 << 20
+ROWS_AT_ONCE = 8192
+ROOM_MAX_S = 10.0  # for a disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +112,30 @@ def _check_calls(target: SinkTarget, rows: pa.RecordBatch) -> None:
     for again in range(2):
         publisher.discard(lost)
         _sees(target, [first], "discard", f"discard() was called {again + 1} times")
-    writer.write(third)
+    _check_room(writer, third)
     writer.close()
     writer.close()
     other.sweep(Attempt(2))
     for closed in (sink, other, sink):
         closed.close()
     _sees(target, [first], "abandoned", "the attempt was given up")
+
+
+def _check_room(writer: SinkWriter, rows: pa.RecordBatch) -> None:
+    """Write many rows without a cut, as a task does whose barrier comes behind them."""
+    times, pause = -(-ROWS_AT_ONCE // rows.num_rows), threading.Event()
+    many = pa.concat_batches([rows] * times)
+    for written in range(0, ROWS_IN_AN_EPOCH, many.num_rows):
+        end = time.monotonic() + ROOM_MAX_S
+        while not writer.room():
+            must(
+                time.monotonic() < end,
+                "room",
+                f"after {written:,} rows of one epoch room() stays false: the next cut comes behind rows that wait for"
+                " room, so the job would wait for ever; put rows on the disk as they come",
+            )
+            pause.wait(0.002)
+        writer.write(many)
 
 
 def _check_handle(handle: SinkHandle, rows: int) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from penstock.base.errors import BusyError, ConfigError
 from penstock.contract.codec import encode
-from penstock.contract.ids import Ordinal
+from penstock.contract.ids import JobUid, Ordinal, SwapId
+from penstock.contract.latest import Latest, encode_latest
+from penstock.contract.pod import latest_name
+from penstock.storage.sqlite import Database, SqliteMetaStore
 from penstock.supervisor.client import connect, last_failure
 from penstock.supervisor.folders import Endpoint, JobFolder, find_endpoint, starting, write_private
 
@@ -148,6 +151,17 @@ def test_nothing_is_believed_that_others_could_have_put_there(
     for look in (find_endpoint, connect, last_failure):
         with pytest.raises(ConfigError, match=f"--dir: .*{why}"):
             look(tmp_path, "words")
+
+
+def test_a_failure_is_told_in_the_words_of_the_command_line(tmp_path: Path) -> None:
+    folder = JobFolder.make(tmp_path, "words", "default")
+    why = "StateError: its marker is gone: give restore.unpublishedSinks: {out: Drop}"
+    database = Database(folder.database)
+    latest = Latest(JobUid("uid"), SwapId("swap"), failure=why)
+    SqliteMetaStore(database).create(latest_name("words"), encode_latest(latest))
+    database.close()
+    with pytest.raises(ConfigError, match="it has failed\nits marker is gone: give --unpublished out=Drop"):
+        connect(tmp_path, "words")
 
 
 def test_a_job_that_never_ran_has_no_failure(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from penstock.contract.schemes import Choices
 from penstock.contract.status import JobStatus, RequestAnswer
 from penstock.storage.sqlite import peek
 from penstock.supervisor.folders import JobFolder, find_endpoint
+from penstock.supervisor.wording import as_options
 
 ANSWER_INTERVAL_S = 0.05
 SILENT_CALLS_MAX = 3
@@ -52,16 +53,17 @@ def connect(directory: Path, job: str) -> "JobClient":
 
 
 def last_failure(directory: Path, job: str) -> str | None:
-    """Return why a job that does not run has failed; None when it has not, or is not known.
+    """Return why a job that does not run has failed, with options as remedies; None when it has not, or is not known.
 
     Raises ConfigError when another user may have put something into the job's folder.
     """
     database = JobFolder.find(directory, job).database
     try:
         kept = peek(database, latest_name(job))
-        return None if kept is None else decode_latest(kept).failure
+        why = None if kept is None else decode_latest(kept).failure
     except (StateError, PeerError):  # the next run says so
         return None
+    return None if why is None else as_options(why)
 
 
 class JobClient:

@@ -150,6 +150,8 @@ class LocalCluster:
         self._has_run = self._has_run or status.state is JobState.RUNNING
         if status.failure is not None:
             status = replace(status, failure=as_options(status.failure))
+        sinks = tuple(replace(sink, because=as_options(sink.because)) for sink in status.sinks)
+        status = replace(status, sinks=sinks)
         self._seen = status
         return status
 

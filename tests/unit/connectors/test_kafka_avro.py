@@ -152,6 +152,10 @@ def test_a_column_of_another_type_is_named(registry: Registry) -> None:
         ((500, {"message": "leader unknown"}), "answers 500 to /schemas/ids/1: leader unknown"),
         ((200, "<html>"), "the answer is no JSON: '<html>': check registry"),
         ((200, "[]"), "no object: check registry"),
+        ((404, "<html>default backend - 404</html>"), "answers 404 to /schemas/ids/1: <html>default backend"),
+        ((404, {"error_code": 404, "message": "HTTP 404 Not Found"}), "HTTP 404 Not Found: check registry"),
+        ((404, "[404]"), "answers 404 to /schemas/ids/1"),
+        ((200, {"message": "sign in"}), "answers /schemas/ids/1 without schema: check registry"),
     ],
 )
 def test_a_registry_that_fails_makes_no_dead_letters(registry: Registry, answer: Any, due: str) -> None:
@@ -163,6 +167,16 @@ def test_a_registry_that_fails_makes_no_dead_letters(registry: Registry, answer:
     assert due in str(error.value)
     registry.answer = None
     assert reasons(registry, good) == [None]
+
+
+@pytest.mark.parametrize("answer", [(200, {}), (200, {"id": "seven"}), (404, "no such page")])
+def test_a_sink_waits_for_an_answer_that_is_one_of_a_registry(registry: Registry, answer: Any) -> None:
+    encoder = AvroEncoder(sink(registry), pa.schema([("word", pa.string())]))
+    registry.answer = answer
+    with pytest.raises(StorageError, match="check registry"):
+        encoder.claim()
+    registry.answer = None
+    encoder.claim()
 
 
 def test_a_registry_that_is_gone_makes_no_dead_letters() -> None:

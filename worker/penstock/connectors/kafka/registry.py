@@ -53,6 +53,7 @@ class SchemaRegistry:
         if asked_at is None or monotonic() - asked_at > UNKNOWN_FOR_S:
             found = self._ask("GET", f"/schemas/ids/{number}", none_at=404)
             if found is not None:
+                self._check(found, "schema", str, f"/schemas/ids/{number}")
                 return self._with_references(found, f"schema {number}")
             with self._lock:
                 self._unknown[number] = monotonic()
@@ -71,6 +72,7 @@ class SchemaRegistry:
                 f"kafka sink: the registry {self.url} does not have the schema of the rows under subject {subject!r}:"
                 f" register it, or set registerSchema: true. It is {body['schema']}"
             )
+        self._check(found, "id", int, path)
         return int(found["id"])
 
     def _with_references(self, found: Mapping[str, Any], what: str) -> list[Any]:
@@ -90,13 +92,22 @@ class SchemaRegistry:
             inner = self._ask("GET", what, none_at=404)
             if inner is None:
                 raise UnknownSchema(f"the registry {self.url} has no {what}, which a schema refers to")
+            self._check(inner, "schema", str, what)
             self._collect(inner, named)
             named[each["name"]] = _parsed(inner["schema"], what)
+
+    def _check(self, found: Mapping[str, Any], field: str, kind: type, path: str) -> None:
+        """Raise StorageError for an answer that is none of a registry, as of a page for signing in."""
+        if not isinstance(found.get(field), kind):
+            raise StorageError(f"kafka: schema registry {self.url} answers {path} without {field}: check registry")
 
     def _ask(
         self, method: str, path: str, body: Any = None, *, none_at: int, subject: str = ""
     ) -> Mapping[str, Any] | None:
-        """Return the answer; None for the status ``none_at``. Raises StorageError, ConfigError."""
+        """Return the answer; None when the registry says by ``none_at`` that there is none.
+
+        Raises StorageError when a retry may help, ConfigError.
+        """
         import httpx  # noqa: PLC0415 - only jobs with a registry load it
 
         about = f"kafka: schema registry {self.url}"
@@ -112,7 +123,7 @@ class SchemaRegistry:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise StorageError(f"{about} does not answer: {error}: check registry, and that it runs") from error
         status = answer.status_code
-        if status == none_at:
+        if status == none_at and _of_a_registry(text, none_at):
             return None
         if status in REMEDIES:
             raise StorageError(f"{about}: {REMEDIES[status]}")
@@ -122,7 +133,7 @@ class SchemaRegistry:
                 f" {_said(text)}: change the columns so that it fits, or write to another subject"
             )
         if status != 200:
-            raise StorageError(f"{about} answers {status} to {path}: {_said(text)}")
+            raise StorageError(f"{about} answers {status} to {path}: {_said(text)}: check registry, and that it runs")
         found = _parsed(text, about)
         if not isinstance(found, dict):
             raise StorageError(f"{about} answers {path} with no object: check registry")
@@ -143,6 +154,16 @@ def _parsed(text: str, about: str) -> Any:
         return parsed(text)
     except PeerError as error:
         raise StorageError(f"{about}: the answer is no JSON: {text[:100]!r}: check registry") from error
+
+
+def _of_a_registry(text: str, status: int) -> bool:
+    """Say whether an error is one of a registry (40403: no schema), not of a proxy before it or of a wrong path."""
+    try:
+        answer = parsed(text)
+    except PeerError:
+        return False
+    code = answer.get("error_code") if isinstance(answer, dict) else None
+    return isinstance(code, int) and code // 100 == status
 
 
 def _said(text: str) -> str:

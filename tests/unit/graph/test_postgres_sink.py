@@ -40,6 +40,9 @@ def test_a_key_column_that_is_not_there_or_a_second_distribution_is_refused(tmp_
     [
         ("postgresql://writer:hunter2@db/shop", "", "without a password: give `password`, which says where it is"),
         ("postgresql://db/shop#hunter2", "", "without a password"),
+        ("postgresql://db/shop?password=hunter2", "", "without a password: give `password`"),
+        ("postgresql://db/shop?sslmode=require&%70assword=hunter2", "", "without a password"),
+        ("postgresql://db/shop?sslmode=require&sslpassword=hunter2", "", "without a password"),
         (URI, ", password: hunter2", "env:NAME (a variable of the workers) or file:/PATH, never the secret itself"),
     ],
 )

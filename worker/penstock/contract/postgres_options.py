@@ -6,13 +6,14 @@ from typing import Annotated
 from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
 URI_RULE = "postgresql://user@host:5432/database without a password: give `password`, which says where it is"
+_SETTING = r"([a-oqrt-z]|ssl[a-oq-z])[^=&#]*(=[^&#]*)?"  # not password, passfile and sslpassword
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]*"
 Uri = Annotated[
     LongText,
     Field(
         "uri",
         "the database as postgresql://user@host:5432/database; behind ? settings of TLS, like sslmode=verify-full",
-        pattern=r"postgres(ql)?://([^/?#@:]+@)?[^/?#@]*(/[^/?#@]*)?(\?[^#]*)?",
+        pattern=rf"postgres(ql)?://([^/?#@:]+@)?[^/?#@]*(/[^/?#@]*)?(\?({_SETTING}(&{_SETTING})*)?)?",
         rule=URI_RULE,
         secret=True,
     ),

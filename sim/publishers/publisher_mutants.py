@@ -88,7 +88,7 @@ MUTANTS = {
             "marker-lost",
             line(_TABLE, "self._seed(session, wanted.known)", "self._seed(session, Epoch(0))"),
             "lost-table",
-            74,
+            91,
         ),
         Mutant(
             "first-marker-of-a-topic-is-zero",
@@ -104,7 +104,7 @@ MUTANTS = {
             "marker-seeded",
             line(_TABLE, "self._seed(session, visible)", "self._seed(session, Epoch(0))"),
             "rest-table",
-            8,
+            7,
         ),
         Mutant(
             "given-up-topic-without-marker",
@@ -118,7 +118,7 @@ MUTANTS = {
             "drop-marks",
             line(_TABLE, _LOOK, f"{_LOOK}; found = wanted.marker if visible == wanted.blocks else found"),
             "given-up-table",
-            6,
+            8,
         ),
         Mutant(
             "large-records-are-staged",
@@ -139,7 +139,7 @@ MUTANTS = {
             "skip-refused",
             line(_TABLE, "if high - low == 1:", "if high - low <= 2:"),
             "less-table",
-            13,
+            5,
         ),
         Mutant(
             "successor-is-fenced-and-overwritten",

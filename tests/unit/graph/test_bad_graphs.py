@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, ConnectorError, StorageError
 from penstock.base.limits import STEPS_MAX
 from penstock.contract.columns import Column, Columns
 from penstock.graph import load_job
@@ -352,3 +352,18 @@ def test_only_a_sink_reads_changes(tmp_path: Path, step: str) -> None:
     load_job(graph_file(tmp_path, changes, SINK), None)
     text = message(graph_file(tmp_path, changes, "{name: b, split: {column: word}}", SINK))
     assert f"{tmp_path / 'job.yaml'}:11: step 'b': 'best' emits changes of a table (column 'op')" in text
+
+
+@pytest.mark.parametrize("kind", [StorageError, ConnectorError])
+def test_an_input_that_is_away_is_no_mistake_of_the_job(tmp_path: Path, kind: type[StorageError]) -> None:
+    """An engine that starts again would end the job for good by a ConfigError."""
+
+    class Away:
+        def source_schema(self, connector: object, columns: Columns) -> list[Column]:
+            raise kind("the store does not answer")
+
+    file = graph_file(tmp_path, SINK)
+    file.write_text(file.read_text().replace(f"columns: [{COLUMNS}], ", ""))
+    with pytest.raises(kind, match=r"job.yaml:\d+: step 'src': the store does not answer") as caught:
+        load_job(file, Away())
+    assert type(caught.value) is kind

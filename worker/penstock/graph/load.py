@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.errors import ConfigError, ConnectorError, PenstockError, StorageError
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns
 from penstock.contract.connectors import Role, connector_kinds
@@ -71,7 +71,7 @@ def load_job(file: Path | str | JobFile, inspector: Inspector | None, settings: 
 
     Without an inspector, no input is looked at: columns that are not declared stay unknown and are
     not checked. Raises ConfigError with all that is wrong with the file, the code, the graph or its
-    columns, each with its place.
+    columns, each with its place, and StorageError when an input does not answer or is not there.
     """
     source = file if isinstance(file, JobFile) else read_job_file(Path(file), settings)
     return compile_draft(source, draft_of(source), inspector)
@@ -172,6 +172,9 @@ class _DraftColumnFinder:
                 if own is not None
                 else self.inspector.source_schema(step.parameters.connector, ())
             )
+        except StorageError as error:  # an engine that starts again may find it
+            kind = ConnectorError if isinstance(error, ConnectorError) else StorageError
+            raise kind(self.problems.placed(step, str(error))) from error
         except PenstockError as error:
             self.problems.at(step, str(error))
             return None

@@ -15,7 +15,11 @@ class Problems:
 
     def at(self, step: Step, text: str) -> None:
         """Add a problem of a step."""
-        self._found.append(f"{self._draft.place(step.name)}: step {step.name!r}: {text}")
+        self._found.append(self.placed(step, text))
+
+    def placed(self, step: Step, text: str) -> str:
+        """Return a text about a step with its place."""
+        return f"{self._draft.place(step.name)}: step {step.name!r}: {text}"
 
     def in_graph(self, text: str) -> None:
         """Add a problem of the whole graph."""

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from penstock.base.errors import ConfigError, StorageError
+from penstock.base.errors import ConfigError, ConnectorError, StorageError
 from penstock.base.values import replace
 from penstock.cli.app import exit_code, make_app
 from penstock.cli.exits import Exit, exit_of_error
@@ -22,6 +22,16 @@ from penstock.contract.streamjob import AllUnpublished, Job, RestoreFrom, Spec
 from penstock.graph import keep_job_file, read_job_file
 from penstock.supervisor.folders import Endpoint, JobFolder, starting
 
+TABLE_JOB = """apiVersion: penstock.dev/v1alpha1
+kind: StreamJob
+metadata: {{name: tables}}
+spec:
+  job:
+    graph:
+      steps:
+        - {{name: lines, source: {{delta: {{table: {folder}/none}}{columns}}}}}
+        - {{name: output, sink: {{parquet: {{path: {folder}/out}}}}}}
+"""
 EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMANDS = [
     "run",
@@ -169,6 +179,31 @@ def test_a_missing_input_folder_is_found_before_anything_starts(tmp_path: Path) 
         check_before_start(read_job_file(file, settings), file, settings, Begins(tmp_path))
     assert "wordcount.yaml:19: step 'lines': " in str(caught.value)
     assert f"{tmp_path}/nowhere is not there" in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("columns", ["", ", columns: [{name: line, type: string}]"])
+def test_a_missing_table_is_found_before_anything_starts(tmp_path: Path, columns: str, *, first: bool) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(TABLE_JOB.format(folder=tmp_path, columns=columns))
+    done = CliRunner().invoke(make_app(), ["validate", str(file), *(["--first"] if first else [])])
+    assert isinstance(done.exception, ConnectorError if not columns else ConfigError)
+    assert "job.yaml:8: step 'lines': delta: " in str(done.exception)
+    assert "there is no table: correct `table`, or make the table first" in str(done.exception)
+    with pytest.raises(ConfigError, match="there is no table"):
+        check_before_start(read_job_file(file), file, (), Begins(tmp_path))
+
+
+def test_a_catalog_that_does_not_answer_is_left_to_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise StorageError("no answer")
+
+    monkeypatch.setattr("penstock.connectors.open_connectors.delta_log", away)
+    file = tmp_path / "job.yaml"
+    file.write_text(TABLE_JOB.format(folder=tmp_path, columns=", columns: [{name: line, type: string}]"))
+    assert CliRunner().invoke(make_app(), ["validate", str(file), "--first", "--quiet"]).exception is None
+    done = CliRunner().invoke(make_app(), ["validate", str(file)])
+    assert isinstance(done.exception, StorageError)
 
 
 def test_folders_that_cannot_be_are_found_before_anything_starts(tmp_path: Path) -> None:

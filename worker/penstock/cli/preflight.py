@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.base.errors import ConfigError, PenstockError, StateError
+from penstock.base.errors import ConfigError, PenstockError, StateError, StorageError
 from penstock.cli.record import JobRecord, read_record, record_of
 from penstock.connectors.input_files import folder_names, list_input, look_at, nothing_to_read
 from penstock.connectors.published import FILE_KINDS
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from penstock.graph import JobFile
     from penstock.graph.compiled import CompiledJob, CompiledStep
     from penstock.supervisor.folders import JobFolder
+
+
+TABLES = ("delta", "iceberg")  # sources that read a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,25 +240,49 @@ def _check_apart(job: "CompiledJob") -> None:
 
 
 def check_outside(job: "CompiledJob", *, first: bool) -> None:
-    """Raise ConfigError as :func:`check_paths` and, unless ``first``, :func:`check_connectors` do."""
+    """Raise ConfigError as :func:`check_paths` and :func:`check_connectors`; if ``first``, as :func:`check_tables`."""
     check_paths(job)
-    if not first:
+    if first:
+        check_tables(job)
+    else:
         check_connectors(job)
 
 
 def check_connectors(job: "CompiledJob") -> None:
     """Raise ConfigError when a file of an input is broken, or an option does not fit; needs Arrow.
 
-    Connectors that are objects of the user's own, or come from packages, are not checked.
+    Connectors that are objects of the user's own, or come from packages, are not checked. Raises StorageError when a
+    table cannot be looked at now.
     """
     for stage in job.stages:
         for node in stage.nodes:
-            if node.connector is not None:
-                continue
-            try:
-                _check_connector(node)
-            except ConfigError as error:
-                raise ConfigError(f"{job.places[node.name]}: step {node.name!r}: {error}") from error
+            if node.connector is None:
+                _check_named(job, node)
+
+
+def check_tables(job: "CompiledJob") -> None:
+    """Raise ConfigError when the table of a source is not there.
+
+    A store or catalog that does not answer now may do so later: a job waits for it.
+    """
+    for stage in job.stages:
+        for node in stage.nodes:
+            if _reads_table(node.parameters):
+                with suppress(StorageError):
+                    _check_named(job, node)
+
+
+def _reads_table(parameters: object) -> bool:
+    return isinstance(parameters, Source) and parameters.connector.kind in TABLES
+
+
+def _check_named(job: "CompiledJob", node: "CompiledStep") -> None:
+    from penstock.connectors.missing import NotThere  # noqa: PLC0415
+
+    try:
+        _check_connector(node)
+    except (ConfigError, NotThere) as error:
+        raise ConfigError(f"{job.places[node.name]}: step {node.name!r}: {error}") from error
 
 
 def _check_connector(node: "CompiledStep") -> None:
@@ -327,9 +355,10 @@ def output_problem(path: Path) -> str | None:
 
 
 def _needs_a_look(graph: "DeclaredGraph") -> bool:
-    """Say whether columns hang on user code, or on inputs that declare none."""
+    """Say whether columns hang on user code, or on inputs that declare none, or a table has to be there."""
     return any(
         hasattr(s.parameters, "call")
+        or _reads_table(s.parameters)
         or s.partition_function is not None
         or s.partition_schemes
         or (isinstance(s.parameters, Source) and not s.parameters.columns)

@@ -153,9 +153,10 @@ class ConnectorInspector:
                 raise ConfigError(unknown("source", connector.kind, connector_kinds(Role.SOURCE)))
 
     def check_files(self, connector: Connector, columns: Columns) -> None:
-        """Check every file of an input of files, and the options of a topic. Raises ConfigError naming what is wrong.
+        """Check every file of an input of files, the options of a topic, and that a table is there.
 
-        Takes about a millisecond a file. No broker is asked.
+        Takes about a millisecond a file. No broker is asked. Raises ConfigError naming what is wrong, NotThere when
+        there is no table, and StorageError when the store or catalog of a table does not answer.
         """
         if connector.kind == "parquet":
             check_files(Path(_path(connector)), columns, _folders(connector, columns))
@@ -169,6 +170,10 @@ class ConnectorInspector:
                 (check_followed if follow else check_text_files)(path, form)
         elif connector.kind == "kafka":
             source_schema(_kafka_input(connector), columns)
+        elif connector.kind == "delta":
+            delta_log(_delta_input(connector), columns)
+        elif connector.kind == "iceberg":
+            iceberg_log(_iceberg_input(connector), columns)
 
     def check_sink(self, step: str, connector: Connector, schema: pa.Schema) -> None:
         """Check the options of a sink step for rows of ``schema``. Nothing is asked or made. Raises ConfigError."""

@@ -145,7 +145,7 @@ spec:
     graph:
       steps:
         - name: rows
-          source: {{parquet: {{path: in, rate: 100}}}}
+          source: {{parquet: {{path: in, rate: 60}}}}
         - name: prices
           keyBy: [item]
           lookup:

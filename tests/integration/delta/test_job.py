@@ -41,8 +41,10 @@ def test_a_table_that_is_away_for_a_moment_is_waited_for_and_its_absence_is_name
         job.stop()
     due = [(word, n) for word, most in words.counts().items() for n in range(1, most + 1)]
     assert sorted((str(row["word"]), row["times"]) for row in table.rows()) == sorted(due)
-    (tmp_path / "in").rename(tmp_path / "away")
     with running(tmp_path, "words", JOB.replace('"attempts": 100', '"attempts": 1')) as job:
+        add()
+        job.until(lambda: len(table.rows()) >= words.rows)
+        (tmp_path / "in").rename(tmp_path / "away")
         assert gone in job.failed()
 
 

@@ -31,8 +31,8 @@ class Connection:
     def close(self, *, reset: bool) -> None:
         """End both sides, with RST or with FIN."""
         for writer in self.writers:
-            if reset:
-                opened = writer.get_extra_info("socket")
+            opened = writer.get_extra_info("socket")
+            if reset and opened.fileno() != -1:  # one side of a connection may have closed before the other
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             writer.transport.abort() if reset else writer.close()
 

@@ -31,6 +31,9 @@ from sim.kernel.nemesis import (
 )
 
 
+FAULTS = (KillKeeper, KillEngine, Pause, CutNetwork, StoreDown, DiskFull, BreakStream)
+
+
 @dataclass(frozen=True, slots=True)
 class Over:
     """A fault ends: paused ``names`` go on, a link heals, or a service answers again."""
@@ -45,10 +48,13 @@ class FaultInjector:
     def __init__(self, world: Doomed) -> None:
         self.world = world
         self.kernel: SimKernel = world.kernel
+        self.calmed = False
 
     def handle(self, event: object, now: float) -> None:
         """Perform one event of the plan, or end a fault."""
         match event:
+            case _ if self.calmed and isinstance(event, FAULTS):
+                pass  # it was aimed at a state shortly before
             case KillKeeper(ordinal):
                 self._kill(self._process("k", ordinal))
             case KillEngine(ordinal):
@@ -94,7 +100,8 @@ class FaultInjector:
                 self._over(what, names)
 
     def calm(self) -> None:
-        """End every fault, because the liveness phase begins."""
+        """End every fault, and let no other begin, because the liveness phase begins."""
+        self.calmed = True
         self.world.service.down = False
         self.world.service.disk.full = False
         self.world.network.heal()

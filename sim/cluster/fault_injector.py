@@ -30,7 +30,6 @@ from sim.kernel.nemesis import (
     Terminate,
 )
 
-
 FAULTS = (KillKeeper, KillEngine, Pause, CutNetwork, StoreDown, DiskFull, BreakStream)
 
 

@@ -57,6 +57,7 @@ class StubEngine:
     proposed: Assignment | None = None
     exhausted: bool = False
     rules: int = 7  # the digest of its copies of a side table
+    idle: bool = False  # no rows come
     mute: list[str] = field(default_factory=list)
     injected: list[int] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
@@ -123,8 +124,9 @@ class StubEngine:
             name = BlobName(f"{term}-{epoch}-{self.incarnation}-{task}.state")
             blob, share = BlobRef(name, "hash", 1), self.table.share_of(task)
             file = StateFile(blob, stage.steps[0], share, 0, epoch, 1)
-            splits = tuple(SplitState(s, "{}", int(epoch)) for s in self.table.splits_of(task))
-            handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", 1, 1, self._whole(s)) for s in sinks)
+            rows, offset = (0, 0) if self.idle else (1, int(epoch))
+            splits = tuple(SplitState(s, "{}", offset) for s in self.table.splits_of(task))
+            handles = tuple(SinkHandle(s, task, epoch, f"{epoch}", rows, 1, self._whole(s)) for s in sinks)
             copies = (CopyDigest("rules.counts", 1, self.rules),) if stage.keyed else ABSENT
             manifest = TaskManifest(
                 task, files=(file,), splits=splits, handles=handles, exhausted=self.exhausted, copies=copies

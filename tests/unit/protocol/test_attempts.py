@@ -27,6 +27,10 @@ def reached(plane: InMemoryControlPlane, attempt: int) -> bool:
     return plane.latest.attempt == attempt
 
 
+def committed_after(plane: InMemoryControlPlane, epoch: int) -> bool:
+    return plane.latest.epoch > epoch
+
+
 # --- The first attempt ----------------------------------------------------------------------------
 
 
@@ -236,7 +240,38 @@ def test_attempts_that_commit_nothing_wait_longer_and_longer_and_the_object_says
         plane.until(partial(reached, plane, attempt), seconds=60.0)
         plane.report(0, control.Broken(plane.latest.attempt, "again"))
     assert plane.latest.stalled is not None
-    assert "attempts in a row committed nothing" in plane.latest.stalled
+    assert "attempts in a row committed no new rows" in plane.latest.stalled
+
+
+def starts_of_attempts_that_fail_behind_a_commit(plane: InMemoryControlPlane) -> list[float]:
+    starts = []
+    for attempt in range(2, 14):
+        plane.until(partial(committed_after, plane, plane.latest.epoch))
+        plane.report(0, control.Broken(plane.latest.attempt, "the registry refuses the password"))
+        plane.until(partial(reached, plane, attempt), seconds=60.0)
+        starts.append(plane.now)
+    return starts
+
+
+def test_attempts_that_commit_empty_epochs_before_they_fail_wait_longer_and_longer() -> None:
+    plane = running()
+    for ordinal in plane.keepers:
+        plane.engine(ordinal).idle = True
+    starts = starts_of_attempts_that_fail_behind_a_commit(plane)
+    waits = [b - a for a, b in pairwise(starts)]
+    assert waits[-1] > waits[0] + plane.settings.backoff_max_s / 2
+    assert plane.latest.stalled is not None
+    assert "attempts in a row committed no new rows: worker 0: the registry refuses" in plane.latest.stalled
+    plane.run(2 * plane.settings.backoff_max_s)
+    assert plane.latest.stalled is None
+
+
+def test_attempts_that_commit_rows_before_they_fail_do_not_wait_longer() -> None:
+    plane = running()
+    starts = starts_of_attempts_that_fail_behind_a_commit(plane)
+    waits = [b - a for a, b in pairwise(starts)]
+    assert max(waits) < min(waits) + 1.0
+    assert plane.latest.stalled is None
 
 
 # --- Order ----------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from penstock.contract.latest import Answer, Retained
 from penstock.contract.manifest import BlobRef, CopyDigest, RootManifest, StepRows, TaskManifest
 from penstock.contract.plan import Assignment, PhysicalPlan
 from penstock.model.elements import BarrierKind
-from penstock.protocol.leader.leader_state import LeaderState
+from penstock.protocol.leader.leader_state import LeaderPhase, LeaderState
 from penstock.protocol.leader.leader_storage import ManifestCache
 
 
@@ -199,7 +199,7 @@ class CheckpointCoordinator:
         elif in_flight.name in manifests.failed:
             self.abort(state, f"its manifest was not written: {manifests.failed[in_flight.name]}")
         elif in_flight.name in manifests.written:
-            self._commit(state, in_flight, manifests.written[in_flight.name])
+            self._commit(state, manifests, in_flight, manifests.written[in_flight.name])
 
     def _collect_acks(self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint) -> None:
         at = state.latest
@@ -225,11 +225,14 @@ class CheckpointCoordinator:
         sources = state.stage_sources()
         return all(a.exhausted for t, a in in_flight.acks.items() if t.stage in sources)
 
-    def _commit(self, state: LeaderState, in_flight: InFlightCheckpoint, root: BlobRef) -> None:
+    def _commit(
+        self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint, root: BlobRef
+    ) -> None:
         """Commit the epoch. The same swap commits the version when the epoch is a rescale's."""
         at = state.latest
         table = in_flight.assignment
         assert in_flight.epoch > at.max_epoch
+        moves_on = _moves_on(state, manifests, in_flight)
         state.propose(
             replace(
                 at,
@@ -243,15 +246,14 @@ class CheckpointCoordinator:
                 settled=at.settled if table.version != at.version else at.version,
                 published_through=state.published_through(),
                 retained=retain(at.retained, Retained(in_flight.epoch, root, in_flight.keep), state),
-                stalled=None,
+                stalled=None if moves_on else at.stalled,
             )
         )
 
     def _committed(self, state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint) -> None:
-        root = manifests.contents[in_flight.name] if in_flight.name is not None else None
-        assert isinstance(root, RootManifest)
-        state.root = root
-        state.failures = 0
+        if _moves_on(state, manifests, in_flight):
+            state.failures = 0
+        state.root = _manifest(manifests, in_flight)
         self.in_flight = None
         self.answering = in_flight.requests
         interval_end = self.started_at + state.settings.checkpoint_interval_s
@@ -293,6 +295,25 @@ class CheckpointCoordinator:
         self.answering, self.refused = (), ()
         state.propose(replace(state.latest, published_through=through, answers=state.answers(*new)))
         return True
+
+
+def _manifest(manifests: ManifestCache, in_flight: InFlightCheckpoint) -> RootManifest:
+    root = manifests.contents[in_flight.name] if in_flight.name is not None else None
+    assert isinstance(root, RootManifest)
+    return root
+
+
+def _moves_on(state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint) -> bool:
+    """Return whether the attempt has gone further than the failed ones before it, which may have committed, too.
+
+    It has if this epoch has rows that the one before it has not, if it is more than periodic, or if the attempt has
+    run for as long as the longest wait. An attempt that fails at its first row commits empty epochs until then.
+    """
+    if in_flight.kind is not BarrierKind.CHECKPOINT:
+        return True
+    before = () if state.root is None else state.root.rows
+    runs_on = state.phase is LeaderPhase.RUNNING and state.context.now >= state.since + state.settings.backoff_max_s
+    return runs_on or _manifest(manifests, in_flight).rows != before
 
 
 def differing_copies(acks: Mapping[TaskId, TaskManifest]) -> str | None:

@@ -83,7 +83,7 @@ TRANSITIONS: dict[LeaderPhase, tuple[LeaderPhase, ...]] = {
 class LeaderState:
     """One term of this leader. ``file`` and ``root`` are what ``latest`` names, once they are read.
 
-    - ``failures``: how many attempts in a row have committed nothing; ``not_before``: when their
+    - ``failures``: how many attempts in a row have committed no new rows; ``not_before``: when their
       back-off ends.
     - ``differing``: copies of a side table that are not equal, which ends the attempt.
     - ``deaths``: what the limit of restarts has counted.

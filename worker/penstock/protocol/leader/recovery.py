@@ -398,5 +398,5 @@ def _stalled(state: LeaderState) -> str | None:
     """Return the text for users when attempts fail again and again; they go on nevertheless."""
     if state.failures < state.settings.restarts_before_stalled:
         return None
-    text = f"{state.failures} attempts in a row committed nothing: {state.reason}"
+    text = f"{state.failures} attempts in a row committed no new rows: {state.reason}"
     return clip(text, TEXT_BYTES_MAX)

@@ -144,6 +144,34 @@ def test_a_column_of_another_type_is_named(registry: Registry) -> None:
         decoded(source(registry), [value(number, ORDER, {"id": 1, "word": "a"})], columns)
 
 
+PRICES = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "double"}]}
+CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+ITEMS = pa.list_(pa.struct([("p", pa.int64())]))
+
+
+@pytest.mark.parametrize(
+    ("written", "bad", "good", "kind", "due"),
+    [
+        ("double", 1.5, 2.0, pa.int64(), 2),
+        (["null", "double"], -0.5, None, pa.int32(), None),
+        (CENTS, Decimal("1.23"), Decimal("2.00"), pa.int64(), 2),
+        ("double", 1.5, 2.0, pa.timestamp("us", "UTC"), dt.datetime(1970, 1, 1, 0, 0, 0, 2, dt.UTC)),
+        ({"type": "array", "items": PRICES}, [{"p": 2.0}, {"p": 1.5}], [{"p": 2.0}], ITEMS, [{"p": 2}]),
+        ({"type": "map", "values": "double"}, {"a": 1.5}, {"a": 2.0}, pa.map_(pa.string(), pa.int64()), [("a", 2)]),
+    ],
+)
+def test_a_fraction_does_not_decode_as_a_whole_number(
+    registry: Registry, written: Any, bad: Any, good: Any, kind: pa.DataType, due: Any
+) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": written}]}
+    number = registry.add("orders-value", schema)
+    values: list[bytes | None] = [value(number, schema, {"x": each}) for each in (good, bad, good)]
+    letters = source(registry, on_error=OnBadRecord.DEAD_LETTER)
+    found = decoded(letters, values, pa.schema([("x", kind)]))
+    assert found.column("x").to_pylist() == [due, None, due]
+    assert "column 'x' is" in found.column(REASON).to_pylist()[1]
+
+
 @pytest.mark.parametrize(
     ("answer", "due"),
     [

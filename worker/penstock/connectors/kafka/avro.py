@@ -10,6 +10,8 @@ import io
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +36,7 @@ TIMES: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+FRACTIONS = frozenset([float, Decimal])
 # What a value that is not of its schema makes fastavro raise.
 BROKEN = (
     ArithmeticError,
@@ -129,11 +132,29 @@ class AvroDecoder:
 
 def _column(values: list[Any], field: pa.Field, time: pa.DataType | None) -> pa.Array:
     try:
-        if time is None:
-            return pa.array(values, field.type)
-        return pa.array(values, time).cast(field.type)
+        if time is not None:
+            return pa.array(values, time).cast(field.type)
+        column = pa.array(values, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: {error}") from error
+    if not _is_whole(values, field.type):
+        raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: the value has a number with a fraction")
+    return column
+
+
+def _is_whole(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """Return whether all that becomes whole numbers is whole. Arrow leaves out fractions without an error."""
+    is_ = pa.types
+    if is_.is_integer(kind) or is_.is_temporal(kind):
+        return FRACTIONS.isdisjoint(map(type, values)) or all(int(v) == v for v in values if type(v) in FRACTIONS)
+    if not is_.is_nested(kind):
+        return True
+    there = [value for value in values if value is not None]
+    if is_.is_struct(kind):
+        return all(_is_whole([value.get(field.name) for value in there], field.type) for field in kind)
+    if is_.is_map(kind):
+        return _is_whole([item for value in there for item in value.values()], kind.item_type)
+    return _is_whole(list(chain.from_iterable(there)), kind.value_type)
 
 
 def _id_of(value: bytes) -> int:

@@ -78,8 +78,9 @@ def test_a_key_that_is_no_text_is_a_record_that_does_not_decode() -> None:
     found = letters([b'{"number": 1}', b'{"number": 2}'], [b"\xff", b"a"], key_column="word").to_pylist()
     assert [(row["word"], row["number"]) for row in found] == [(None, 1), ("a", 2)]
     assert "column 'word'" in found[0][REASON]
-    with pytest.raises(StateError, match=r"offset 0: column 'word': .*onError: dead-letter"):
-        RowDecoder(options(key_column="word"), SCHEMA).rows([Message(0, b"{}", b"\xff")])
+    for value in (b"{}", None):
+        with pytest.raises(StateError, match=r"offset 0: column 'word': .*onError: dead-letter"):
+            RowDecoder(options(key_column="word"), SCHEMA).rows([Message(0, value, b"\xff")])
 
 
 def test_a_reason_goes_to_one_place() -> None:

@@ -107,8 +107,7 @@ class RowDecoder:
         return rows, {places[place]: why for place, why in found_each.bad.items()}
 
     def _bad(self, message: Any, why: str) -> str:
-        value = message.value()
-        shown = value[:VALUE_SHOWN_BYTES].decode(errors="backslashreplace")
+        shown = (message.value() or b"")[:VALUE_SHOWN_BYTES].decode(errors="backslashreplace")
         return (
             f"kafka source: topic {self._topic}, partition {message.partition()}, offset {message.offset()}: {why}; the"
             f" value is {shown!r}: give the source onError: dead-letter to keep such records apart, or begin behind it"

@@ -281,6 +281,21 @@ def test_a_row_that_is_written_is_read_again(registry: Registry) -> None:
     )
 
 
+def test_the_name_of_a_schema_is_one_of_avro_whatever_the_name_of_the_topic(registry: Registry) -> None:
+    for topic in ("orders", "2026-orders", "_orders.new"):
+        options = KafkaOutput("broker:9092", topic, format=OutputFormat.AVRO, registry=registry.url)
+        RecordEncoder(options, pa.schema([("id", pa.int64())])).claim()
+    names = [json.loads(each["schema"])["name"] for each in registry.schemas.values()]
+    assert names == ["orders_value", "_2026_orders_value", "_orders_new_value"]
+
+
+def test_a_time_that_python_has_not_is_refused_as_a_row_of_the_user(registry: Registry) -> None:
+    schema = pa.schema([("seen", pa.struct([("at", pa.timestamp("us"))]))])
+    rows = pa.RecordBatch.from_arrays([pa.array([{"at": 2**60}], schema.field(0).type)], schema=schema)
+    with pytest.raises(ConfigError, match="kafka sink: a row cannot be written as Avro: date value out of range"):
+        RecordEncoder(sink(registry), schema).records(rows, 1_000_000)
+
+
 def test_a_schema_is_registered_once_or_has_to_be_there(registry: Registry) -> None:
     rows = pa.record_batch({"id": [1, 2]})
     for _ in range(2):

@@ -42,6 +42,7 @@ class AvroEncoder:
         self._register = options.register_schema
         self._numbers: list[pa.DataType | None] = []
         name = re.sub(r"[^A-Za-z0-9_]", "_", options.topic)
+        name = name if NAME.fullmatch(name) else f"_{name}"
         fields = []
         for field in schema:
             kind, numbers = _avro_type(field, f"{name}_value")
@@ -71,14 +72,14 @@ class AvroEncoder:
         ]
         plain = pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
         values = []
-        for row in plain.to_pylist():
-            out = io.BytesIO(self._header)
-            out.seek(HEADER.size)
-            try:
+        try:
+            for row in plain.to_pylist():
+                out = io.BytesIO(self._header)
+                out.seek(HEADER.size)
                 self._write(out, row)
-            except BROKEN as error:
-                raise ConfigError(f"kafka sink: a row cannot be written as Avro: {error}") from error
-            values.append(out.getvalue())
+                values.append(out.getvalue())
+        except BROKEN as error:
+            raise ConfigError(f"kafka sink: a row cannot be written as Avro: {error}") from error
         return pa.array(values, pa.large_binary())
 
 

@@ -214,6 +214,8 @@ def test_records_that_only_the_brokers_refuse_are_left_out_too(kafka: Kafka, tmp
     sink = target.claimed()
     handle = staged(sink, 1, keys)
     kafka.configure(target.topic, "cleanup.policy", "compact")  # it takes no record without a key
+    with pytest.raises(StorageError, match=r"INVALID_RECORD\): take `compact` from the topic's cleanup.policy, .*Skip"):
+        sink.publisher.publish(handle, Epoch(1))
     assert sink.publisher.publish_restored((handle,), Epoch(1), Unpublished.SKIP) == 2
     assert numbers(target) == Counter([0, 3, 4])
     sink.close()
@@ -236,6 +238,11 @@ def test_what_a_topic_would_refuse_is_refused_before_the_commit(kafka: Kafka, ta
     large = pa.record_batch({"word": ["x" * 2_000_000], "number": pa.array([1], pa.int64())})
     with pytest.raises(ConfigError, match=rf"topic {target.topic} takes 1,048,588: raise its max.message.bytes"):
         writer.write(large)
+    kafka.configure(target.topic, "cleanup.policy", "compact")
+    keyless = pa.record_batch({"word": pa.array([None], pa.string()), "number": pa.array([1], pa.int64())})
+    again = target.claimed()
+    with pytest.raises(ConfigError, match=rf"topic {target.topic} is compacted .*: column 'word' has a null"):
+        again.writer(TASK, Attempt(1)).write(keyless)
     with pytest.raises(ConfigError, match=r"keyColumn: .*'word'"):
         target.sink(pa.schema([("wrd", pa.string())]))
     kafka.admin.delete_topics([target.topic])[target.topic].result(60)

@@ -17,6 +17,7 @@ from penstock.connectors.kafka.avro import HEADER, AvroDecoder
 from penstock.connectors.kafka.avro_encoding import AvroEncoder
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.encoding import RecordEncoder
+from penstock.connectors.kafka.topics import TopicRules
 from penstock.contract.bad_records import OnBadRecord
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput, OutputFormat, RecordFormat
 from penstock.steps.undecoded import REASON
@@ -268,7 +269,7 @@ def test_a_row_that_is_written_is_read_again(registry: Registry) -> None:
     full, empty = [v for _, v in EVERYTHING], [None] * len(EVERYTHING)
     columns = [pa.array([one, two], kind) for one, two, kind in zip(full, empty, schema.types, strict=True)]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-    records = RecordEncoder(sink(registry), schema).records(rows, 1_000_000)
+    records = RecordEncoder(sink(registry), schema).records(rows)
     values = records.column("value").to_pylist()
     assert decoded(source(registry), values, schema).equals(rows)
     assert registry.subjects == {"orders-value": [1]}
@@ -284,7 +285,7 @@ def test_a_row_that_is_written_is_read_again(registry: Registry) -> None:
 def test_the_name_of_a_schema_is_one_of_avro_whatever_the_name_of_the_topic(registry: Registry) -> None:
     for topic in ("orders", "2026-orders", "_orders.new"):
         options = KafkaOutput("broker:9092", topic, format=OutputFormat.AVRO, registry=registry.url)
-        RecordEncoder(options, pa.schema([("id", pa.int64())])).claim()
+        RecordEncoder(options, pa.schema([("id", pa.int64())])).claim(TopicRules())
     names = [json.loads(each["schema"])["name"] for each in registry.schemas.values()]
     assert names == ["orders_value", "_2026_orders_value", "_orders_new_value"]
 
@@ -293,20 +294,20 @@ def test_a_time_that_python_has_not_is_refused_as_a_row_of_the_user(registry: Re
     schema = pa.schema([("seen", pa.struct([("at", pa.timestamp("us"))]))])
     rows = pa.RecordBatch.from_arrays([pa.array([{"at": 2**60}], schema.field(0).type)], schema=schema)
     with pytest.raises(ConfigError, match="kafka sink: a row cannot be written as Avro: date value out of range"):
-        RecordEncoder(sink(registry), schema).records(rows, 1_000_000)
+        RecordEncoder(sink(registry), schema).records(rows)
 
 
 def test_a_schema_is_registered_once_or_has_to_be_there(registry: Registry) -> None:
     rows = pa.record_batch({"id": [1, 2]})
     for _ in range(2):
-        RecordEncoder(sink(registry, subject="mine"), rows.schema).records(rows, 1_000_000)
+        RecordEncoder(sink(registry, subject="mine"), rows.schema).records(rows)
     assert registry.subjects == {"mine": [1]}
     strict = RecordEncoder(sink(registry, subject="mine", register_schema=False), rows.schema)
-    strict.claim()
+    strict.claim(TopicRules())
     other = pa.record_batch({"other": [1]})
     strict = RecordEncoder(sink(registry, subject="mine", register_schema=False), other.schema)
     with pytest.raises(ConfigError, match="does not have the schema of the rows under subject 'mine': register it"):
-        strict.claim()
+        strict.claim(TopicRules())
 
 
 def test_a_schema_that_does_not_fit_the_subject_is_refused_with_its_reason(registry: Registry) -> None:
@@ -315,7 +316,7 @@ def test_a_schema_that_does_not_fit_the_subject_is_refused_with_its_reason(regis
     with pytest.raises(
         ConfigError, match=r"refuses the schema .*orders-value.*field new has no default.*another subject"
     ):
-        RecordEncoder(sink(registry), pa.schema([field])).claim()
+        RecordEncoder(sink(registry), pa.schema([field])).claim(TopicRules())
 
 
 @pytest.mark.parametrize(

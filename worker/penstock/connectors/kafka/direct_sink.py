@@ -12,7 +12,7 @@ from penstock.base.errors import ConnectorError
 from penstock.base.threads import Lock
 from penstock.connectors.kafka.client import client_settings, library, make_client
 from penstock.connectors.kafka.encoding import RecordEncoder, batches_of
-from penstock.connectors.kafka.topics import record_bytes_max, topic_id
+from penstock.connectors.kafka.topics import TopicRules, record_rules, topic_id
 from penstock.connectors.missing import refused_at_first
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.kafka_options import KafkaOutput
@@ -36,15 +36,15 @@ class DirectKafkaSink:
         self._step = step
         self._options = options
         self._encoder = RecordEncoder(options, schema)
-        self._bytes_max = 0
+        self._rules = TopicRules()
         self.publisher = NothingStaged()
 
     def claim(self, job_uid: str, fresh: bool) -> None:
         """Look at the topic and the registry. Raises ConfigError, StorageError when a retry may help."""
         with refused_at_first(first=fresh):
             topic_id(self._settings(), self._options.topic)
-            self._bytes_max = record_bytes_max(self._settings(), self._options.topic)
-        self._encoder.claim()
+            self._rules = record_rules(self._settings(), self._options.topic)
+        self._encoder.claim(self._rules)
 
     def sweep(self, attempt: Attempt) -> None:
         """Do nothing: nothing is staged."""
@@ -58,7 +58,7 @@ class DirectKafkaSink:
             "batch.size": 1 << 20,
             "compression.type": "lz4",
             "delivery.report.only.error": True,
-            "message.max.bytes": self._bytes_max,
+            "message.max.bytes": self._rules.client_bytes_max,
             "queue.buffering.max.messages": CLIENT_QUEUE_MAX,
             "queue.buffering.max.kbytes": CLIENT_QUEUE_KBYTES,
         }
@@ -80,7 +80,6 @@ class DirectWriter:
         self._owner = (step, task)
         self._topic = topic
         self._encoder = encoder
-        self._bytes_max = int(settings["message.max.bytes"])
         self._queued_bytes_max = int(settings["queue.buffering.max.kbytes"]) * 1024 // 2
         self._record_bytes = 0  # the mean of the batch with the largest, since all were sent
         self._lock = Lock()
@@ -100,7 +99,7 @@ class DirectWriter:
         """Send rows. Raises ConnectorError when the client takes no more, or a record was refused."""
         if not batch.num_rows:
             return
-        records = self._encoder.records(batch, self._bytes_max)
+        records = self._encoder.records(batch)
         self._record_bytes = max(self._record_bytes, records.nbytes // records.num_rows)
         for piece in batches_of(records):
             taken = self._producer.produce_batch(self._topic, piece)

@@ -9,6 +9,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.file_output import clean_schema, plain
 from penstock.connectors.kafka.avro_encoding import AvroEncoder
+from penstock.connectors.kafka.topics import TopicRules
 from penstock.connectors.text_formats import json_texts
 from penstock.contract.kafka_options import KafkaOutput, OutputFormat
 
@@ -44,25 +45,41 @@ class RecordEncoder:
         self._avro = AvroEncoder(options, self._schema) if options.format == OutputFormat.AVRO else None
         if not self._raw and self._avro is None:
             json_texts(_empty(self._schema))
+        self._rules = TopicRules()
 
-    def claim(self) -> None:
-        """Ask what has to be known of others: the schema's id. Blocking. Raises ConfigError, StorageError."""
+    def claim(self, rules: TopicRules) -> None:
+        """Take the ``rules`` of the topic, and ask others for what they know: the schema's id. Blocking.
+
+        Raises ConfigError, also when the topic needs keys and the rows have none; StorageError.
+        """
+        self._rules = rules
+        if rules.needs_key and self._key is None:
+            raise ConfigError(f"{self._keyless}: name the column of the key (keyColumn), or another topic")
         if self._avro is not None:
             self._avro.claim()
 
-    def records(self, batch: pa.RecordBatch, bytes_max: int) -> pa.RecordBatch:
-        """Return key and value of each row. Raises ConfigError when one is larger than the topic takes."""
+    def records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return key and value of each row. Raises ConfigError for a record that the topic does not take."""
         rows = plain(batch.select(self._schema.names), self._schema)
         key = pa.nulls(len(rows), pa.large_binary()) if self._key is None else _bytes(rows.column(self._key))
+        if self._rules.needs_key and key.null_count:
+            raise ConfigError(
+                f"{self._keyless}: column {self._key!r} has a null: leave such rows out, or give them a key, in a step"
+                " before"
+            )
         value = self._values(rows)
         sizes = pc.add(pc.fill_null(pc.binary_length(key), 0), pc.fill_null(pc.binary_length(value), 0))
         largest = pc.max(sizes).as_py() or 0
-        if largest + RECORD_OVERHEAD_BYTES > bytes_max:
+        if largest + RECORD_OVERHEAD_BYTES > (bytes_max := self._rules.bytes_max):
             raise ConfigError(
                 f"kafka sink: a record has {largest:,} bytes, topic {self._topic} takes {bytes_max:,}: raise its"
                 " max.message.bytes, or make the rows smaller in a step before"
             )
         return pa.RecordBatch.from_arrays([key, value], schema=RECORDS)
+
+    @property
+    def _keyless(self) -> str:
+        return f"kafka sink: topic {self._topic} is compacted (cleanup.policy), so it takes no record without a key"
 
     def _values(self, rows: pa.RecordBatch) -> pa.Array:
         if self._avro is not None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.connectors.kafka.client import client_settings, library
 from penstock.connectors.kafka.encoding import RECORDS, RecordEncoder
 from penstock.connectors.kafka.marked_topic import MarkedTopic
-from penstock.connectors.kafka.topics import RECORD_BYTES_MAX, record_bytes_max, topic_id
+from penstock.connectors.kafka.topics import TopicRules, record_rules, topic_id
 from penstock.connectors.staged_sink import StagedSink, arrow_form
 from penstock.contract.ids import TaskId
 from penstock.contract.kafka_options import KafkaOutput
@@ -47,23 +47,23 @@ class _Topic:
         self._step = step.replace("/", "_")
         self._options = options
         self._encoder = RecordEncoder(options, schema)
-        self._bytes_max = RECORD_BYTES_MAX
+        self._rules = TopicRules()
 
     def claim(self) -> None:
         """Look at the topic and the registry. Raises ConfigError, StorageError when a retry may help."""
         settings = self._settings()
         topic_id(settings, self._options.topic)
-        self._bytes_max = record_bytes_max(settings, self._options.topic)
-        self._encoder.claim()
+        self._rules = record_rules(settings, self._options.topic)
+        self._encoder.claim(self._rules)
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return key and value of each row. Raises ConfigError when a record is larger than the topic takes."""
-        return self._encoder.records(batch, self._bytes_max)
+        """Return key and value of each row. Raises ConfigError for a record that the topic does not take."""
+        return self._encoder.records(batch)
 
     def output(self, job_uid: str, task: TaskId) -> MarkedTopic:
         """Return the topic as ``task`` writes it."""
         name = f"{self._options.transactional_id_prefix}{job_uid}/{self._step}/{task.worker}.{task.slot}"
-        settings = {**self._settings(), "message.max.bytes": self._bytes_max}
+        settings = {**self._settings(), "message.max.bytes": self._rules.client_bytes_max}
         return MarkedTopic(settings, self._options.topic, name, self._options.partitioner)
 
     def _settings(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from penstock.base.errors import StorageError
 from penstock.base.threads import Lock, monotonic
 from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
 from penstock.connectors.kafka.encoding import batches_of
-from penstock.connectors.kafka.topics import record_bytes_max
+from penstock.connectors.kafka.topics import record_rules
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Unpublished
@@ -26,7 +26,12 @@ from penstock.protocol.marked import DROP, SKIP, OutputMarker, Wanted, visible_b
 log = logging.getLogger(__name__)
 
 TRANSACTION_MAX_MS = 60_000
-REFUSALS = ("INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")  # what a topic does not take
+LARGER = "raise the topic's max.message.bytes"
+REFUSALS = {  # what a topic does not take, and what to do
+    "INVALID_RECORD": "take `compact` from the topic's cleanup.policy, which lets no record without a key in",
+    "MSG_SIZE_TOO_LARGE": LARGER,
+    "RECORD_LIST_TOO_LARGE": LARGER,
+}
 SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
 QUEUED_MAX = 200_000  # records on their way
 CLIENT_QUEUE_KBYTES = 256 * 1024  # half of it is used, so that a batch of rows still fits
@@ -214,7 +219,8 @@ class MarkedTopic:
             "queue.buffering.max.kbytes": CLIENT_QUEUE_KBYTES,
         }
         if each:  # the topic may take less than it did at the start
-            own |= {"batch.num.messages": 1, "message.max.bytes": record_bytes_max(self._reading(), self._topic)}
+            rules = record_rules(self._reading(), self._topic)
+            own |= {"batch.num.messages": 1, "message.max.bytes": rules.client_bytes_max}
         self._producer = make_client(kafka.Producer, {**self._settings, **own})
         self._producer.init_transactions(2 * ANSWER_MAX_S)
         self._marker = self._read()
@@ -245,9 +251,9 @@ class MarkedTopic:
         try:
             yield
         except library().KafkaException as error:
-            found = problem(self._where, error.args[0], self._producer)
-            if error.args[0].name() in REFUSALS:  # the topic takes less than at the start of the job
-                found = StorageError(f"{found}: raise the topic's max.message.bytes, or give {SKIP}, or {DROP}")
+            found, name = problem(self._where, error.args[0], self._producer), error.args[0].name()
+            if name in REFUSALS:  # the topic takes less than at the start of the job
+                found = StorageError(f"{found}: {REFUSALS[name]}, or give {SKIP}, or {DROP}")
             self._forget()
             raise found from error
         except OSError as error:

@@ -1,6 +1,7 @@
 """What the cluster says of a topic: its id, its partitions, and offsets for times."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,20 @@ from penstock.connectors.kafka.lane_position import EARLIEST
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen bytes of zero: a broker that has no ids
 RECORD_BYTES_MAX = 1_000_000  # where the brokers do not say what a topic takes
+CLIENT_BYTES_MIN, CLIENT_BYTES_MAX = 1_000, 1_000_000_000  # what the client takes as message.max.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """Which records a topic takes: how large one may be, and whether it has to have a key."""
+
+    bytes_max: int = RECORD_BYTES_MAX
+    needs_key: bool = False
+
+    @property
+    def client_bytes_max(self) -> int:
+        """How large a record may be for the client, which has bounds of its own."""
+        return min(max(self.bytes_max, CLIENT_BYTES_MIN), CLIENT_BYTES_MAX)
 
 
 def topic_id(settings: Mapping[str, Any], topic: str) -> str:
@@ -104,17 +119,22 @@ def milliseconds(text: str, option: str, words: tuple[str, ...]) -> int:
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def record_bytes_max(settings: Mapping[str, Any], topic: str) -> int:
-    """Return how large a record may be. Blocking; raises NotThere or StorageError."""
-    return int(_settings_of(settings, topic, "kafka sink").get("max.message.bytes", RECORD_BYTES_MAX))
+def record_rules(settings: Mapping[str, Any], topic: str) -> TopicRules:
+    """Return which records a topic takes. Blocking; raises NotThere or StorageError."""
+    found = _settings_of(settings, topic, "kafka sink")
+    return TopicRules(int(found.get("max.message.bytes", RECORD_BYTES_MAX)), _is_compact(found))
 
 
 def is_compacted(settings: Mapping[str, Any], topic: str) -> bool | None:
     """Return whether brokers remove records whose key has newer ones; None when they do not say. Blocking."""
     try:
-        return "compact" in _settings_of(settings, topic, "kafka source").get("cleanup.policy", "")
+        return _is_compact(_settings_of(settings, topic, "kafka source"))
     except StorageError:
         return None
+
+
+def _is_compact(settings: Mapping[str, str]) -> bool:
+    return "compact" in settings.get("cleanup.policy", "")
 
 
 def _settings_of(settings: Mapping[str, Any], topic: str, about: str) -> dict[str, str]:

@@ -125,9 +125,9 @@ def test_a_predecessor_that_is_in_the_middle_of_it_is_fenced_before_its_marker_i
                 predecessor.publish(wanted, blocks())
             return found
 
-    predecessor = MarkedTopic(settings, topic, name, "murmur2_random")
+    predecessor = MarkedTopic(lambda: settings, topic, name, "murmur2_random")
     assert predecessor.known(Epoch(0)) == 0
-    Successor(settings, topic, name, "murmur2_random").publish(wanted, blocks())
+    Successor(lambda: settings, topic, name, "murmur2_random").publish(wanted, blocks())
     assert [record.value for record in kafka.read(topic)] == [b"once"]
 
 
@@ -140,7 +140,7 @@ def test_a_block_that_is_larger_than_the_queue_of_the_client_is_published(
     values = [f"{number} {'x' * 5_000}".encode() for number in range(1_000)]
     rows = pa.RecordBatch.from_pylist([{"key": None, "value": value} for value in values], schema=RECORDS)
     block = [rows.slice(at, 20) for at in range(0, len(values), 20)]
-    writer = MarkedTopic(settings, topic, new_name("writer"), "murmur2_random")
+    writer = MarkedTopic(lambda: settings, topic, new_name("writer"), "murmur2_random")
     writer.publish(Wanted(Epoch(1), "digest", 1, writer.known(Epoch(0))), iter([iter(block)]))
     writer.close()
     assert [record.value for record in kafka.read(topic)] == values

@@ -63,8 +63,10 @@ class _Topic:
     def output(self, job_uid: str, task: TaskId) -> MarkedTopic:
         """Return the topic as ``task`` writes it."""
         name = f"{self._options.transactional_id_prefix}{job_uid}/{self._step}/{task.worker}.{task.slot}"
-        settings = {**self._settings(), "message.max.bytes": self._rules.client_bytes_max}
-        return MarkedTopic(settings, self._options.topic, name, self._options.partitioner)
+        return MarkedTopic(self._producing, self._options.topic, name, self._options.partitioner)
+
+    def _producing(self) -> dict[str, Any]:
+        return {**self._settings(), "message.max.bytes": self._rules.client_bytes_max}
 
     def _settings(self) -> dict[str, Any]:
         return client_settings(self._options.bootstrap_servers, self._options.client_file)

@@ -9,7 +9,7 @@ marker; the broker tells it when somebody else has fenced it.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,8 +40,11 @@ CLIENT_QUEUE_KBYTES = 256 * 1024  # half of it is used, so that a batch of rows 
 class MarkedTopic:
     """A topic, as one sink task writes it. Any thread may use it."""
 
-    def __init__(self, settings: Mapping[str, Any], topic: str, name: str, partitioner: str) -> None:
-        """Connect nothing yet. ``name`` is that of the transactional id and of the group."""
+    def __init__(self, settings: Callable[[], Mapping[str, Any]], topic: str, name: str, partitioner: str) -> None:
+        """Connect nothing yet. ``name`` is that of the transactional id and of the group.
+
+        ``settings`` are asked for whenever a client is made, because a password in them may change.
+        """
         self._settings = settings
         self._topic = topic
         self._name = name
@@ -221,7 +224,7 @@ class MarkedTopic:
         if each:  # the topic may take less than it did at the start
             rules = record_rules(self._reading(), self._topic)
             own |= {"batch.num.messages": 1, "message.max.bytes": rules.client_bytes_max}
-        self._producer = make_client(kafka.Producer, {**self._settings, **own})
+        self._producer = make_client(kafka.Producer, {**self._settings(), **own})
         self._producer.init_transactions(2 * ANSWER_MAX_S)
         self._marker = self._read()
         self._sent_bytes = 0
@@ -243,7 +246,7 @@ class MarkedTopic:
         return OutputMarker(Epoch(found.offset), digest, int(blocks) if blocks.isdecimal() else 0)
 
     def _reading(self) -> dict[str, Any]:
-        return {k: v for k, v in self._settings.items() if k != "message.max.bytes"}
+        return {k: v for k, v in self._settings().items() if k != "message.max.bytes"}
 
     @contextmanager
     def _calls(self) -> Iterator[None]:

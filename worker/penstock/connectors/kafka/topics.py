@@ -83,6 +83,9 @@ def offsets_at(consumer: Any, topic: str, partitions: list[int], time_ms: int) -
         found = consumer.offsets_for_times(asked, ANSWER_MAX_S)
     except kafka.KafkaException as error:
         raise problem(f"kafka: topic {topic}", error.args[0], consumer) from error
+    for each in found:
+        if each.error is not None:  # it says nothing of the time, and the end would pass over rows
+            raise problem(f"kafka: topic {topic}, partition {each.partition}", each.error, consumer)
     return {
         each.partition: each.offset if each.offset >= 0 else bounds(consumer, topic, each.partition)[1]
         for each in found

@@ -27,7 +27,7 @@ _OFFSETS = "self._producer.send_offsets_to_transaction([at], self._consumer.cons
 _SAME = "if found.epoch == wanted.epoch and found.digest == wanted.digest:"
 _LOOK = "visible = visible_blocks(found, wanted, self._where)"
 _INSERT = "left_out = self._insert(session, wanted.how)"
-_LARGE = "if largest + RECORD_OVERHEAD_BYTES > bytes_max:"
+_LARGE = "if largest + RECORD_OVERHEAD_BYTES > (bytes_max := self._rules.bytes_max):"
 _LOCKED = 'found = self._marker(session, " FOR UPDATE")'
 MUTANTS = {
     mutant.name: mutant
@@ -146,7 +146,7 @@ MUTANTS = {
             "skip-refused",
             line(_TOPIC, "if self._marker != before:", "if False:"),
             "less-topic",
-            22,
+            178,
         ),
     )
 }

@@ -1,19 +1,26 @@
 """The Kafka sink over the cluster that the client itself brings for tests."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.base.errors import ConfigError
+from penstock.connectors.kafka import marked_topic
+from penstock.connectors.kafka.encoding import RECORDS
 from penstock.connectors.kafka.kafka_sink import KafkaSink
+from penstock.connectors.kafka.marked_topic import MarkedTopic
+from penstock.connectors.kafka.topics import TopicRules
 from penstock.contract.ids import Epoch
 from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
+from penstock.protocol.marked import OutputMarker, Wanted
 from tests.support.staged_output import TASK
 
 ANSWER_MAX_S = 30.0
@@ -41,3 +48,87 @@ def test_a_client_file_is_read_again_for_each_client(cluster: str, tmp_path: Pat
     file.write_text("security.protocol=plaintext\n")
     assert sink.publisher.publish_restored([handle], Epoch(1), Unpublished.PUBLISH) == 0
     sink.close()
+
+
+class SlowClient:
+    """A producer that sends only while somebody waits. A request with a word that is ``bad`` is refused as a whole."""
+
+    def __init__(self, bad: str, alone: bool, made: list[str]) -> None:
+        self._bad, self._alone, self._made = bad.encode(), alone, made
+        self._queue: list[tuple[bytes, Callable[[Any, Any], None]]] = []
+        self._sent: list[str] = []
+        self._failed = False
+        self.complaints = SimpleNamespace(reason=None)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def produce(self, topic: str, value: bytes, key: bytes | None, on_delivery: Callable[[Any, Any], None]) -> None:
+        if self._failed:
+            raise KafkaException(KafkaError(KafkaError._STATE, "the transaction has failed"))
+        if len(self._queue) >= QUEUE_MAX:
+            raise BufferError("Local: Queue full")
+        self._queue.append((value, on_delivery))
+
+    def poll(self, timeout_s: float) -> None:
+        if not timeout_s:
+            return
+        step = 1 if self._alone else len(self._queue)
+        request, self._queue = self._queue[:step], self._queue[step:]
+        self._failed = self._failed or any(value == self._bad for value, _ in request)
+        error = KafkaError(KafkaError.INVALID_RECORD, "refused") if self._failed else None
+        for value, answered in request:
+            if error is None:
+                self._sent.append(value.decode())
+            answered(error, None)
+
+    def begin_transaction(self) -> None:
+        self._sent.clear()
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        assert not self._queue, "all was sent"
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._made += self._sent
+
+    def purge(self) -> None:
+        self._queue.clear()
+
+
+class Skipping(MarkedTopic):
+    """A topic whose clients are slow ones."""
+
+    def __init__(self, bad: str, rules: TopicRules) -> None:
+        super().__init__(dict, "words", "writer", "murmur2_random")
+        self.visible: list[str] = []
+        self._bad, self._now = bad, rules
+
+    def _begin(self, *, skips: bool = False, alone: bool = False) -> None:
+        self._producer = SlowClient(self._bad, alone, self.visible)
+        self._consumer = SimpleNamespace(consumer_group_metadata=lambda: None, close=lambda: None)
+        self._marker, self._alone, self._rules = OutputMarker(Epoch(0), "seed", 0), alone, self._now
+
+
+QUEUE_MAX = 20
+
+
+@pytest.mark.parametrize(("bad", "left_out"), [("", 0), ("word 30", 1)])
+def test_a_block_that_is_larger_than_the_queue_is_published_without_what_is_refused(
+    monkeypatch: pytest.MonkeyPatch, bad: str, left_out: int
+) -> None:
+    monkeypatch.setattr(marked_topic, "QUEUED_MAX", QUEUE_MAX // 2)
+    words = [f"word {n}" for n in range(70)]
+    rows = pa.RecordBatch.from_pylist([{"key": None, "value": word.encode()} for word in words], schema=RECORDS)
+    topic = Skipping(bad, TopicRules())
+    wanted = Wanted(Epoch(1), "digest", 1, Epoch(0), Unpublished.SKIP)
+    assert topic.publish(wanted, iter([iter([rows])])) == left_out
+    assert topic.visible == [word for word in words if word != bad]
+
+
+def test_rows_without_a_key_are_left_out_of_a_topic_that_was_compacted_since() -> None:
+    keys = [None, b"a", None, b"b"]
+    rows = pa.RecordBatch.from_pylist([{"key": key, "value": key or b"none"} for key in keys], schema=RECORDS)
+    topic = Skipping("none", TopicRules(needs_key=True))
+    wanted = Wanted(Epoch(1), "digest", 1, Epoch(0), Unpublished.SKIP)
+    assert topic.publish(wanted, iter([iter([rows])])) == 2
+    assert topic.visible == ["a", "b"]

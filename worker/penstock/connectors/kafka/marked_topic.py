@@ -17,7 +17,7 @@ from penstock.base.errors import StorageError
 from penstock.base.threads import Lock, monotonic
 from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
 from penstock.connectors.kafka.encoding import batches_of
-from penstock.connectors.kafka.topics import record_rules
+from penstock.connectors.kafka.topics import TopicRules, record_rules
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Unpublished
@@ -53,6 +53,8 @@ class MarkedTopic:
         self._consumer: Any = None
         self._marker: OutputMarker | None = None
         self._sent_bytes = 0  # since the client had nothing left to send
+        self._alone = False  # whether the producer sends each record in a request of its own
+        self._rules = TopicRules()  # of the topic, when rows are to be left out
         self._lock = Lock()
 
     def known(self, visible: Epoch) -> Epoch:
@@ -79,7 +81,7 @@ class MarkedTopic:
             skips = wanted.how is Unpublished.SKIP
             if self._producer is None or self._lost_touch() or skips:
                 self._forget()
-                self._begin(each=skips)
+                self._begin(skips=skips)
             visible = visible_blocks(self._marker, wanted, self._where)
             if self._marker == wanted.marker:
                 return 0
@@ -117,30 +119,33 @@ class MarkedTopic:
         assert began is None, "the last block ends the transaction"
 
     def _apply_accepted(self, wanted: Wanted, visible: int, blocks: Iterable[Block]) -> int:
-        """Write blocks without the records that the brokers refuse, a transaction for each. Return their number."""
+        """Write blocks without the records that the topic refuses, a transaction for each. Return their number."""
         left_out = 0
         for number, block in enumerate(blocks, 1):
             if number > visible:
                 records = [record for batch in block for piece in batches_of(batch) for record in piece]
                 left_out += self._commit_accepted(OutputMarker(wanted.epoch, wanted.digest, number), records)
-        self._forget()  # this producer sends each record alone
+        self._forget()  # this producer has other settings
         return left_out
 
     def _commit_accepted(self, marker: OutputMarker, records: list[dict[str, bytes | None]]) -> int:
         """Write records and the marker; begin anew without the refused ones, until none is refused.
 
+        A broker refuses all records of a request. So behind a first refusal each record goes alone, which is slow.
+
         Raises StorageError when the marker is another one then: a successor has published before it was fenced.
         """
-        refused: dict[int, str] = {}
+        keyless = [n for n, record in enumerate(records) if self._rules.needs_key and record["key"] is None]
+        refused = dict.fromkeys(keyless, "it has no key, and the topic is compacted")
         before = self._marker
         while True:
             self._producer.begin_transaction()
             by_client, by_broker = self._refused([(n, r) for n, r in enumerate(records) if n not in refused])
-            refused |= {**by_client, **by_broker}
+            refused |= {**by_client, **(by_broker if self._alone else {})}
             if not by_broker:
                 break
             self._forget()  # the transaction cannot go on, and what was sent behind the record is lost with it
-            self._begin(each=True)
+            self._begin(skips=True, alone=True)
             if self._marker != before:
                 raise StorageError(f"{self._where}: another worker has published meanwhile: the marker is read again")
         self._commit(marker)
@@ -151,30 +156,37 @@ class MarkedTopic:
         return len(refused)
 
     def _refused(self, records: list[tuple[int, dict[str, bytes | None]]]) -> tuple[dict[int, str], dict[int, str]]:
-        """Send records. Return those which the client refuses and those which a broker refuses, with the reasons."""
+        """Send records, up to a refusal. Return those which the client and which a broker refuses, with the reasons."""
         by_client: dict[int, str] = {}
         errors: dict[int, Any] = {}
+        failed: Any = None
 
         def answered(number: int, error: Any) -> None:
             if error is not None:
                 errors[number] = error
 
         for number, record in records:
+            self._make_room(sum(len(part or b"") for part in record.values()))
+            self._send_on(QUEUED_MAX)
+            if errors:
+                break
             try:
                 self._producer.produce(
                     self._topic, record["value"], record["key"], on_delivery=lambda e, _, n=number: answered(n, e)
                 )
             except library().KafkaException as error:
                 if error.args[0].name() not in REFUSALS:
-                    raise
+                    failed = error  # the client may know of a refusal that it has not told yet
+                    break
                 by_client[number] = error.args[0].str()
-            self._producer.poll(0)
         end = monotonic() + TRANSACTION_MAX_MS / 1000
         while len(self._producer) and not errors and monotonic() < end:
             self._producer.poll(0.05)
         by_broker = {number: error.str() for number, error in errors.items() if error.name() in REFUSALS}
         if errors and not by_broker:
             raise problem(self._where, next(iter(errors.values())), self._producer)
+        if failed is not None and not by_broker:
+            raise failed
         return by_client, by_broker
 
     def _make_room(self, size: int) -> None:
@@ -208,8 +220,12 @@ class MarkedTopic:
 
     # --- Clients ----------------------------------------------------------------------------------------
 
-    def _begin(self, *, each: bool = False) -> None:
-        """Fence every other producer of this id, then read the marker. With ``each`` every record goes alone."""
+    def _begin(self, *, skips: bool = False, alone: bool = False) -> None:
+        """Fence every other producer of this id, then read the marker.
+
+        With ``skips`` by the rules that the topic has now, which may be others than at the start. With ``alone`` every
+        record goes alone.
+        """
         kafka = library()
         own = {
             "transactional.id": self._name,
@@ -221,9 +237,12 @@ class MarkedTopic:
             "queue.buffering.max.messages": 2 * QUEUED_MAX,
             "queue.buffering.max.kbytes": CLIENT_QUEUE_KBYTES,
         }
-        if each:  # the topic may take less than it did at the start
-            rules = record_rules(self._reading(), self._topic)
-            own |= {"batch.num.messages": 1, "message.max.bytes": rules.client_bytes_max}
+        self._alone = alone
+        if skips:
+            self._rules = record_rules(self._reading(), self._topic)
+            own |= {"message.max.bytes": self._rules.client_bytes_max}
+        if alone:
+            own |= {"batch.num.messages": 1}
         self._producer = make_client(kafka.Producer, {**self._settings(), **own})
         self._producer.init_transactions(2 * ANSWER_MAX_S)
         self._marker = self._read()

@@ -34,6 +34,7 @@ from tests.support.staged_output import OTHER_TASK, ROWS, TASK, check_sink_apart
 
 pytestmark = pytest.mark.timeout(900)
 COLUMNS = {"word": "string", "number": "long"}
+WORDS = Counter(ROWS["word"].to_pylist())
 EVERY = count(97, 5)  # outgoing calls
 
 
@@ -241,6 +242,23 @@ def test_a_table_that_is_not_there_is_named_with_what_makes_it(tmp_path: Path) -
     subprocess.run([sys.executable, "-c", str(told.value).partition("in Python: ")[2]], check=True)
     sink = target.claimed()
     sink.publisher.publish_all([staged(sink, 1)], Epoch(1))
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ("word",)), (("word",), ()), (("word",), ("number",))])
+def test_other_partition_columns_stop_the_job_until_the_old_ones_are_back(
+    tmp_path: Path, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    """Before, the values of a partition column that the file has were lost, or nobody could read the table any more."""
+    target = Target(tmp_path, partitions=before)
+    sink = target.claimed()
+    handle = staged(sink, 1)
+    old = target.table.versions()[0][1]
+    target.table.add({"metaData": {**old["metaData"], "partitionColumns": list(after)}})
+    with pytest.raises(StateError, match=r"was changed: its partition columns are others now .*: bring the old ones"):
+        sink.publisher.publish_all([handle], Epoch(1))
+    target.table.add(old)
+    sink.publisher.publish_all([handle], Epoch(1))
+    assert Counter(row["word"] for row in DeltaTable(target.url).to_pyarrow_table().to_pylist()) == WORDS
 
 
 def test_a_table_that_lost_a_column_stops_the_job(tmp_path: Path) -> None:

@@ -67,6 +67,9 @@ class MarkedVersions(SeededOutput[StagedFile]):
         if self._look(snapshot, wanted)[1]:
             return  # another worker was quicker
         why = self._columns.refusal(snapshot.schema, snapshot.settings, snapshot.features)
+        if any(set(add.partition_values) != set(snapshot.partitions) for add in adds):
+            now = ", ".join(snapshot.partitions) or "none"
+            why = f"its partition columns are others now ({now}): bring the old ones back until the job has published"
         if why is not None and adds:
             raise StateError(f"delta sink: table {self._place.url} was changed: {why}; then start the job again")
         self._mark(snapshot, wanted.epoch, _number(wanted.digest), adds)

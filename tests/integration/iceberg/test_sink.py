@@ -267,6 +267,20 @@ def test_a_column_that_was_renamed_or_made_wider_keeps_its_rows(tmp_path: Path) 
     assert Counter(row["text"] for row in target.visible()) == Counter(ROWS["word"].to_pylist())
 
 
+def test_a_column_that_was_removed_takes_no_row_with_it(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    handle = staged(sink, 1)
+
+    def change(table: Any) -> None:
+        with table.update_schema() as update:
+            update.delete_column("number")
+
+    target.table.change(change)
+    sink.publisher.publish_all([handle], Epoch(1))
+    assert Counter(row["word"] for row in target.visible()) == Counter(ROWS["word"].to_pylist())
+
+
 def test_other_partition_fields_stop_the_job_until_the_old_ones_are_back(tmp_path: Path) -> None:
     target = Target(tmp_path)
     sink = target.claimed()

@@ -43,15 +43,12 @@ class CopiedFile:
 
     def data_file(self, snapshot: IcebergSnapshot) -> Any:
         """Return the file as the client has it."""
-        from pyiceberg.io.pyarrow import (  # noqa: PLC0415 - an extra
-            compute_statistics_plan,
-            data_file_statistics_from_parquet_metadata,
-        )
+        from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata  # noqa: PLC0415 - an extra
         from pyiceberg.manifest import DataFile, DataFileContent, FileFormat  # noqa: PLC0415 - an extra
 
-        table = snapshot.table
-        plan = compute_statistics_plan(table.schema(), table.metadata.properties)
-        statistics = data_file_statistics_from_parquet_metadata(self.footer, plan, file_columns(self.footer))
+        table, columns = snapshot.table, file_columns(self.footer)
+        plan = _statistics_plan(table, columns)
+        statistics = data_file_statistics_from_parquet_metadata(self.footer, plan, columns)
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=self.location,
@@ -64,3 +61,18 @@ class CopiedFile:
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+def _statistics_plan(table: Any, columns: Mapping[str, int]) -> Any:
+    """Return what the table wants to know of each column of a file: nothing of one that was removed from it."""
+    from pyiceberg.io.pyarrow import (  # noqa: PLC0415 - an extra
+        MetricModeTypes,
+        MetricsMode,
+        StatisticsCollector,
+        compute_statistics_plan,
+    )
+    from pyiceberg.types import BinaryType  # noqa: PLC0415 - an extra
+
+    nothing = MetricsMode(MetricModeTypes.NONE)
+    removed = {number: StatisticsCollector(number, BinaryType(), nothing, name) for name, number in columns.items()}
+    return removed | compute_statistics_plan(table.schema(), table.metadata.properties)

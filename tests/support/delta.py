@@ -75,14 +75,14 @@ class Table:
         lines = "\n".join(json.dumps(action) for action in actions)
         self.write(LOG.format(len(self.versions())), lines.encode())
 
-    def add_rows(self, rows: pa.Table) -> None:
-        """Write the next version, which adds a file with rows, as another writer does."""
+    def add_rows(self, rows: pa.Table, parts: Mapping[str, str] | None = None) -> None:
+        """Write the next version, which adds a file with rows, as another writer does. ``parts`` are of its folder."""
         data = BytesIO()
         pq.write_table(rows, data)
         name = f"part-{len(self.versions())}.parquet"
         self.write(name, data.getvalue())
         about = {"size": len(data.getvalue()), "modificationTime": 0, "stats": json.dumps({"numRecords": len(rows)})}
-        self.add({"add": {"path": name, "partitionValues": {}, "dataChange": True, **about}})
+        self.add({"add": {"path": name, "partitionValues": parts or {}, "dataChange": True, **about}})
 
     def versions(self) -> list[list[dict[str, Any]]]:
         """Return the actions of each version."""

@@ -73,6 +73,15 @@ def test_values_are_those_of_the_table_in_a_snapshot_and_in_later_versions(tmp_p
     assert take(opened(tmp_path, states(readers))) == rows(range(4, 8))
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "date", "string", "long", "boolean"])
+def test_an_empty_text_of_a_partition_is_a_null_of_every_type(tmp_path: Path, kind: str) -> None:
+    table = Table.in_folder(tmp_path / "table").create({"number": "long", "part": kind}, ["part"])
+    readers = opened(tmp_path / "table")
+    assert take(readers) == []
+    table.add_rows(pa.table({"number": [1]}), {"part": ""})
+    assert take(opened(tmp_path / "table", states(readers))) == [{"number": 1, "part": None}]
+
+
 def test_versions_are_found_while_it_reads_and_files_that_are_only_rewritten_are_not_read_again(tmp_path: Path) -> None:
     write(tmp_path, 1)
     readers = opened(tmp_path, follow=1e-9)

@@ -190,8 +190,8 @@ def _has_texts(kind: pa.DataType) -> bool:
 
 def _constant(value: object, kind: pa.DataType) -> pa.Scalar:
     """Return a value of a partition, which Delta Lake writes as text; a null for a column that a file lacks."""
-    if not isinstance(value, str):
-        return pa.scalar(value, kind)
+    if not isinstance(value, str) or not value:  # an empty text is a null, of every type
+        return pa.scalar(None if value == "" else value, kind)
     if pa.types.is_timestamp(kind):
         return pa.scalar(value.removesuffix("Z")).cast(pa.timestamp("us")).cast(kind)
-    return pa.scalar(value or None, pa.string()).cast(kind)
+    return pa.scalar(value, pa.string()).cast(kind)

@@ -21,6 +21,8 @@ from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
+from sim.servers.kafka import VirtualKafka
+from sim.servers.kafka_clients import client_maker
 from tests.support.staged_output import TASK
 
 ANSWER_MAX_S = 30.0
@@ -132,3 +134,29 @@ def test_rows_without_a_key_are_left_out_of_a_topic_that_was_compacted_since() -
     wanted = Wanted(Epoch(1), "digest", 1, Epoch(0), Unpublished.SKIP)
     assert topic.publish(wanted, iter([iter([rows])])) == 2
     assert topic.visible == ["a", "b"]
+
+
+def test_a_marker_that_the_brokers_forgot_while_nothing_was_written_is_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They forget it seven days behind the last write (``offsets.retention.minutes``)."""
+    server = VirtualKafka(lambda: 0.0)
+    server.make_topic("words", 1)
+    made = client_maker(lambda name, arguments, _: getattr(server, name)(*arguments))
+    monkeypatch.setattr(marked_topic, "make_client", made)
+    topic = MarkedTopic(dict, "words", "job/out/0.0", "murmur2_random")
+    rows = pa.RecordBatch.from_pylist([{"key": None, "value": b"{}"}], schema=RECORDS)
+
+    def publish(epoch: int) -> None:
+        known = topic.known(Epoch(epoch - 1))
+        topic.publish(Wanted(Epoch(epoch), "digest", 1, known), iter([iter([rows])]))
+
+    publish(1)
+    publish(5)
+    assert server.marker_of("words", "out", "0.0") == 5
+    monkeypatch.setattr(marked_topic, "REST_MAX_S", -1.0)  # a long rest
+    server.lose_markers()
+    publish(900)
+    assert topic.known(Epoch(950)) == 950, "it is written again, so that it is kept for longer"
+    assert server.marker_of("words", "out", "0.0") == 950
+    assert len(server.records("words")) == 3

@@ -32,6 +32,7 @@ REFUSALS = {  # what a topic does not take, and what to do
     "MSG_SIZE_TOO_LARGE": LARGER,
     "RECORD_LIST_TOO_LARGE": LARGER,
 }
+REST_MAX_S = 3600.0  # then the marker is looked at anew: brokers forget it after days without a write
 SHARE_OF_TIMEOUT = 0.25  # a transaction takes no more blocks after this part of its time
 QUEUED_MAX = 200_000  # records on their way
 CLIENT_QUEUE_KBYTES = 256 * 1024  # half of it is used, so that a batch of rows still fits
@@ -53,6 +54,7 @@ class MarkedTopic:
         self._consumer: Any = None
         self._marker: OutputMarker | None = None
         self._sent_bytes = 0  # since the client had nothing left to send
+        self._marked_at = 0.0  # when the marker was read or written
         self._alone = False  # whether the producer sends each record in a request of its own
         self._rules = TopicRules()  # of the topic, when rows are to be left out
         self._lock = Lock()
@@ -60,12 +62,15 @@ class MarkedTopic:
     def known(self, visible: Epoch) -> Epoch:
         """Return an epoch that the marker has reached; write one of ``visible`` when there is none. Blocking.
 
-        See ``MarkedOutput``. Raises StorageError.
+        One that was just read is raised to ``visible``, so that brokers forget it later, and a publisher that comes
+        late finds it done. See ``MarkedOutput``. Raises StorageError.
         """
         with self._lock, self._calls():
-            if self._producer is None:
+            if monotonic() - self._marked_at > REST_MAX_S:
+                self._forget()
+            if looked := self._producer is None:
                 self._begin()
-            if self._marker is None:
+            if self._marker is None or (looked and self._marker.epoch < visible):
                 self._producer.begin_transaction()
                 self._commit(OutputMarker(visible, "seed", 0))
             assert self._marker is not None, "it was just written"
@@ -216,6 +221,7 @@ class MarkedTopic:
         self._producer.send_offsets_to_transaction([at], self._consumer.consumer_group_metadata(), ANSWER_MAX_S)
         self._producer.commit_transaction(TRANSACTION_MAX_MS / 1000)
         self._marker = marker
+        self._marked_at = monotonic()
         self._sent_bytes = 0
 
     # --- Clients ----------------------------------------------------------------------------------------
@@ -246,6 +252,7 @@ class MarkedTopic:
         self._producer = make_client(kafka.Producer, {**self._settings(), **own})
         self._producer.init_transactions(2 * ANSWER_MAX_S)
         self._marker = self._read()
+        self._marked_at = monotonic()
         self._sent_bytes = 0
 
     def _read(self) -> OutputMarker | None:

@@ -14,7 +14,9 @@ from penstock.base.values import replace
 from penstock.connectors.file_output import parquet_form
 from penstock.connectors.file_sink import FileSink
 from penstock.connectors.partitions import NULL, Partitions
+from penstock.connectors.s3.s3_sink import folders_of
 from penstock.contract.ids import Attempt, Ordinal, StageIndex, TaskId
+from penstock.contract.s3_options import S3Output
 
 ROWS = pa.RecordBatch.from_pylist(
     [
@@ -77,6 +79,15 @@ def test_columns_that_make_no_folders_are_refused(columns: str, said: str) -> No
 def test_a_column_has_to_be_left_for_the_files() -> None:
     with pytest.raises(ConfigError, match="leave one for the files"):
         Partitions("word", pa.schema([("word", pa.string())]))
+
+
+def test_a_value_that_is_too_long_for_the_name_of_an_object_is_refused() -> None:
+    schema = pa.schema([("n", pa.int64()), ("word", pa.string())])
+    folders = folders_of(S3Output("s3://lake/words", partition_by="word"), schema)
+    assert folders is not None
+    assert len(list(folders.split(pa.record_batch([[1], ["ä" * 130]], schema=schema)))) == 1  # six bytes each
+    with pytest.raises(ConfigError, match=r"s3 sink: partitionBy: .* name has 845 bytes, like 'word=%C3.*takes 809"):
+        list(folders.split(pa.record_batch([[1], ["ä" * 140]], schema=schema)))
 
 
 def test_too_many_folders_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

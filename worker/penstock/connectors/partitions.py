@@ -15,17 +15,23 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.file_output import clean_schema, plain
 
+NAME_SHOWN = 60
 NULL = "__HIVE_DEFAULT_PARTITION__"  # as Hive and Spark have it, for an empty text, too
 
 
 class Partitions:
     """The folders of one sink."""
 
-    def __init__(self, columns: str, schema: pa.Schema, where: str = "s3 sink: partitionBy") -> None:
+    def __init__(
+        self, columns: str, schema: pa.Schema, where: str = "s3 sink: partitionBy", bytes_max: int | None = None
+    ) -> None:
         """Take ``columns`` (names with commas between) of rows of ``schema``. ``where`` begins the texts of errors.
+
+        A folder has a name of at most ``bytes_max`` bytes.
 
         Raises ConfigError for a column that is not there, whose values make no names, or when no other one is left.
         """
+        self._where, self._bytes_max = where, bytes_max
         self._all = clean_schema(schema)
         self._columns = tuple(name.strip() for name in columns.split(","))
         for name in self._columns:
@@ -38,10 +44,20 @@ class Partitions:
         self.schema = pa.schema([self._all.field(name) for name in self._names])
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Give each folder of a batch with its rows, in their order, without the columns of the folder."""
+        """Give each folder of a batch with its rows, in their order, without the columns of the folder.
+
+        Raises ConfigError when a name is too long for the store.
+        """
         rows = plain(batch.select(self._all.names), self._all)
         parts = [_parts(name, rows.column(name)) for name in self._columns]
-        return split_by(parts, rows.select(self._names))
+        for folder, kept in split_by(parts, rows.select(self._names)):
+            if self._bytes_max is not None and len(folder) > self._bytes_max:
+                raise ConfigError(
+                    f"{self._where}: a row goes to a folder whose name has {len(folder):,} bytes, like"
+                    f" {folder[:NAME_SHOWN]!r} ..., and the store takes {self._bytes_max:,} there: shorten the value in"
+                    " a step before"
+                )
+            yield folder, kept
 
 
 def split_by(parts: Sequence[pa.Array], rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

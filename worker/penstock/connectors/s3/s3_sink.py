@@ -30,6 +30,8 @@ from penstock.file_system import OS_FILES, READ, closing, pieces
 from penstock.ports import FileSystem
 from penstock.protocol.marked import DROP
 
+KEY_BYTES_MAX = 1024  # of an object's whole name
+FILE_BYTES_MAX = 200  # what a file is called within its folder has less
 FORMS = {FileFormat.PARQUET: parquet_form, FileFormat.JSON: json_form, FileFormat.CSV: csv_form}
 
 
@@ -45,7 +47,7 @@ class S3Sink:
 
         Raises ConfigError when the format has no such columns, or the client is missing.
         """
-        folders = Partitions(options.partition_by, schema) if options.partition_by else None
+        folders = folders_of(options, schema)
         form = FORMS[options.format](folders.schema if folders else schema)
         form = replace(form, part_bytes=options.roll_bytes, split=folders.split if folders else None)
         self._owned = OwnedFolder(open_folder(options))
@@ -80,6 +82,14 @@ class S3Sink:
     def close(self) -> None:
         """End the thread that stages; idempotent."""
         self._staging.close()
+
+
+def folders_of(options: S3Output, schema: pa.Schema) -> Partitions | None:
+    """Return the folders of rows, None without ``partitionBy``. Raises ConfigError for a column that makes none."""
+    if not options.partition_by:
+        return None
+    left = KEY_BYTES_MAX - len(options.url.encode()) - FILE_BYTES_MAX
+    return Partitions(options.partition_by, schema, bytes_max=left)
 
 
 class S3Publisher:

@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 
 from penstock.base.errors import ConfigError
 from penstock.connectors.kafka.client import make_client
-from penstock.connectors.kafka.encoding import RecordEncoder
+from penstock.connectors.kafka.encoding import RECORDS, RecordEncoder, messages_of, pieces_of
 from penstock.connectors.kafka.topics import TopicRules
 from penstock.contract.kafka_options import KafkaOutput
 
@@ -36,3 +36,14 @@ def test_a_row_that_is_larger_than_the_topic_takes_is_refused() -> None:
 def test_the_client_takes_the_bound_of_any_topic(bytes_max: int) -> None:
     settings = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
     make_client(Producer, {**settings, "message.max.bytes": TopicRules(bytes_max).client_bytes_max})
+
+
+def test_records_are_divided_by_number_and_size() -> None:
+    sizes = [10, 10, 900, 10, 2_000, 10, 500, 500]
+    values = [{"key": b"k" if n % 2 else None, "value": b"x" * size} for n, size in enumerate(sizes)]
+    pieces = list(pieces_of(pa.RecordBatch.from_pylist(values, schema=RECORDS), 1_000))
+    assert [piece.num_rows for piece in pieces] == [4, 1, 2, 1]
+    assert [message for piece in pieces for message in messages_of(piece)] == values
+    many = pa.RecordBatch.from_pylist([{"key": None, "value": None}] * 12_000, schema=RECORDS)
+    assert [piece.num_rows for piece in pieces_of(many, 1_000)] == [5_000, 5_000, 2_000]
+    assert list(pieces_of(many.slice(0, 0), 1_000)) == []

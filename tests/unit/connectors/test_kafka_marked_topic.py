@@ -160,3 +160,15 @@ def test_a_marker_that_the_brokers_forgot_while_nothing_was_written_is_written_a
     assert topic.known(Epoch(950)) == 950, "it is written again, so that it is kept for longer"
     assert server.marker_of("words", "out", "0.0") == 950
     assert len(server.records("words")) == 3
+
+
+def test_a_batch_that_is_larger_than_the_queue_of_the_client_is_published(
+    cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marked_topic, "CLIENT_QUEUE_KBYTES", 1024)
+    rows = pa.RecordBatch.from_pylist([{"key": None, "value": b"x" * 5_000}] * 1_000, schema=RECORDS)
+    settings = {"bootstrap.servers": cluster, "log_level": 0}
+    topic = MarkedTopic(lambda: settings, "words", "writer", "murmur2_random")
+    assert topic.publish(Wanted(Epoch(1), "digest", 1, topic.known(Epoch(0))), iter([iter([rows])])) == 0
+    assert topic.known(Epoch(0)) == 1
+    topic.close()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.base.errors import ConnectorError
 from penstock.base.threads import Lock
 from penstock.connectors.kafka.client import client_settings, library, make_client
-from penstock.connectors.kafka.encoding import RecordEncoder, batches_of
+from penstock.connectors.kafka.encoding import RecordEncoder, messages_of, pieces_of
 from penstock.connectors.kafka.topics import TopicRules, record_rules, topic_id
 from penstock.connectors.missing import refused_at_first
 from penstock.contract.ids import Attempt, Epoch, TaskId
@@ -101,8 +101,8 @@ class DirectWriter:
             return
         records = self._encoder.records(batch)
         self._record_bytes = max(self._record_bytes, records.nbytes // records.num_rows)
-        for piece in batches_of(records):
-            taken = self._producer.produce_batch(self._topic, piece)
+        for piece in pieces_of(records, self._queued_bytes_max):
+            taken = self._producer.produce_batch(self._topic, messages_of(piece))
             if taken != len(piece):
                 raise ConnectorError(f"{self._where}: the client took {taken} of {len(piece)} records")
         self._rows, self._bytes = self._rows + records.num_rows, self._bytes + records.nbytes

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -101,9 +102,19 @@ def _bytes(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary())
 
 
-def batches_of(records: pa.RecordBatch) -> Iterator[list[dict[str, bytes | None]]]:
-    """Give records as the client takes them, some thousand at a time."""
-    for first in range(0, records.num_rows, PRODUCED_AT_ONCE):
-        piece = records.slice(first, PRODUCED_AT_ONCE)
-        keys, values = piece.column(0).to_pylist(), piece.column(1).to_pylist()
-        yield [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+def pieces_of(records: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """Divide records into pieces of some thousand, and of at most so many bytes where a single one is not larger."""
+    sizes = [pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False) for column in records.columns]
+    ends = np.cumsum(np.sum(sizes, axis=0))
+    first = before = 0
+    while first < records.num_rows:
+        fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = max(first + 1, min(fits, first + PRODUCED_AT_ONCE))
+        yield records.slice(first, end - first)
+        first, before = end, int(ends[end - 1])
+
+
+def messages_of(records: pa.RecordBatch) -> list[dict[str, bytes | None]]:
+    """Return records as the client takes them."""
+    keys, values = records.column(0).to_pylist(), records.column(1).to_pylist()
+    return [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.base.errors import StorageError
 from penstock.base.threads import Lock, monotonic
 from penstock.connectors.kafka.client import ANSWER_MAX_S, library, make_client, problem
-from penstock.connectors.kafka.encoding import batches_of
+from penstock.connectors.kafka.encoding import messages_of, pieces_of
 from penstock.connectors.kafka.topics import TopicRules, record_rules
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
@@ -115,9 +115,9 @@ class MarkedTopic:
                 self._producer.begin_transaction()
                 began = monotonic()
             for records in block:
-                self._make_room(records.nbytes)
-                for piece in batches_of(records):
-                    self._produce(piece)
+                for piece in pieces_of(records, CLIENT_QUEUE_KBYTES * 1024 // 4):
+                    self._make_room(piece.nbytes)
+                    self._produce(messages_of(piece))
             if number == wanted.blocks or monotonic() - began > SHARE_OF_TIMEOUT * TRANSACTION_MAX_MS / 1000:
                 self._commit(OutputMarker(wanted.epoch, wanted.digest, number))
                 began = None
@@ -128,7 +128,7 @@ class MarkedTopic:
         left_out = 0
         for number, block in enumerate(blocks, 1):
             if number > visible:
-                records = [record for batch in block for piece in batches_of(batch) for record in piece]
+                records = [record for batch in block for record in messages_of(batch)]
                 left_out += self._commit_accepted(OutputMarker(wanted.epoch, wanted.digest, number), records)
         self._forget()  # this producer has other settings
         return left_out

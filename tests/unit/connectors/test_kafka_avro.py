@@ -156,12 +156,13 @@ ITEMS = pa.list_(pa.struct([("p", pa.int64())]))
         ("double", 1.5, 2.0, pa.int64(), 2),
         (["null", "double"], -0.5, None, pa.int32(), None),
         (CENTS, Decimal("1.23"), Decimal("2.00"), pa.int64(), 2),
+        ("double", 1e39, 2.5, pa.float32(), 2.5),
         ("double", 1.5, 2.0, pa.timestamp("us", "UTC"), dt.datetime(1970, 1, 1, 0, 0, 0, 2, dt.UTC)),
         ({"type": "array", "items": PRICES}, [{"p": 2.0}, {"p": 1.5}], [{"p": 2.0}], ITEMS, [{"p": 2}]),
         ({"type": "map", "values": "double"}, {"a": 1.5}, {"a": 2.0}, pa.map_(pa.string(), pa.int64()), [("a", 2)]),
     ],
 )
-def test_a_fraction_does_not_decode_as_a_whole_number(
+def test_a_number_does_not_decode_as_another_one(
     registry: Registry, written: Any, bad: Any, good: Any, kind: pa.DataType, due: Any
 ) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": written}]}

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
 from penstock.connectors.file_output import stage
-from penstock.connectors.text_formats import BadLine, csv_form, decode, decode_each, json_decoder, json_form, json_lines
+from penstock.connectors.text_formats import (
+    BadLine,
+    csv_decoder,
+    csv_form,
+    decode,
+    decode_each,
+    json_decoder,
+    json_form,
+    json_lines,
+)
 from penstock.file_system import OS_FILES
 
 texts = st.lists(st.none() | st.text(), min_size=1, max_size=20)
@@ -97,6 +106,18 @@ def test_a_source_of_json_reads_the_days_and_times_that_the_sink_wrote(kind: pa.
 def test_what_is_no_date_is_not_taken_for_days_since_1970(value: str) -> None:
     line = pa.array([f'{{"day": {value}}}\n'.encode()], pa.large_binary())
     assert isinstance(decode(line, json_decoder(pa.schema([("day", pa.date32())]))), BadLine)
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_number_that_is_too_large_for_a_float_does_not_become_infinity(form: str) -> None:
+    schema = pa.schema([("price", pa.float32())])
+    decoder = json_decoder(schema) if form == "json" else csv_decoder(schema, schema.names, ",")
+    texts = ["1e39", "0.1", "-3.5e38", "3.4e38"]
+    lines = [f'{{"price": {text}}}\n' if form == "json" else f"{text}\n" for text in texts]
+    found = decode_each(pa.array(map(str.encode, lines), pa.large_binary()), schema, decoder)
+    assert found.rows.column(0).equals(pa.array([0.1, 3.4e38], pa.float32()))
+    assert {n: why for n, why in found.bad.items() if "too large for float" in why} == found.bad
+    assert list(found.bad) == [0, 2]
 
 
 def test_a_number_that_json_does_not_have_is_null() -> None:

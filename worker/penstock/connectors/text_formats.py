@@ -99,8 +99,7 @@ def json_decoder(schema: pa.Schema) -> Decode:
 
     A date or a time of the day is a text, as the sink writes it. Arrow's parser takes a number, of days for a date.
     """
-    texts = [f.with_type(pa.string()) if _is_day_or_time(f.type) else f for f in schema]
-    written = schema if texts == list(schema) else pa.schema(texts)
+    written = pa.schema([f.with_type(pa.string()) if _is_day_or_time(f.type) else _wide(f) for f in schema])
     parse = pyarrow.json.ParseOptions(explicit_schema=written, unexpected_field_behavior="ignore")
 
     def decoder(lines: pa.Array) -> pa.RecordBatch:
@@ -109,8 +108,7 @@ def json_decoder(schema: pa.Schema) -> Decode:
             raise pa.ArrowInvalid("a line has to be one JSON object")  # so no object goes over a line's end
         text = _content(lines)
         read = pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1)
-        found = _one(pyarrow.json.read_json(pa.BufferReader(text), read, parse), written)
-        return found if written is schema else _with_times(found, schema)
+        return _typed(_one(pyarrow.json.read_json(pa.BufferReader(text), read, parse), written), schema)
 
     return decoder
 
@@ -119,13 +117,31 @@ def _is_day_or_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
 
 
-def _with_times(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows with dates and times of the day in place of their texts. Raises ArrowInvalid."""
-    columns = [_of_text(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+def _wide(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.float64()) if pa.types.is_float32(field.type) else field
+
+
+def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with dates and times of the day in place of their texts, and floats. Raises ArrowInvalid."""
+    if rows.schema.equals(schema):
+        return rows
+    columns = [_of_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _of_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return numbers as smaller floats. Raises ArrowInvalid for one that is too large: Arrow makes it infinite."""
+    found = column.cast(kind)
+    if pc.any(pc.and_(pc.is_inf(found), pc.is_finite(column))).as_py():
+        raise pa.ArrowInvalid(f"a number is too large for {kind}")
+    return found
+
+
+def _of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if pa.types.is_floating(kind):
+        return narrowed(column, kind)
     if not pa.types.is_time(kind):
         return column.cast(kind)
     moments = pc.binary_join_element_wise(pa.scalar("1970-01-01 "), column, pa.scalar(""))
@@ -134,9 +150,10 @@ def _of_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Decode:
     """Return what decodes lines of CSV whose columns are ``header``. A value ends within its line."""
+    written = pa.schema([_wide(field) for field in schema])
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=False)
     convert = pyarrow.csv.ConvertOptions(
-        column_types={field.name: field.type for field in schema}, include_columns=schema.names, null_values=[""]
+        column_types={field.name: field.type for field in written}, include_columns=schema.names, null_values=[""]
     )
 
     def decoder(lines: pa.Array) -> pa.RecordBatch:
@@ -146,7 +163,7 @@ def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Dec
             if pc.any(pc.equal(open_quotes, 1)).as_py():
                 raise pa.ArrowInvalid("a quote is not closed: a value with a line break in it is not supported")
         read = pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size + 1, column_names=list(header))
-        return _one(pyarrow.csv.read_csv(pa.BufferReader(text), read, parse, convert), schema)
+        return _typed(_one(pyarrow.csv.read_csv(pa.BufferReader(text), read, parse, convert), written), schema)
 
     return decoder
 

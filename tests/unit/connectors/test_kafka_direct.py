@@ -1,11 +1,19 @@
 """The Kafka sink that sends at once, with a client that has no broker."""
 
-import pyarrow as pa
+from pathlib import Path
 
-from penstock.connectors.kafka.direct_sink import DirectWriter
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import StateError
+from penstock.connectors.kafka.direct_sink import DirectWriter, NothingStaged
 from penstock.connectors.kafka.encoding import RecordEncoder
+from penstock.connectors.staged_sink import NOTHING_STAGED, StagedSink
+from penstock.contract.ids import Epoch
 from penstock.contract.kafka_options import Delivery, KafkaOutput
-from tests.support.staged_output import TASK
+from penstock.contract.manifest import SinkHandle
+from tests.support.staged_output import TASK, staged
+from tests.unit.connectors.test_staged_sink import Shelf
 
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:9",
@@ -26,3 +34,27 @@ def test_large_rows_are_held_back_before_the_client_takes_no_more() -> None:
         written += rows.num_rows
     assert 400 <= written < 800, "half of the queue of 4 MiB"
     writer.close()
+
+
+def test_output_that_was_staged_before_delivery_changed_is_not_taken_for_visible(tmp_path: Path) -> None:
+    shelf = Shelf()
+    sink = StagedSink("out", shelf, tmp_path)
+    sink.claim("job", fresh=True)
+    handle = staged(sink, 7)
+    with pytest.raises(StateError, match=r"18 rows of epoch 7 are staged, .* had delivery: exactly-once .*Drop"):
+        NothingStaged().publish(handle, Epoch(7))
+    sink.publisher.publish(handle, Epoch(7))
+    sink.close()
+
+
+def test_output_that_was_sent_before_delivery_changed_is_not_published_again(tmp_path: Path) -> None:
+    shelf = Shelf()
+    sink = StagedSink("out", shelf, tmp_path)
+    sink.claim("job", fresh=True)
+    sent = SinkHandle("out", TASK, Epoch(7), NOTHING_STAGED, 18, 1000)
+    sink.publisher.publish(sent, Epoch(7))
+    sink.publisher.forget(sent)
+    assert shelf.wanted == []
+    sink.publisher.publish_all([sent, staged(sink, 7)], Epoch(7))
+    assert [wanted.blocks for wanted in shelf.wanted] == [1]
+    sink.close()

@@ -37,6 +37,7 @@ from penstock.ports import FileSystem
 from penstock.protocol.marked import DROP, Wanted
 
 DIGEST_CHARS = 32
+NOTHING_STAGED = "{}"  # in the handle of rows that were sent at once (``kafka/direct_sink.py``)
 
 
 Block = Iterable[pa.RecordBatch]  # the rows of one staged file
@@ -278,7 +279,9 @@ class StagedPublisher:
 
     def publish_restored(self, handles: Sequence[SinkHandle], epoch: Epoch, how: Unpublished) -> int:
         """Do with this output what a restore says; return how many rows were left out. See publish_all."""
-        contents = [_contents(handle) for handle in handles]
+        contents = [_contents(handle) for handle in handles if handle.data != NOTHING_STAGED]
+        if not contents:
+            return 0  # the sink wrote at once when these rows came, so they are visible
         parts = [part for cut, _ in contents for part in parse_cut(cut, self._staged_in).parts]
         digest = hashlib.sha256("\n".join(cut for cut, _ in contents).encode()).hexdigest()[:DIGEST_CHARS]
         known = Epoch(max(known for _, known in contents))
@@ -287,11 +290,13 @@ class StagedPublisher:
 
     def discard(self, handle: SinkHandle) -> None:
         """Remove the staged files of output that will never be committed."""
-        self._staged.discard(_staged(handle))
+        if handle.data != NOTHING_STAGED:
+            self._staged.discard(_staged(handle))
 
     def forget(self, handle: SinkHandle) -> None:
         """Remove the staged files of published output."""
-        self._staged.forget(_staged(handle))
+        if handle.data != NOTHING_STAGED:
+            self._staged.forget(_staged(handle))
 
 
 def _contents(handle: SinkHandle) -> tuple[str, int]:

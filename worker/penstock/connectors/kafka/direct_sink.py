@@ -8,21 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import ConnectorError
+from penstock.base.errors import ConnectorError, StateError
 from penstock.base.threads import Lock
 from penstock.connectors.kafka.client import client_settings, library, make_client
 from penstock.connectors.kafka.encoding import RecordEncoder, messages_of, pieces_of
 from penstock.connectors.kafka.topics import TopicRules, record_rules, topic_id
 from penstock.connectors.missing import refused_at_first
+from penstock.connectors.staged_sink import NOTHING_STAGED
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.manifest import SinkHandle
+from penstock.protocol.marked import DROP
 
 QUEUED_MAX = 200_000  # records on their way; then the task takes no input
 CLIENT_QUEUE_MAX = 10_000_000
 CLIENT_QUEUE_KBYTES = 512 * 1024  # the task takes no input from half of it on, so that a batch still fits
 FLUSH_MAX_S = 60.0
-NOTHING_STAGED = "{}"
 
 
 class DirectKafkaSink:
@@ -157,7 +158,13 @@ class NothingStaged:
     """The publisher of a sink that has sent everything before the commit."""
 
     def publish(self, handle: SinkHandle, epoch: Epoch) -> None:
-        """Do nothing: it is visible."""
+        """Do nothing: it is visible. Raises StateError for output that is staged, and of which nobody knows that."""
+        if handle.data != NOTHING_STAGED:
+            raise StateError(
+                f"kafka sink: {handle.rows:,} rows of epoch {epoch} are staged, and not known to be visible: the sink"
+                " had delivery: exactly-once when they were written; run the job so until they are published (stop it,"
+                f" or suspend it), or give {DROP}"
+            )
 
     def discard(self, handle: SinkHandle) -> None:
         """Do nothing: it is visible, and will be there twice."""

@@ -1,17 +1,24 @@
 """Who owns a folder of a bucket, and which stores are refused; the store is the client's own, in memory."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from obstore.store import MemoryStore
 
 from penstock.base.errors import ConfigError, StateError, StorageError
+from penstock.connectors.file_output import parquet_form
+from penstock.connectors.file_sink import FileSink
 from penstock.connectors.missing import NotThere
 from penstock.connectors.s3.object_folder import ObjectFolder, Unusable, told
 from penstock.connectors.s3.owned_folder import OwnedFolder
+from penstock.connectors.s3.s3_sink import S3Publisher
+from penstock.connectors.text_formats import json_form
 from penstock.contract.ids import Epoch, JobUid
 from penstock.contract.manifest import Origin
+from penstock.file_system import OS_FILES
+from tests.support.staged_output import ROWS, staged
 
 ME, OTHER = JobUid("me"), JobUid("other")
 FIRST = "000000000007-out-001.0000.0000-000001-0000.parquet"
@@ -129,6 +136,22 @@ def test_of_two_jobs_that_take_a_folder_at_once_one_has_it() -> None:
     folder, _ = owned(Slower())
     with pytest.raises(ConfigError, match="they are output of job other: name an empty folder"):
         folder.take(ME, None)
+
+
+def test_a_file_is_published_in_the_format_in_which_it_was_staged(tmp_path: Path) -> None:
+    """The format of the sink may be another one after a crash. Its rows were there twice, once with a wrong ending."""
+    folder, store = owned()
+    folder.take(ME, None)
+    sink = FileSink("out", str(tmp_path), parquet_form(ROWS.schema))
+    sink.claim(ME, fresh=True)
+    handle = staged(sink, 1)
+    for form in (parquet_form(ROWS.schema), json_form(ROWS.schema)):
+        publisher = S3Publisher(folder, sink, ("out", form), tmp_path, OS_FILES)
+        publisher.claimed(ME)
+        publisher.publish(handle, Epoch(1))
+    found = [each["path"] for page in store.kept.list() for each in page]
+    assert [name for name in found if "-out-" in name] == ["000000000001-out-001.0000.0000-000001-0000.parquet"]
+    sink.close()
 
 
 def test_an_object_is_created_once_and_its_content_istold() -> None:

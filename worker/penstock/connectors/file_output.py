@@ -97,14 +97,20 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class StagedCut:
-    """The files of one cut, and the number of the cut since its writer was made."""
+    """The files of one cut, and the number of the cut since its writer was made.
+
+    ``suffix`` is the ending of their visible names, empty in handles of before: the format of a sink may be another one
+    when they are published.
+    """
 
     number: int
     parts: tuple[Staged, ...]
+    suffix: str = ""
 
     def as_json(self) -> str:
         """Return the canonical JSON of a handle. It has no folder, so an output may be moved."""
         plain = {"cut": self.number, "parts": [part.as_plain() for part in self.parts]}
+        plain |= {"suffix": self.suffix} if self.suffix else {}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
@@ -119,7 +125,7 @@ def parse_cut(text: str, staging: Path) -> StagedCut:
             Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"], _folder(p.get("folder", "")))
             for p in plain["parts"]
         )
-        return StagedCut(int(plain["cut"]), parts)
+        return StagedCut(int(plain["cut"]), parts, _plain_name(plain.get("suffix", "")))
     except (PeerError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"a checkpoint holds a damaged handle of a file sink: {error}") from error
 

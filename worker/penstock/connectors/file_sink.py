@@ -159,6 +159,11 @@ class Part:
         self._dropped = False
         self.size = sum(b.nbytes for b in batches)
 
+    @property
+    def suffix(self) -> str:
+        """The ending of the visible name."""
+        return self._form.suffix
+
     def store(self) -> Staged:
         """Write the file, once; any thread. Raises StorageError and then keeps the rows."""
         with self._lock:
@@ -331,7 +336,8 @@ class FilePending:
             return None
         rows, size = sum(s.rows for s in staged), sum(s.size for s in staged)
         step, task = self._owner
-        return SinkHandle(step, task, self._epoch, StagedCut(self._cut, staged).as_json(), rows, size)
+        cut = StagedCut(self._cut, staged, self._parts[0].suffix)
+        return SinkHandle(step, task, self._epoch, cut.as_json(), rows, size)
 
 
 class FilePublisher:
@@ -356,7 +362,7 @@ class FilePublisher:
             raise StorageError(f"file sink: cannot publish: {error}") from error
         cut = self._cut(handle)
         for index, part in enumerate(cut.parts):
-            name = visible_name(self._step, handle, epoch, (cut.number, index), self._suffix)
+            name = visible_name(self._step, handle, epoch, (cut.number, index), cut.suffix or self._suffix)
             self._publish_part(part, self._output.path / name)
         sync_folder(self._files, self._output.path)
 

@@ -118,7 +118,7 @@ class S3Publisher:
         self._owned.check()
         cut = parse_cut(handle.data, self._staged_in)
         for index, part in enumerate(cut.parts):
-            name = visible_name(self._step, handle, epoch, (cut.number, index), self._suffix)
+            name = visible_name(self._step, handle, epoch, (cut.number, index), cut.suffix or self._suffix)
             self._publish(part, f"{part.folder}/{name}" if part.folder else name)
 
     def discard(self, handle: SinkHandle) -> None:

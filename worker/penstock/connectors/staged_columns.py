@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.file_output import plain
+from penstock.protocol.marked import DROP
 
 
 def staged_rows(batch: pa.RecordBatch, staged: pa.Schema, not_null: Sequence[str], where: str) -> pa.RecordBatch:
@@ -23,6 +24,21 @@ def staged_rows(batch: pa.RecordBatch, staged: pa.Schema, not_null: Sequence[str
         if field.name in not_null and array.null_count:
             raise _refused(where, field.name, "a null, and the column is NOT NULL")
     return pa.RecordBatch.from_arrays(arrays, schema=staged)
+
+
+def in_columns(rows: pa.RecordBatch, columns: pa.Schema, where: str) -> list[pa.Array]:
+    """Return the columns of rows that were staged, as the sink has them now. ``where`` begins the text of an error.
+
+    The job may have been changed behind a crash. Raises StateError when the columns are others than in another order.
+    """
+    then = {field.name: field.type for field in rows.schema}
+    if then != {field.name: field.type for field in columns}:
+        was, now = (", ".join(f"{field.name} {field.type}" for field in schema) for schema in (rows.schema, columns))
+        raise StateError(
+            f"{where}: committed rows have the columns {was}, and the sink has {now}: run the job with the columns of"
+            f" before until it has published (stop it, or suspend it), or give {DROP}"
+        )
+    return [rows.column(name) for name in columns.names]
 
 
 def pyarrow_columns(schema: pa.Schema) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.connectors.postgres.client import LockHeld, PostgresDatabase, PostgresSession
 from penstock.connectors.seeded_output import SeededOutput
+from penstock.connectors.staged_columns import in_columns
 from penstock.connectors.staged_sink import Block
 from penstock.contract.ids import Epoch
 from penstock.contract.latest import Unpublished
@@ -107,6 +108,7 @@ class MarkedTable(SeededOutput[Block]):
         self._database = database
         self._table = table
         self._statements = statements
+        self._columns = schema
         self._schema = schema.append(pa.field(NUMBER, pa.int64()))
         self._owner = (table.full, *owner)
         digest = hashlib.sha256("/".join(owner).encode()).hexdigest()[:16]
@@ -191,7 +193,8 @@ class MarkedTable(SeededOutput[Block]):
         for block in blocks:
             for rows in block:
                 numbers = pa.array(range(number, number + len(rows)), pa.int64())
-                yield pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=self._schema)
+                columns = in_columns(rows, self._columns, self._where)
+                yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self._schema)
                 number += len(rows)
 
     def _marker(self, session: PostgresSession, lock: str = "") -> OutputMarker | None:

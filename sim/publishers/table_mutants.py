@@ -4,7 +4,7 @@ from sim.mutants.rules import Mutant, line
 
 _DELTA = "penstock.connectors.delta.marked_versions"
 _NAMES = "penstock.connectors.tables.copied_names"
-_MARK = "self._mark(snapshot, wanted.epoch, _number(wanted.digest), adds)"
+_MARK = "self._mark(snapshot, wanted.epoch, _number(wanted.digest), [file.action for file in files])"
 _ICEBERG = "penstock.connectors.iceberg.marked_snapshots"
 _CLIENT = "penstock.connectors.iceberg.client"
 _SNAPSHOT = "self._mark(snapshot, wanted.epoch, wanted.digest, files)"
@@ -32,8 +32,8 @@ OF_DELTA = (
         line(
             _DELTA,
             _MARK,
-            "for add in [[each] for each in adds] or [[]]: "
-            + _MARK.replace("snapshot", "self._open()").replace("adds", "add"),
+            "for some in [[each] for each in files] or [[]]: "
+            + _MARK.replace("snapshot", "self._open()").replace("in files", "in some"),
         ),
         "plain-delta",
         0,
@@ -48,7 +48,7 @@ OF_DELTA = (
     Mutant(
         "columns-are-looked-at-once",
         "same-snapshot",
-        line(_DELTA, "if why is not None and adds:", "if False:"),
+        line(_DELTA, "if (why := file.unfit(snapshot, self._where)) is not None:", 'if why := "":'),
         "less-delta",
         0,
     ),

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.connectors.delta.client import DeltaPlace
-from penstock.connectors.delta.delta_columns import DeltaColumns
 from penstock.connectors.delta.delta_sink import DeltaSink
 from penstock.connectors.delta.marked_versions import MarkedVersions
 from penstock.connectors.file_output import parse_cut
@@ -104,14 +103,14 @@ class Interrupted(DeltaPlace):
 def test_a_publisher_that_another_one_overtakes_adds_nothing(tmp_path: Path, moment: str) -> None:
     target = Target(tmp_path)
     cut = parse_cut(json.loads(staged(target.claimed(), 1).data)["cut"], tmp_path / "staged" / "_staging" / "job")
-    columns, options = DeltaColumns.of(ROWS.schema, "here"), DeltaOutput(table=target.url)
-    quick = MarkedVersions(DeltaPlace(options, ""), columns, ("job", "out"))
+    options = DeltaOutput(table=target.url)
+    quick = MarkedVersions(DeltaPlace(options, ""), ("job", "out"))
     wanted = Wanted(Epoch(1), "ab" * 16, 1, quick.known(Epoch(0)))
 
     def publish(table: MarkedVersions) -> None:
         table.publish(wanted, [StagedFile(part, "here", OS_FILES) for part in cut.parts])
 
-    late = MarkedVersions(Interrupted(options, {moment: lambda: publish(quick)}), columns, ("job", "out"))
+    late = MarkedVersions(Interrupted(options, {moment: lambda: publish(quick)}), ("job", "out"))
     if moment == "commit":
         with pytest.raises(StorageError, match="delta: "):
             publish(late)
@@ -123,7 +122,7 @@ def test_a_publisher_that_another_one_overtakes_adds_nothing(tmp_path: Path, mom
 def test_vacuum_does_not_remove_a_file_whose_first_copy_is_old(tmp_path: Path) -> None:
     target = Target(tmp_path)
     cut = parse_cut(json.loads(staged(target.claimed(), 1).data)["cut"], tmp_path / "staged" / "_staging" / "job")
-    columns, options = DeltaColumns.of(ROWS.schema, "here"), DeltaOutput(table=target.url)
+    options = DeltaOutput(table=target.url)
     removed: list[str] = []
 
     def is_away() -> None:
@@ -135,7 +134,7 @@ def test_vacuum_does_not_remove_a_file_whose_first_copy_is_old(tmp_path: Path) -
     tries: tuple[dict[str, Callable[[], object]], ...] = ({"commit": is_away}, {"written": vacuum})
     for happens in tries:
         place = Interrupted(options, happens)
-        table = MarkedVersions(place, columns, ("job", "out"))
+        table = MarkedVersions(place, ("job", "out"))
         wanted = Wanted(Epoch(1), "ab" * 16, 1, Epoch(0))
         with suppress(StorageError):
             table.publish(wanted, [StagedFile(part, "here", OS_FILES) for part in cut.parts])
@@ -259,6 +258,30 @@ def test_other_partition_columns_stop_the_job_until_the_old_ones_are_back(
     target.table.add(old)
     sink.publisher.publish_all([handle], Epoch(1))
     assert Counter(row["word"] for row in DeltaTable(target.url).to_pyarrow_table().to_pylist()) == WORDS
+
+
+def test_rows_that_were_staged_before_table_and_job_were_changed_are_not_added(tmp_path: Path) -> None:
+    """Before, a file with whole numbers was added to a table that has texts there."""
+    target = Target(tmp_path)
+    old = target.claimed()
+    handle = staged(old, 1)
+    texts = Table.in_folder(tmp_path / "other").create({"word": "string", "number": "string"})
+    target.table.add(texts.versions()[0][1])
+    rows = pa.schema([("word", pa.string()), ("number", pa.string())])
+    new = DeltaSink("out", DeltaOutput(table=target.url), rows, tmp_path / "staged")
+    new.claim("job", fresh=False)
+    with pytest.raises(StateError, match=r"was changed: column 'number' is string, and the rows have long"):
+        new.publisher.publish_all([handle], Epoch(1))
+
+
+def test_rows_with_a_null_are_not_added_to_a_table_that_takes_none_any_more(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    sink = target.claimed()
+    handle = staged(sink, 1, pa.record_batch({"word": pa.array([None], pa.string()), "number": [1]}))
+    strict = Table.in_folder(tmp_path / "other").create(COLUMNS, not_null=["word"])
+    target.table.add(strict.versions()[0][1])
+    with pytest.raises(StateError, match=r"was changed: column 'word' is NOT NULL, and committed rows have a null"):
+        sink.publisher.publish_all([handle], Epoch(1))
 
 
 def test_a_table_that_lost_a_column_stops_the_job(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class _DeltaTable:
     def output(self, job_uid: str, task: TaskId) -> MarkedVersions:
         """Return the table as the sink writes it."""
         if self._output is None:
-            self._output = MarkedVersions(self._place, self._columns, (job_uid, self._step))
+            self._output = MarkedVersions(self._place, (job_uid, self._step))
         return self._output
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

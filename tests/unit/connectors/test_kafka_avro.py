@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -84,6 +85,16 @@ def test_times_of_two_versions_are_read_in_their_own_units(registry: Registry) -
     ]
     found = decoded(source(registry), values, pa.schema([("at", pa.timestamp("us", "UTC"))]))
     assert found.column("at").to_pylist() == [INSTANT, INSTANT]
+
+
+def test_a_uuid_is_read_as_its_text(registry: Registry) -> None:
+    kind = {"type": "string", "logicalType": "uuid"}
+    fields = [{"name": "id", "type": kind}, {"name": "parent", "type": ["null", kind]}]
+    schema = {"type": "record", "name": "Node", "fields": fields}
+    number, one = registry.add("orders-value", schema), UUID(int=5)
+    values: list[bytes | None] = [value(number, schema, {"id": one, "parent": each}) for each in (one, None)]
+    found = decoded(source(registry), values, pa.schema([("id", pa.string()), ("parent", pa.large_string())]))
+    assert found.to_pylist() == [{"id": str(one), "parent": str(one)}, {"id": str(one), "parent": None}]
 
 
 def test_a_readers_schema_fills_defaults_and_finds_renamed_fields(registry: Registry) -> None:

@@ -25,7 +25,7 @@ from penstock.contract.codec import parsed
 from penstock.contract.kafka_options import KafkaInput
 
 HEADER = struct.Struct(">bI")
-# Numbers with a meaning are read as numbers, and their whole column gets the type at once.
+# Numbers with a meaning are read as numbers, and their whole column gets the type at once. So are UUIDs, as texts.
 TIMES: Mapping[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -36,6 +36,7 @@ TIMES: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+    ("string", "uuid"): pa.string(),
 }
 FRACTIONS = frozenset([float, Decimal])
 # What a value that is not of its schema makes fastavro raise.

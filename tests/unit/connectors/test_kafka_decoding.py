@@ -20,8 +20,14 @@ SCHEMA = pa.schema([("word", pa.string()), ("number", pa.int64()), ("why", pa.st
 class Message:
     """What the client gives, as far as the decoder asks."""
 
-    def __init__(self, offset: int, value: bytes | None, key: bytes | None = None) -> None:
+    def __init__(
+        self, offset: int, value: bytes | None, key: bytes | None = None, *headers: tuple[str, bytes | None]
+    ) -> None:
         self._parts = (offset, value, key)
+        self._headers = list(headers)
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return self._headers
 
     def offset(self) -> int:
         return self._parts[0]
@@ -81,6 +87,13 @@ def test_a_key_that_is_no_text_is_a_record_that_does_not_decode() -> None:
     for value in (b"{}", None):
         with pytest.raises(StateError, match=r"offset 0: column 'word': .*onError: dead-letter"):
             RowDecoder(options(key_column="word"), SCHEMA).rows([Message(0, value, b"\xff")])
+
+
+def test_headers_of_one_name_are_a_list() -> None:
+    """Kafka has a list of headers. The last one of a name took the place of the others."""
+    sent = (("trace", b"a"), ("hop", b"1"), ("hop", None), ("hop", b"\xff"))
+    rows = RowDecoder(options(headers_column="word"), SCHEMA).rows([Message(0, b"{}", None, *sent), Message(1, b"{}")])
+    assert rows.column("word").to_pylist() == ['{"trace": "a", "hop": ["1", null, "\\\\xff"]}', None]
 
 
 def test_a_reason_goes_to_one_place() -> None:

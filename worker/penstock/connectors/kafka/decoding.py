@@ -204,4 +204,7 @@ def _headers(messages: Sequence[Any]) -> pa.Array:
 def _headers_text(headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
     if not headers:
         return None
-    return json.dumps({n: None if v is None else v.decode(errors="backslashreplace") for n, v in headers})
+    found: dict[str, list[str | None]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(None if value is None else value.decode(errors="backslashreplace"))
+    return json.dumps({name: values if len(values) > 1 else values[0] for name, values in found.items()})

@@ -172,6 +172,16 @@ def test_an_address_with_a_user_is_refused_and_not_shown(tmp_path: Path, sink: s
     assert "ter2" not in text
 
 
+def test_two_sinks_whose_files_would_have_equal_names_are_refused(tmp_path: Path) -> None:
+    """A dash is no sign of a file name here, so the rows of one of them were lost."""
+    sinks = [f"{{name: {name}, inputs: [src], sink: {{parquet: {{path: out}}}}}}" for name in ("a-b", "a_b")]
+    assert "files would have the names of those of sink 'a-b', in the same folder" in message(
+        graph_file(tmp_path, *sinks)
+    )
+    load_job(graph_file(tmp_path, sinks[0], sinks[1].replace("path: out", "path: other")), None)
+    load_job(graph_file(tmp_path, sinks[0], sinks[1].replace("a_b", "ab")), None)
+
+
 def test_a_sink_of_kafka_writes_no_csv(tmp_path: Path) -> None:
     text = message(graph_file(tmp_path, "{name: a, sink: {kafka: {bootstrapServers: b, topic: t, format: csv}}}"))
     assert "sink.kafka.format: unknown value 'csv': known are avro, json, raw" in text

@@ -30,6 +30,7 @@ from penstock.graph.draft import CONNECTOR, GraphDraft
 from penstock.graph.problems import Problems
 from penstock.graph.side_input import is_side
 
+FOLDERS = {"parquet": "path", "json": "path", "csv": "path", "s3": "url"}  # sinks of files: what names their folder
 PARTITIONED = (ONLY, LEFT, RIGHT)  # the sides whose rows go to one task each; those of other sides go to all
 
 
@@ -48,6 +49,7 @@ def check_shape(draft: GraphDraft, job: str) -> LogicalGraph:
         _check_keys(step, problems)
         _check_connector(step, draft, problems)
     _check_choices(given, problems)
+    _check_folders(given, problems)
     problems.raise_if_any()
     graph = LogicalGraph(job, _sorted(given, problems))
     for step in graph.steps:
@@ -133,6 +135,23 @@ def _check_connector(step: Step, draft: GraphDraft, problems: Problems) -> None:
         return
     for text in _option_problems(connector, kinds[connector.kind]):
         problems.at(step, text)
+
+
+def _check_folders(steps: list[Step], problems: Problems) -> None:
+    """Refuse two sinks that would give their files equal names: those have ``_`` in the place of ``-``."""
+    known: dict[tuple[str, str, str], str] = {}
+    for step in steps:
+        connector = step.parameters.connector if isinstance(step.parameters, Sink) else None
+        if connector is None or connector.kind not in FOLDERS:
+            continue
+        place = str(connector.options.get(FOLDERS[connector.kind])).rstrip("/")
+        other = known.setdefault((connector.kind, place, step.name.replace("-", "_")), step.name)
+        if other != step.name:
+            problems.at(
+                step,
+                f"its files would have the names of those of sink {other!r}, in the same folder: name another folder,"
+                " or give the sink another name",
+            )
 
 
 def _option_problems(connector: Connector, kind: ConnectorKind) -> list[str]:

@@ -13,7 +13,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.connectors.file_output import parquet_form
 from penstock.connectors.file_sink import FileSink
-from penstock.connectors.partitions import NULL, Partitions
+from penstock.connectors.partitions import NULL, Partitions, values_of
 from penstock.connectors.s3.s3_sink import folders_of
 from penstock.contract.ids import Attempt, Ordinal, StageIndex, TaskId
 from penstock.contract.s3_options import S3Output
@@ -44,6 +44,13 @@ def test_rows_are_in_the_folder_of_their_values_in_order() -> None:
     }
     assert numbers("yes", ROWS.slice(2)) == {"yes=true": [2, 3, 4]}
     assert numbers("word", ROWS.slice(0, 0)) == {}
+
+
+def test_a_text_that_reads_like_a_null_is_a_text() -> None:
+    rows = pa.record_batch({"n": [0, 1], "word": [NULL, None]})
+    found = {folder: values_of(folder)["word"] for folder in numbers("word", rows)}
+    assert list(found.values()) == [NULL, None]
+    assert len(found) == 2
 
 
 def test_a_column_of_a_dictionary_is_one_of_its_values() -> None:

@@ -92,5 +92,11 @@ def _parts(name: str, values: pa.Array) -> pa.Array:
     """Return the part of the folder's name for each row."""
     encoded = values.dictionary_encode()
     texts = encoded.dictionary.cast(pa.string()).to_pylist()
-    named = pa.array([f"{quote(name, safe='')}={quote(text, safe='') or NULL}" for text in texts], pa.string())
+    named = pa.array([f"{quote(name, safe='')}={_quoted(text)}" for text in texts], pa.string())
     return pc.fill_null(named.take(encoded.indices), f"{quote(name, safe='')}={NULL}")
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a part of a name. An empty one is a null, and one that reads like a null is none."""
+    quoted = quote(text, safe="") or NULL
+    return quoted.replace("_", "%5F") if text == NULL else quoted

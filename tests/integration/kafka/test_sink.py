@@ -267,6 +267,7 @@ def test_at_least_once_is_visible_before_the_commit_and_a_checkpoint_waits_for_t
     sink.publisher.publish(handle, Epoch(1))
     assert writer.seal(Epoch(2), "none").finish() is None
     kafka.admin.delete_topics([target.topic])[target.topic].result(60)
+    wait_until(lambda: target.topic not in kafka.admin.list_topics(timeout=60).topics)  # the broker hears of it later
     writer.write(ROWS.slice(9))
     with pytest.raises(ConnectorError, match=f"topic {target.topic}: .* not taken"):
         writer.seal(Epoch(3), "lost").finish()

@@ -1,6 +1,6 @@
 """Reads the objects of one job: from the store, or live in the order that safe writes need."""
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.contract import pod
@@ -31,6 +31,7 @@ SNAPSHOTS = (kinds.STREAM_SNAPSHOT.kind,)
 class Observer:
     """Reads the objects of jobs. It remembers facts that no watch reports.
 
+    - ``clock`` is monotonic. ``wall`` gives seconds since 1970, as the times in objects are.
     - ``trust``: summaries of the job's Secrets, with the job's uid. Secrets are not watched.
     - ``troubles``: when the events of a StatefulSet without its pods were read, and the result.
     - ``refusals``: the writes that were refused at the last try.
@@ -43,6 +44,8 @@ class Observer:
     client: Client
     store: Store
     foreign: ForeignObjects
+    clock: Callable[[], float]
+    wall: Callable[[], float]
     trust: dict[JobKey, tuple[str, dict[str, Object]]] = field(default_factory=dict)
     troubles: dict[JobKey, tuple[float, str]] = field(default_factory=dict)
     refusals: dict[JobKey, Refusal] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class Observer:
     def refused(self, key: JobKey, what: str, error: ApiError) -> Refusal:
         """Remember a refused write. A further refusal for the same object keeps the time of the first one."""
         known = self.refusals.get(key)
-        since = known.since if known is not None and known.what == what else _wall_s()
+        since = known.since if known is not None and known.what == what else self.wall()
         text = f"{error.code} {error.reason}: {error.message}"
         found = Refusal(what, text[:REFUSAL_CHARS_MAX], since, error.transient)
         self.refusals[key] = found
@@ -125,7 +128,7 @@ class Observer:
         if key.name and await self.client.get(kinds.STREAM_JOB, key.namespace, key.name):
             return None  # it exists, but the watch has not reported it yet
         job = JobView(key.name, key.namespace, "", 0, None, StreamJobStatus())
-        moment = ObservationContext(_wall_s())
+        moment = ObservationContext(self.wall())
         return build_observation(job, self.store.objects(key).values(), moment, self.versions)
 
     async def _read(self, key: JobKey, kind: Kind, name: str, objects: dict[Place, Object]) -> None:
@@ -152,7 +155,7 @@ class Observer:
             beside = names.authority_name(name)
             await self._read(key, kinds.SECRET, name, objects)
             view = trust_view(known.get(beside), objects.get(("Secret", name)))
-            quiet = beside in known and not trust_steps(name, view, 1, _wall_s())
+            quiet = beside in known and not trust_steps(name, view, 1, self.wall())
             if refresh or not quiet:
                 await self._read(key, kinds.SECRET, beside, objects)
             else:
@@ -204,7 +207,7 @@ class Observer:
         if found is None or missing <= 0:
             self.troubles.pop(key, None)
             return
-        now = time.monotonic()
+        now = self.clock()
         asked, _ = self.troubles.get(key, (-EVENTS_ASKED_EVERY_S, ""))
         if now - asked >= EVENTS_ASKED_EVERY_S:
             self.troubles[key] = (now, await self._set_trouble(key, found))
@@ -229,7 +232,7 @@ class Observer:
         listed += [secret for name, secret in secrets.items() if of_uid == uid and ("Secret", name) not in objects]
         wanted = object_at(job, "spec", "replay")
         moment = ObservationContext(
-            now=_wall_s(),
+            now=self.wall(),
             refresh=refresh,
             spark_installed=bool(wanted) and _spark_of(wanted) in self.spark,
             set_trouble=self.troubles.get(key, (0.0, ""))[1],
@@ -252,7 +255,7 @@ class Observer:
     async def _ends(self, namespace: str) -> bool:
         """Return whether the namespace is being deleted. Called only while a deletion waits for us."""
         asked, known = self.ending.get(namespace, (-NAMESPACE_ASKED_EVERY_S, False))
-        now = time.monotonic()
+        now = self.clock()
         if now - asked >= NAMESPACE_ASKED_EVERY_S:
             try:
                 found = await self.client.get(kinds.NAMESPACE, "", namespace)
@@ -283,7 +286,3 @@ def _live(key: JobKey) -> tuple[tuple[Kind, str], ...]:
         (kinds.CONFIG_MAP, pod.latest_name(key.name)),
         (kinds.CONFIG_MAP, pod.status_name(key.name)),
     )
-
-
-def _wall_s() -> float:
-    return time.time_ns() / 1e9  # like the times in objects, which people read

@@ -102,6 +102,9 @@ class FakeApi(Client):
                 metadata: Object = {"name": name, "namespace": "apps", "labels": labels}
                 made: Object = {"kind": "Pod", "metadata": metadata}
                 self.put(f"{CORE}/pods/{name}", {**made, "status": {"conditions": ready}})
+        workers = f"/apis/apps/v1/namespaces/apps/statefulsets/{pod.workers_name('wc')}"
+        if "status" not in self.objects[workers]:
+            self.put(workers, {**self.objects[workers], "status": {"replicas": 2}})
         desired = self.objects[f"{CORE}/configmaps/{pod.desired_name('wc')}"]
         run = decode(Desired, text_at(desired, "data", pod.RECORD).encode()).run
         path = f"{CORE}/configmaps/{pod.latest_name('wc')}"

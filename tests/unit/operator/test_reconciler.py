@@ -22,7 +22,7 @@ from penstock_operator.handlers.reconciler import (
 from penstock_operator.handlers.work_queue import WorkQueue
 from penstock_operator.reconcile.decide import REST_S
 from tests.unit.operator.api_fake import CORE, JOB_PATH, KEY, FakeApi
-from tests.unit.operator.observing import spec_of
+from tests.unit.operator.observing import NOW_S, spec_of
 
 INTERVAL_S = 10.0
 
@@ -36,7 +36,7 @@ class Rig:
         self.store = Store(self._clock)
         self.queue = WorkQueue(self._clock)
         foreign = ForeignObjects(self._clock)
-        observer = Observer(self.api, self.store, foreign)
+        observer = Observer(self.api, self.store, foreign, self._clock, lambda: NOW_S + self.now)
         runner = ActionRunner(self.api, self.store, foreign, Events(self.api))
         self.reconciler = Reconciler(self.store, self.queue, observer, runner, _told, lambda: chance, self._clock)
         metadata: Object = {"name": "wc", "namespace": "apps", "generation": 1}
@@ -53,7 +53,7 @@ class Rig:
     async def settle(self) -> None:
         """Bring the job to rest: all objects exist, workers are ready, an epoch is committed."""
         for epoch in (0, 0, 0, 0, 1, 2, 2, 2, 2, 2):
-            self.now += 700.0
+            self.now += 700.0 if epoch < 2 else 2 * INTERVAL_S
             if epoch:
                 self.api.play(epoch)
             self.api.show(self.store)
@@ -61,6 +61,7 @@ class Rig:
                 await self.reconciler.reconcile(KEY)
         assert text_at(self.api.objects[JOB_PATH], "status", "state") == "Running"
         self.api.asked.clear()
+        self.reconciler.shown.clear()  # as after a long rest: the next progress is shown at once
 
     def add_others(self, count: int) -> None:
         """Put other jobs into the store."""

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.base.values import replace
+from penstock.contract.streamjob_status import status_plain
 from penstock.kubernetes.answers import ApiError
 from penstock_operator.api import kinds
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.plain import object_at
 from penstock_operator.cluster.listing import Lister
 from penstock_operator.cluster.observe import Observer
 from penstock_operator.cluster.perform import ActionRunner, RefusedError
@@ -40,7 +42,10 @@ FIRST_REFRESHES_PER_S = 10.0  # after the start of the operator
 
 @dataclass(slots=True)
 class Reconciler:
-    """``told`` gets (outcome, seconds) of each reconcile; ``chance`` gives numbers of 0 to 1."""
+    """``told`` gets (outcome, seconds) of each reconcile; ``chance`` gives numbers of 0 to 1.
+
+    ``dropped`` are the fields of a status that the log has named because the server does not keep them.
+    """
 
     store: Store
     queue: WorkQueue
@@ -52,6 +57,7 @@ class Reconciler:
     reconciled: dict[JobKey, float] = field(default_factory=dict)
     refresh_at: dict[JobKey, float] = field(default_factory=dict)
     shown: dict[JobKey, float] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
 
     async def work(self) -> None:
         """Take keys from the queue and reconcile them, forever."""
@@ -97,20 +103,43 @@ class Reconciler:
             decided = decide(seen)
         if decided.status_may_wait and not refresh:
             return self._rest(key, await self._show(key, seen, decided), now)
+        changed = False
         if decided.actions or decided.status is not None or refresh:
             seen = await self.observer.look_closely(key, refresh=refresh)
             if seen is None:
                 return None
             decided = decide(seen)
-            _log(key, await self._perform(key, seen, decided))
+            done = await self._perform(key, seen, decided)
+            _log(key, done)
             if decided.status is not None:
                 self.shown[key] = now  # it has the progress, too
+            changed = bool(done) or self._is_status_changed(key, seen, decided)
         if refresh:
             self.refresh_at[key] = now + self._about(max(REFRESH_S, len(self.store.known) / REFRESHES_PER_S))
         # Watches report what was done; until then the store has what the writes returned. After a
-        # status write the job is reconciled again, too: our own writes of it queue nothing.
-        follows = decided.actions or (decided.status is not None and not decided.status_may_wait)
-        return 0.0 if follows else self._rest(key, decided.again_s, now)
+        # status write the job is reconciled again, too: our own writes of it queue nothing. Where the
+        # writes have changed nothing, the next reconcile would decide the same: it has time.
+        return 0.0 if changed else self._rest(key, decided.again_s, now)
+
+    def _is_status_changed(self, key: JobKey, seen: Observed, decided: Decision) -> bool:
+        """Say whether the write of the status has changed the job in more than its progress.
+
+        It changes nothing where the definition of StreamJob is older than this operator, and does not
+        have the fields that differ.
+        """
+        job = self.store.job(key)
+        if job is None or decided.status is None or decided.status_may_wait:
+            return job is None
+        if self.store.version_at(job) != seen.job.version:
+            return True
+        stored = object_at(job, "status")
+        found = {f"status.{n}" for n, sent in status_plain(decided.status).items() if stored.get(n) != sent}
+        if not found <= self.dropped:
+            self.dropped |= found
+            remedy = "apply the definitions of this version: kubectl apply --server-side -f crds"
+            told = {"job": str(key), "fields": ", ".join(sorted(found)), "remedy": remedy}
+            LOG.warning("the API server does not keep what is written to a status", extra=told)
+        return False
 
     async def _show(self, key: JobKey, seen: Observed, decided: Decision) -> float | None:
         """Write progress if it was not written for a while. Returns when to reconcile again.

@@ -1,6 +1,7 @@
 """What a job at rest costs: no call for a checkpoint, a rare write, and no two jobs in step."""
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable
 
@@ -12,6 +13,7 @@ from penstock_operator.cluster.perform import ActionRunner, Events
 from penstock_operator.cluster.store import ForeignObjects, Store
 from penstock_operator.handlers.reconciler import (
     JITTER,
+    LOG,
     REFRESH_S,
     REFRESHES_PER_S,
     SHOW_INTERVAL_MAX_S,
@@ -72,6 +74,18 @@ class Rig:
     def shown(self) -> int:
         done = object_at(self.api.objects[JOB_PATH], "status", "checkpoint", "lastCompleted")
         return whole_at(done, "epoch")
+
+
+class _Told(logging.Handler):
+    """Keeps which fields the log says to be dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = getattr(record, "fields", None)
+        self.fields += [] if found is None else [found]
 
 
 def _told(_outcome: str, _seconds: float) -> None:
@@ -206,6 +220,26 @@ def test_of_a_fleet_each_job_is_applied_again_less_often() -> None:
         assert rig.reconciler.refresh_at[KEY] - rig.now == 3 * REFRESH_S
 
     run(conversation, 0.0)
+
+
+def test_a_status_of_which_an_older_definition_drops_a_part_is_written_seldom_and_told_once() -> None:
+    told = _Told()
+
+    async def conversation(rig: Rig) -> None:
+        rig.api.lacks = {"desiredReplicas"}
+        job = rig.api.objects[JOB_PATH]
+        kept = {n: v for n, v in object_at(job, "status").items() if n not in rig.api.lacks}
+        rig.api.put(JOB_PATH, {**job, "status": kept})
+        rig.api.show(rig.store)
+        for _ in range(5):
+            again = await rig.reconciler.reconcile(KEY)
+            assert again is not None
+            assert again >= REST_S / 2, "nothing has changed, so the job rests"
+        assert told.fields == ["status.desiredReplicas"]
+
+    LOG.addHandler(told)
+    run(conversation)
+    LOG.removeHandler(told)
 
 
 def test_a_server_that_asks_to_wait_is_left_alone_by_all() -> None:

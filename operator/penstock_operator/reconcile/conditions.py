@@ -25,6 +25,7 @@ from penstock_operator.reconcile.lifecycle import (
     JobPhase,
     Lifecycle,
     deletion_message,
+    failure_of,
     ready_workers,
 )
 from penstock_operator.reconcile.snapshots import periodic_condition
@@ -72,7 +73,7 @@ def state_of(inputs: ConditionInputs) -> StreamJobState:
         return StreamJobState.FINISHED
     if inputs.lifecycle.phase is JobPhase.DOWN:
         return StreamJobState.SUSPENDED
-    if latest.failure is not None and inputs.lifecycle.phase is JobPhase.RUN:
+    if failure_of(inputs.seen, latest) is not None and inputs.lifecycle.phase is JobPhase.RUN:
         return StreamJobState.FAILED
     if inputs.lifecycle.operation is not None:
         return STATES.get(inputs.lifecycle.operation, StreamJobState.STARTING)

@@ -75,13 +75,14 @@ def decide(seen: Observed) -> Decision:
     metadata = reconcile_metadata(seen, accepted.target, foreign, builder)
     lifecycle = lifecycle_of(seen, accepted, metadata.latest)
     operation = operation_under_way(seen, accepted, lifecycle)
+    trouble = diagnose(seen, accepted.target, metadata.latest)
     problem = (
         last_savepoint_problem(seen, accepted.target)
         or metadata.problem
-        or given_up_problem(seen, accepted)
+        or given_up_problem(seen, accepted, trouble)
         or foreign_objects_problem(seen, foreign)
         or upgrade_given_up(seen, accepted, metadata.latest, lifecycle)
-        or diagnose(seen, accepted.target, metadata.latest)
+        or trouble
         or upgrade_overdue(seen, lifecycle)
         or replay_problem(seen, accepted)
     )

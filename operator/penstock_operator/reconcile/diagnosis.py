@@ -28,6 +28,7 @@ from penstock_operator.reconcile.lifecycle import (
     JobPhase,
     Lifecycle,
     deletion_message,
+    failure_of,
     last_savepoint_failure,
     savepoint_refused,
 )
@@ -71,6 +72,7 @@ POD_REFUSALS = (
     ("exceeded quota", Reason.QUOTA_EXCEEDED),
     ("failed quota", Reason.QUOTA_EXCEEDED),
 )
+BESIDES = "; besides ("  # in the message about a spec that was given up: the trouble of the one that runs
 CRASHES = 3  # deaths of engines within the window of spec.restart
 MEMORY_CRASHES = 2  # the same for out-of-memory kills, which repeat until the limit is raised
 OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's reason for a container that was killed
@@ -94,8 +96,9 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
     cannot read what is wanted, then deaths of engines, then full volumes, then sources that cannot be listed, and
     last the leader's own text about a stall.
     """
-    if latest is not None and latest.failure is not None:
-        return _failed(latest.failure)
+    failure = None if latest is None else failure_of(seen, latest)
+    if failure is not None:
+        return _failed(failure)
     if target is not None and seen.claim is None and _needs_claim(target):
         return Problem(
             Reason.CLAIM_MISSING,
@@ -310,16 +313,21 @@ def last_savepoint_problem(seen: Observed, target: Target | None) -> Problem | N
     )
 
 
-def given_up_problem(seen: Observed, accepted: Accepted) -> Problem | None:
-    """Return the old reason again: a spec that was given up stays so until the spec changes."""
+def given_up_problem(seen: Observed, accepted: Accepted, also: Problem | None) -> Problem | None:
+    """Return the old reason again: a spec that was given up stays so until the spec changes.
+
+    ``also`` is what is wrong with the spec that runs in its place. It is told beside.
+    """
     if accepted.given_up is None:
         return None
     stalled = seen.job.status.condition(ConditionType.STALLED)
-    return Problem(accepted.given_up, "" if stalled is None else stalled.message)
+    text = "" if stalled is None else stalled.message.partition(BESIDES)[0]
+    more = "" if also is None else f"{BESIDES}{also.reason}): {also.message}"
+    return Problem(accepted.given_up, text + more)
 
 
 def upgrade_given_up(seen: Observed, accepted: Accepted, latest: Latest | None, lifecycle: Lifecycle) -> Problem | None:
-    """Return why this reconcile gives up an upgrade: no savepoint, or not stable in time."""
+    """Return why this reconcile gives up an upgrade: no savepoint, or it failed, or it was not stable in time."""
     pending, target = seen.job.status.pending, accepted.target
     if pending is None or target is None or latest is None:
         return None
@@ -328,12 +336,13 @@ def upgrade_given_up(seen: Observed, accepted: Accepted, latest: Latest | None, 
     kept = seen.job.status.last_stable
     if not target.spec.upgrade.rollback or kept is None or kept.digest == target.digest:
         return None
-    if not _is_unstable(pending, lifecycle, seen.now):
+    failure = failure_of(seen, latest) if lifecycle.phase is JobPhase.RUN else None
+    failed = failure is not None and pending.action == Reason.UPGRADING
+    if not failed and not _is_unstable(pending, lifecycle, seen.now):
         return None
-    return Problem(
-        Reason.ROLLED_BACK,
-        f"{_not_stable_text(pending)}: generation {kept.generation} runs again until the spec changes",
-    )
+    text = "the new spec failed before it was stable" if failed else _not_stable_text(pending)
+    again = f"{text}: generation {kept.generation} runs again until the spec changes"
+    return Problem(Reason.ROLLED_BACK, f"{again}: {failure}" if failed else again)
 
 
 def upgrade_overdue(seen: Observed, lifecycle: Lifecycle) -> Problem | None:

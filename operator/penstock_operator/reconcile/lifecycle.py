@@ -302,6 +302,12 @@ def has_started(seen: Observed, target: Target, latest: Latest) -> bool:
     return ready_workers(seen) >= min(target.spec.replicas, latest.workers or 1) and latest.epoch > base_epoch(run)
 
 
+def failure_of(seen: Observed, latest: Latest) -> str | None:
+    """Return why the wanted run has failed; None when it has not. A new run has nothing of the one before."""
+    same = seen.desired is None or latest.run == seen.desired.value.run
+    return latest.failure if same else None
+
+
 def ready_workers(seen: Observed) -> int:
     """Count the pods that are ready and not being deleted."""
     return sum(p.ready and not p.deleting for p in seen.pods)

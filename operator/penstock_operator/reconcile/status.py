@@ -43,6 +43,7 @@ from penstock_operator.reconcile.lifecycle import (
     Lifecycle,
     base_epoch,
     deletion_due,
+    failure_of,
     has_started,
     ready_workers,
     run_parts,
@@ -244,7 +245,7 @@ def _restore(seen: Observed, latest: Latest) -> RestoreStatus | None:
 
 def _last_failure(inputs: ConditionInputs) -> LastFailure | None:
     old = inputs.seen.job.status.last_failure
-    text = None if inputs.latest is None else inputs.latest.failure
+    text = None if inputs.latest is None else failure_of(inputs.seen, inputs.latest)
     if text is None or inputs.problem is None:
         return old
     text = clipped(text)

@@ -14,7 +14,7 @@ from penstock.contract.streamjob_status import (
     Truth,
 )
 from penstock_operator.api.classes import digest_of
-from penstock_operator.api.observed import Observed
+from penstock_operator.api.observed import ContainerView, Observed
 from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.accept import accept
 from penstock_operator.reconcile.decide import decide
@@ -78,6 +78,57 @@ def test_with_rollback_the_last_stable_one_comes_back() -> None:
     assert accepted.target.spec.image == "example/penstock:1"
     assert seen.latest is not None
     assert lifecycle_of(after, accepted, seen.latest.value).operation is Reason.ROLLING_BACK
+
+
+def failed(seen: Observed, failure: str, run: str) -> Observed:
+    """Observe that the leader has noted a failure of ``run``."""
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    latest = replace(seen.latest.value, failure=failure, run=run)
+    return replace(seen, latest=replace(seen.latest, value=latest))
+
+
+def wanted_run(seen: Observed) -> str:
+    assert seen.desired is not None
+    return seen.desired.value.run
+
+
+def test_with_rollback_a_spec_that_fails_is_given_up_at_once() -> None:
+    spec: dict[str, Plain] = {**NEW, "upgrade": {"rollback": True}}
+    seen = upgrading(spec, LastStable(1, digest_of(OLD)))
+    in_time = replace(seen.job.status, pending=begun(Reason.UPGRADING, NOW_S + 60))
+    seen = with_status(failed(seen, "JobError: no such column", wanted_run(seen)), in_time)
+    found = condition(seen, ConditionType.STALLED)
+    assert (found.status, found.reason) == (Truth.TRUE, "RolledBack")
+    assert "JobError: no such column" in found.message
+    without = upgrading(NEW, LastStable(1, digest_of(OLD)))
+    without = with_status(failed(without, "JobError: no such column", wanted_run(without)), in_time)
+    assert condition(without, ConditionType.STALLED).reason == "JobFailed"
+
+
+def test_the_failure_of_the_run_before_hides_nothing_of_the_new_one() -> None:
+    seen = upgrading(NEW)
+    waits = ContainerView("engine", "ImagePullBackOff", "no such image example/penstock:2")
+    pods = tuple(replace(each, ready=False, containers=(waits,)) for each in seen.pods)
+    seen = failed(replace(seen, pods=pods), "JobError: no such column", run_name(1, 0, target_for(OLD).digest))
+    status = decide(seen).status
+    assert status is not None
+    assert (status.state, status.reason) == ("Upgrading", "ImagePullFailed")
+
+
+def test_what_troubles_the_spec_that_came_back_is_told_beside_the_rollback() -> None:
+    seen = running(OLD, wanted=NEW)
+    back = Condition("Stalled", Truth.TRUE, "RolledBack", "it was not stable", stamp(NOW_S), 2)
+    seen = with_status(seen, StreamJobStatus(conditions=(back,), last_stable=LastStable(1, digest_of(OLD))))
+    assert condition(seen, ConditionType.STALLED).message == "it was not stable"
+    seen = failed(seen, "JobError: no such column", wanted_run(seen))
+    for _ in range(2):  # what is told is read again in the next reconcile
+        found = condition(seen, ConditionType.STALLED)
+        assert (found.reason, found.message) == (
+            "RolledBack",
+            "it was not stable; besides (JobFailed): JobError: no such column",
+        )
+        seen = with_status(seen, replace(seen.job.status, conditions=(found,)))
 
 
 def test_no_savepoint_no_upgrade_and_no_restart() -> None:

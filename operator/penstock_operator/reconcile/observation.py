@@ -240,6 +240,8 @@ def _of_status(metadata: Object, record: Object) -> ObjectParts:
     load, listening_s = record.pop("load", None), record.pop("listening_s", None)
     for counted in COUNTED:
         record.pop(counted, None)
+    for sink in list_at(record, "sinks"):
+        object_at(sink).pop("full_s", None)
     for worker in list_at(record, "workers"):
         if isinstance(worker, dict):
             # The duration of a worker's silence matters only by whether it counts as silent.

@@ -249,6 +249,23 @@ def test_a_sink_that_cannot_publish_is_shown_as_the_worker_says_where_it_waits_f
     assert held_up_texts(status) == ["sink 'out' cannot publish for 60 s, and no checkpoint is taken meanwhile: away"]
 
 
+def test_a_sink_that_has_no_room_for_long_is_named_as_the_worker_says_where_it_has_lasted_longest() -> None:
+    def told(ordinal: int, full_s: float | None) -> WorkerReport:
+        sinks = (SinkStatus("out", "exactly-once", full_s=full_s), SinkStatus("other", "exactly-once", full_s=1.0))
+        found = report(ordinal)
+        assert found.progress is not None
+        return replace(found, progress=replace(found.progress, sinks=sinks))
+
+    reports = {Ordinal(0): told(0, 12.3), Ordinal(1): told(1, None), Ordinal(2): told(2, 11.0)}
+    status = job_status(replace(SEEN, reports=reports))
+    assert held_up_texts(status) == [
+        "sink 'out' has taken no rows for 12 s: it has not yet stored or sent those before; a target that is slow or"
+        " away, or a full disk, does this"
+    ]
+    held_up = tuple(replace(sink, because="away", since_us=0) for sink in status.sinks)
+    assert all("cannot publish" in text for text in held_up_texts(replace(status, sinks=held_up)))
+
+
 def test_a_source_that_cannot_be_listed_is_told_until_the_job_is_over() -> None:
     waits = report(1)
     assert waits.progress is not None

@@ -322,8 +322,13 @@ def test_a_sink_asks_for_the_first_checkpoint_once_and_says_whether_it_has_room(
     for _ in range(3):
         slot.write(BATCH)
     assert asked == [1], "behind the first rows"
-    writer.full = True
-    assert not slot.room()
+    seen = []
+    for full in (False, True, True, False):
+        writer.full = full
+        assert slot.room() is not full
+        seen.append(slot.full_since)
+    assert seen[1] is not None
+    assert seen == [None, seen[1], seen[1], None]
 
 
 def test_what_is_staged_has_a_bound_while_output_cannot_be_published_and_only_then() -> None:

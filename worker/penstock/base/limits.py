@@ -216,6 +216,7 @@ PACE_WAIT_S = 0.001  # shortest wait for rows of a paced split; a shorter one me
 SINK_PART_BYTES = 32 * 1024 * 1024  # rows of one staged file, in memory until it is durable
 SINK_FOLDERS_MAX = 1_000  # of one task, with rows in memory: each is a file
 SINK_BUFFER_BYTES_MAX = 96 * 1024 * 1024  # with more rows a sink has no room and its task waits
+SINK_FULL_TOLD_S = 5.0  # a sink that has no room for so long is named in the status; shorter waits are backpressure
 SINK_STAGED_BYTES_MAX = 256 * 1024 * 1024  # rows that a task stages for a sink while output cannot be published
 
 # --- State and checkpoints ------------------------------------------------------------------

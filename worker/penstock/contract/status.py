@@ -186,7 +186,8 @@ class SinkStatus(TolerantMessage, tag="SinkStatus"):
     """One sink and the guarantee of its output: the lowest level on its path. ``why`` says why it is no better.
 
     ``because`` says why its committed output cannot be published, and ``since_us`` since when; empty and None while it
-    can. No epoch starts before the one before it is published.
+    can. No epoch starts before the one before it is published. ``full_s`` is for how long it has had no room for rows
+    where it has waited longest; None while it has.
     """
 
     name: str
@@ -194,6 +195,7 @@ class SinkStatus(TolerantMessage, tag="SinkStatus"):
     because: str = ""
     since_us: int | None = None
     why: str = ""
+    full_s: float | None = None
 
 
 class UnlistedSource(TolerantMessage, tag="UnlistedSource"):
@@ -314,18 +316,28 @@ def late_text(status: JobStatus) -> str:
 
 
 def held_up_texts(status: JobStatus) -> list[str]:
-    """Say of each sink that cannot publish, and each lookup without an answer, since when, and why."""
+    """Say of each sink that cannot publish or has no room, and each lookup without an answer, since when, and why."""
     waiting = [
         f"step {step.name!r} has waited {step.waits_s:.0f} s for its table: {step.because}"
         for step in status.steps
         if step.waits_s is not None
     ]
-    return waiting + [
-        f"sink {sink.name!r} cannot publish for {max(0, status.time_us - sink.since_us) // 1_000_000} s, and no"
-        f" checkpoint is taken meanwhile: {sink.because}"
-        for sink in status.sinks
-        if sink.since_us is not None
-    ]
+    return waiting + [text for sink in status.sinks if (text := _held_up_text(sink, status.time_us))]
+
+
+def _held_up_text(sink: SinkStatus, time_us: int) -> str:
+    """Say why a sink holds the job up; empty where it does not. Without publication it may have no room, too."""
+    if sink.since_us is not None:
+        since_s = max(0, time_us - sink.since_us) // 1_000_000
+        return (
+            f"sink {sink.name!r} cannot publish for {since_s} s, and no checkpoint is taken meanwhile: {sink.because}"
+        )
+    if sink.full_s is None or sink.full_s < limits.SINK_FULL_TOLD_S:
+        return ""
+    return (
+        f"sink {sink.name!r} has taken no rows for {sink.full_s:.0f} s: it has not yet stored or sent those before; a"
+        " target that is slow or away, or a full disk, does this"
+    )
 
 
 def unlisted_texts(status: JobStatus) -> list[str]:

@@ -103,7 +103,8 @@ def _sinks(reports: Sequence[WorkerReport]) -> tuple[SinkStatus, ...]:
             held_up = sink
         if lowest((before.guarantee, sink.guarantee)) != before.guarantee:
             lower = sink
-        found[sink.name] = replace(held_up, guarantee=lower.guarantee, why=lower.why)
+        full_s = max((s for s in (before.full_s, sink.full_s) if s is not None), default=None)
+        found[sink.name] = replace(held_up, guarantee=lower.guarantee, why=lower.why, full_s=full_s)
     return tuple(found.values())
 
 

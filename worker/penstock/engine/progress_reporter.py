@@ -60,7 +60,8 @@ class ProgressCounters:
         for stage in self._plan.stages:
             mine = [t for t in tasks if t.task.stage == stage.index]
             steps += self._stage(stage, mine, span, queued)
-        sinks = tuple(_with_reason(sink, held_up.get(sink.name)) for sink in self._sinks())
+        full = {name: round(max(0.0, now - since), 1) for name, since in _full(tasks).items()}
+        sinks = tuple(_with_reason(s, held_up.get(s.name), full.get(s.name)) for s in self._sinks())
         all_steps, most = with_pending(steps, splits), most_pending(splits)
         return EngineProgress(attempt, all_steps, sinks, inputs, most, self._unlisted())
 
@@ -149,10 +150,20 @@ def _sum_of_known(counts: Iterable[int | None]) -> int | None:
     return total
 
 
-def _with_reason(sink: SinkStatus, held_up: HeldUp | None) -> SinkStatus:
-    if held_up is None:
+def _full(tasks: Iterable[TaskThread]) -> dict[str, float]:
+    """Return since when a task has seen each sink without room: of each sink the longest."""
+    found: dict[str, float] = {}
+    for task in tasks:
+        for name, since in task.full_sinks().items():
+            found[name] = min(found.get(name, since), since)
+    return found
+
+
+def _with_reason(sink: SinkStatus, held_up: HeldUp | None, full_s: float | None) -> SinkStatus:
+    if held_up is None and full_s is None:
         return sink
-    return replace(sink, because=held_up.because, since_us=held_up.since_us)
+    because, since_us = ("", None) if held_up is None else (held_up.because, held_up.since_us)
+    return replace(sink, because=because, since_us=since_us, full_s=full_s)
 
 
 def spent(progresses: Iterable[TaskProgress], now: float) -> tuple[float, float, float]:

@@ -120,9 +120,12 @@ class OutEdge:
 
 
 class SinkSlot:
-    """The writer of one sink step. It is opened when rows may flow."""
+    """The writer of one sink step. It is opened when rows may flow.
 
-    __slots__ = ("_aware", "_held_up", "_make", "_meter", "_on_first", "_staged_bytes", "_writer", "rows")
+    ``full_since`` is when it was first seen without room (monotonic seconds); None while it has room.
+    """
+
+    __slots__ = ("_aware", "_held_up", "_make", "_meter", "_on_first", "_staged_bytes", "_writer", "full_since", "rows")
 
     def __init__(
         self,
@@ -145,6 +148,7 @@ class SinkSlot:
         self._writer: SinkWriter | None = None
         self._meter: LatencyMeter | None = None
         self._aware: CommitAwareWriter | None = None
+        self.full_since: float | None = None
         self.rows = 0
 
     def open(self) -> None:
@@ -182,7 +186,15 @@ class SinkSlot:
             self._meter.mark(latency_ns)
 
     def room(self) -> bool:
-        """Return whether rows may be written now."""
+        """Return whether rows may be written now. The clock is read when that ends only."""
+        if self._has_room():
+            self.full_since = None
+            return True
+        if self.full_since is None:
+            self.full_since = monotonic()
+        return False
+
+    def _has_room(self) -> bool:
         if self._staged_bytes >= SINK_STAGED_BYTES_MAX and self._held_up():
             return False
         return self._writer is None or self._writer.room()

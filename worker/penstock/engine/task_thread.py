@@ -72,6 +72,11 @@ class TaskLoop:
         """Return the steps whose tables do not answer, and why. From any thread."""
         return self._parts.chain.waits()
 
+    def full_sinks(self) -> dict[str, float]:
+        """Return the sinks that have no room, and since when (monotonic seconds). From any thread."""
+        seen = ((name, sink.full_since) for name, sink in self._parts.sinks.items())
+        return {name: since for name, since in seen if since is not None}
+
     def pending(self) -> tuple[SplitStatus, ...]:
         """Return what the splits of a source had left to read, and have the task measure again. From any thread."""
         source = self._parts.source
@@ -326,4 +331,5 @@ class TaskThread(Thread):
         self.counters = loop.counters
         self.pending = loop.pending
         self.waiting_for = loop.waiting_for
+        self.full_sinks = loop.full_sinks
         self.marks = loop.marks

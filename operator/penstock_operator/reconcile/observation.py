@@ -42,7 +42,7 @@ LABEL_JOB_NAME = "batch.kubernetes.io/job-name"  # set by the controller of Jobs
 COMMIT = ("epoch", "max_epoch", "root", "published_through", "retained")
 # Of -status: what each commit changes; then clocks and counters, which are only shown.
 TOLD = ("checkpoint", "published_through", "failed_checkpoints")
-COUNTED = ("time_us", "steps")
+COUNTED = ("time_us", "steps", "splits", "uncommitted_s")
 RESTS = (ConditionType.READY, ConditionType.CHECKPOINTING)  # both are true of a job at rest
 VOLATILE = ("resourceVersion", "managedFields")
 

@@ -24,7 +24,7 @@ from penstock.contract.ids import (
 from penstock.contract.latest import Latest, Lost, Retained, encode_latest
 from penstock.contract.manifest import BlobRef
 from penstock.contract.schema import Plain
-from penstock.contract.status import JobState, JobStatus, Load, SinkStatus, StepStatus, WorkerStatus
+from penstock.contract.status import JobState, JobStatus, Load, SinkStatus, SplitStatus, StepStatus, WorkerStatus
 from penstock_operator.api.plain import Object, object_at
 from penstock_operator.cluster.store import JobKey, Store
 from penstock_operator.handlers.work_queue import WorkQueue
@@ -235,6 +235,11 @@ def test_counters_and_clocks_queue_nothing_and_silence_does() -> None:
     assert store.put(status(3, silent_s=9.0)) == [KEY]
     assert store.put(status(4, silent_s=11.0)) == []
     assert store.put(status(5, silent_s=11.0, failure="no space left")) == [KEY]
+
+
+def test_the_age_of_the_newest_commit_and_what_is_left_to_read_are_only_shown() -> None:
+    store = running(status(1, uncommitted_s=1.0, splits=(SplitStatus("lines", "0", 5),)))
+    assert store.put(status(2, uncommitted_s=6.0, splits=(SplitStatus("lines", "0", 7),))) == []
 
 
 def test_for_how_long_a_sink_has_had_no_room_is_only_shown() -> None:

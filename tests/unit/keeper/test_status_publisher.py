@@ -6,7 +6,7 @@ from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.ids import Attempt, Epoch, Incarnation, JobUid, Ordinal, SwapId, Term
 from penstock.contract.latest import Desired, Latest
-from penstock.contract.status import EngineProgress, JobStatus, Load, StepStatus, WorkerReport
+from penstock.contract.status import EngineProgress, JobStatus, Load, SinkStatus, SplitStatus, StepStatus, WorkerReport
 from penstock.keeper.status_publisher import StatusBoard, StatusPublisher, WorkerStatuses
 from tests.support.fakes import FakeMetaStore
 
@@ -63,6 +63,19 @@ def test_counters_are_written_now_and_then_and_news_at_once() -> None:
     found = store.get("words-status")
     assert found is not None
     assert decode(JobStatus, found.data).workers[0].incarnation == "another life"
+
+
+def test_the_age_of_a_commit_what_is_left_to_read_and_how_long_a_sink_is_full_are_no_news() -> None:
+    store = CountingStore()
+    store.create("words-status", b"{}")
+    board, first = StatusBoard(store, "words-status"), summary(WorkerStatuses(2, since=0.0), 1.0)
+    full = SinkStatus("out", "exactly-once", full_s=1.0)
+    board.show(replace(first, uncommitted_s=1.0, splits=(SplitStatus("lines", "0", 5),), sinks=(full,)), 1.0)
+    full = replace(full, full_s=2.0)
+    board.show(replace(first, uncommitted_s=2.0, splits=(SplitStatus("lines", "0", 7),), sinks=(full,)), 2.0)
+    assert store.writes == 1
+    board.show(replace(first, sinks=(replace(full, full_s=None, guarantee="none"),)), 3.0)
+    assert store.writes == 2
 
 
 def busy(age: float) -> WorkerReport:

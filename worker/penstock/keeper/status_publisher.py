@@ -200,8 +200,9 @@ class StatusBoard:
 def _gist(status: JobStatus) -> JobStatus:
     """Return what is written at once when it changes: everything but counters and clocks."""
     workers = tuple(replace(w, silent_s=float(w.silent_s > SILENT_GIST_S)) for w in status.workers)
-    still = replace(status, time_us=0, listening_s=0.0)
-    return replace(still, steps=(), workers=workers, load=None)
+    sinks = tuple(replace(s, full_s=None) for s in status.sinks)
+    still = replace(status, time_us=0, listening_s=0.0, uncommitted_s=None)
+    return replace(still, steps=(), splits=(), workers=workers, sinks=sinks, load=None)
 
 
 SILENT_GIST_S = 5.0

@@ -110,6 +110,8 @@ SUPERVISOR_LINGER_S = 1.0  # after the end of the job, for clients that wait for
 SUPERVISOR_TIMEOUT_S = 10.0  # a keeper that has no supervisor for this long ends, because it could commit nothing
 
 # --- Pods ---------------------------------------------------------------------------------------
+STATUS_BYTES_MAX = 900 * 1024  # size of -status; a ConfigMap may hold 1 MiB
+STATUS_TEXT_CHARS_MAX = 200  # length of a reason in a status that would be larger
 POD_STATUS_INTERVAL_S = 5.0  # between writes of counters to the status ConfigMap; events are written at once
 LOAD_WINDOW_S = 15.0  # over which a leader averages how busy the job's tasks are
 LOAD_HEARD_S = 5.0  # no window ends while a worker has reported nothing for this long

@@ -28,6 +28,7 @@ from penstock.contract.status import (
     guarantee_text,
     held_up_texts,
     late_text,
+    left_out_text,
     lost_texts,
     pending_text,
     schemes_text,
@@ -95,7 +96,8 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     if now.steps:
         parts.append(_steps(step_rates(before, now)))
     parts.append(_footer(now))
-    said = (pending_text(now), guarantee_text(now), varying_text(now), schemes_text(now), balance_text(now))
+    facts = (pending_text, guarantee_text, varying_text, schemes_text, balance_text, left_out_text)
+    said = (text_of(now) for text_of in facts)
     parts += [Text(visible(text), style="dim") for text in said if text]
     parts += [Text(visible(text), style="yellow") for text in map(unread_text, now.inputs) if text]
     if now.restarts is not None and now.state not in ENDED:

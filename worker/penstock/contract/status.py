@@ -266,6 +266,7 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     ``uncommitted_s`` is for how long its leader has committed nothing; None without a leader. ``splits`` are those with
     most left to read. ``lost_rows`` is what was given up of the output of sinks, on request.
     ``unlisted`` are the sources for whose splits it waits.
+    ``left_out`` names the parts that were too much for the object that the status is kept in.
     ``schemes`` has the scheme that holds of each step with several. ``balance`` is what came of the last request to
     deal key groups out by load.
     """
@@ -300,6 +301,12 @@ class JobStatus(TolerantMessage, tag="JobStatus"):
     schemes: Choices = ()
     balance: Balance | None = None
     unlisted: tuple[UnlistedSource, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def left_out_text(status: JobStatus) -> str:
+    """Name the parts that the status does not have because it would be too large; empty when it has all."""
+    return f"not told, because the status would be too large: {', '.join(status.left_out)}" if status.left_out else ""
 
 
 def late_text(status: JobStatus) -> str:

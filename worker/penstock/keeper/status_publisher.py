@@ -30,10 +30,10 @@ from penstock.base.limits import (
 )
 from penstock.base.values import replace
 from penstock.cluster.rpc import ANNOUNCE, Client, Handler, Method, Nothing, Unreachable
-from penstock.contract.codec import encode
 from penstock.contract.ids import Attempt, Ordinal, Version
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.status import JobState, JobStatus, Load, StepStatus, WorkerReport
+from penstock.contract.status_size import fitting_bytes
 from penstock.contract.summary import Seen, job_status, merge_steps
 from penstock.keeper.platforms import Facts, KeeperView
 from penstock.ports import MetaStore, SwapConflict, SwapUnknown, Versioned
@@ -190,7 +190,7 @@ class StatusBoard:
                 self._known = self._store.get(self._name)
             if self._known is None:
                 return
-            self._known = self._store.swap(self._name, encode(status), self._known.version)
+            self._known = self._store.swap(self._name, fitting_bytes(status), self._known.version)
         except (PenstockError, SwapConflict, SwapUnknown):
             self._known = None  # read it again: an earlier leader may have written last
             return

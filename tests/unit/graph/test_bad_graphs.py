@@ -164,6 +164,7 @@ def test_steps(tmp_path: Path, step: str, expected: str) -> None:
             "iceberg: {catalog: 'https://c', table: a.b, oauth2Server: 'https://id:hunter2@c'}",
             "sink.iceberg.oauth2Server",
         ),
+        ("kafka: {bootstrapServers: 'a:9092,me:hunter2@b:9092', topic: t}", "sink.kafka.bootstrapServers"),
     ],
 )
 def test_an_address_with_a_user_is_refused_and_not_shown(tmp_path: Path, sink: str, field: str) -> None:

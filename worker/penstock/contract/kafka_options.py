@@ -11,7 +11,17 @@ from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 SCHEMA_CHARS_MAX = 65_536
 COMMA = ","
 
-Servers = Annotated[LongText, Field("bootstrapServers", "brokers as host:port, with commas between")]
+Servers = Annotated[
+    LongText,
+    Field(
+        "bootstrapServers",
+        "brokers as host:port, with commas between",
+        pattern="[^@]+",
+        rule="brokers as host:port, with commas between; a user and a password go to clientFile, as sasl.username and"
+        " sasl.password",
+        secret=True,
+    ),
+]
 Topic = Annotated[str, Field("topic", "name of the topic", length_max=249, pattern="[A-Za-z0-9._-]+")]
 ClientFile = Annotated[
     LongText | None,

@@ -183,6 +183,20 @@ def test_two_sinks_whose_files_would_have_equal_names_are_refused(tmp_path: Path
     load_job(graph_file(tmp_path, sinks[0], sinks[1].replace("a_b", "ab")), None)
 
 
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ("postgres: {uri: 'postgresql://h/d', table: t, keyColumns: [word, day]}", "between: 'word,day'"),
+        ("postgres: {uri: 'postgresql://h/d', table: t, keyColumns: [1]}", "between"),
+        ("kafka: {bootstrapServers: ['me:hunter2@b:1', 'c:1'], topic: t}", "between"),
+    ],
+)
+def test_a_list_where_a_text_has_commas_is_refused_with_the_text(tmp_path: Path, sink: str, told: str) -> None:
+    text = message(graph_file(tmp_path, f"{{name: a, sink: {{{sink}}}}}"))
+    assert f"expected a text, got a list: it is one text, with commas {told}" in text
+    assert "hunter2" not in text
+
+
 def test_a_sink_of_kafka_writes_no_csv(tmp_path: Path) -> None:
     text = message(graph_file(tmp_path, "{name: a, sink: {kafka: {bootstrapServers: b, topic: t, format: csv}}}"))
     assert "sink.kafka.format: unknown value 'csv': known are avro, json, raw" in text

@@ -244,8 +244,7 @@ def _join(path: str, name: str) -> str:
 
 def _text(row: FieldRow, plain: Plain) -> str:
     if not isinstance(plain, str):
-        hint = ": put it in quotes" if isinstance(plain, bool | int | float) else ""
-        raise ValueError(f"expected a text, got {shown(plain)}{hint}")
+        raise ValueError(f"expected a text, got {shown(plain)}{_hint(row, plain)}")
     if len(plain) > row.length_max:
         raise ValueError(f"has {len(plain)} characters; at most {row.length_max} are allowed")
     if len(plain) < row.length_min:
@@ -255,6 +254,17 @@ def _text(row: FieldRow, plain: Plain) -> str:
         given = "the text, not shown here," if hidden else repr(plain)
         raise ValueError(f"{given} does not fit: {row.rule or row.pattern}")
     return plain
+
+
+def _hint(row: FieldRow, plain: Plain) -> str:
+    """Say how the value is written as a text; empty where that is not known."""
+    if isinstance(plain, bool | int | float):
+        return ": put it in quotes"
+    if isinstance(plain, list) and "with commas between" in row.rule:
+        items = [item for item in plain if isinstance(item, str) and not row.secret]
+        example = f": '{','.join(items)}'" if items and len(items) == len(plain) else ""
+        return f": it is one text, with commas between{example}"
+    return ""
 
 
 def _whole(plain: Plain) -> Plain:

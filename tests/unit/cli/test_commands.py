@@ -97,6 +97,26 @@ WRONG_OPTIONS = [
         "postgres: {uri: 'postgresql://u@h/d?sslmod=no', table: t}",
         "6: step 'out': postgres: uri: unknown setting",
     ),
+    (
+        ROWS.replace("MORE", "clientFile: /no/such"),
+        "discard: {}",
+        "5: step 'rows': kafka: there is no clientFile /no/such",
+    ),
+    *(
+        (ROWS, f"{sink}: {{{options}, {option}: 'env:NO_SUCH'{more}}}", f"6: step 'out': {sink}: {option}: there is no")
+        for sink, options, option, more in (
+            ("postgres", "uri: 'postgresql://u@h/d', table: t", "password", ""),
+            ("s3", "url: 's3://lake/words'", "secretKey", ", accessKey: 'file:/dev/null'"),
+            ("iceberg", "catalog: 'https://c', table: a.b", "token", ""),
+            ("delta", "table: 's3://lake/words'", "secretKey", ", accessKey: 'file:/dev/null'"),
+            (
+                "kafka",
+                "bootstrapServers: b, topic: u, format: avro, registry: 'http://r', registryUser: me",
+                "registryPassword",
+                "",
+            ),
+        )
+    ),
     (ROWS, "s3: {url: 's3://lake', accessKey: 'env:KEY'}", "6: step 'out': s3: accessKey and secretKey go together"),
     *(
         (ROWS.replace("MORE", option), "discard: {}", f"5: step 'rows': kafka: {told}, and this one is json")

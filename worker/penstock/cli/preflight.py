@@ -19,6 +19,7 @@ from penstock.base.errors import ConfigError, PenstockError, StateError, Storage
 from penstock.cli.record import JobRecord, read_record, record_of
 from penstock.connectors.input_files import folder_names, list_input, look_at, nothing_to_read
 from penstock.connectors.published import FILE_KINDS
+from penstock.contract.connectors import Role
 from penstock.contract.graph import Connector, Lookup, Sink, Source, Step
 from penstock.contract.latest import ANY_STATE, Latest, Restore, is_done
 from penstock.contract.status import passed_text
@@ -292,10 +293,13 @@ def _check_connector(node: "CompiledStep") -> None:
     match node.parameters:
         case Source(connector=connector, columns=columns):
             inspector.check_files(connector, columns)
+            inspector.check_secrets(Role.SOURCE, connector)
         case Sink(connector=connector):
             inspector.check_sink(node.name, connector, node.input_schema())
+            inspector.check_secrets(Role.SINK, connector)
         case Lookup(connector=connector):
             inspector.check_lookup(connector)
+            inspector.check_secrets(Role.LOOKUP, connector)
         case _:
             pass
 

@@ -20,6 +20,7 @@ from penstock.connectors.generator import WordSource
 from penstock.connectors.iceberg.iceberg_sink import IcebergSink
 from penstock.connectors.iceberg.iceberg_source import IcebergSource, iceberg_log
 from penstock.connectors.ingest import IngestSource, ingest_schema
+from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.direct_sink import DirectKafkaSink
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.kafka_source import KafkaSource, source_schema
@@ -30,6 +31,7 @@ from penstock.connectors.published import plain_step
 from penstock.connectors.s3.object_folder import open_folder
 from penstock.connectors.s3.object_path import ObjectPath
 from penstock.connectors.s3.s3_sink import S3Sink
+from penstock.connectors.secret_places import read_secret
 from penstock.connectors.text_formats import csv_form, json_form
 from penstock.connectors.text_source import TextForm, TextSource, check_text_files, declared_schema
 from penstock.contract.bad_records import OnBadRecord
@@ -41,6 +43,7 @@ from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.kafka_options import Delivery, KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresLookup, PostgresOutput
 from penstock.contract.s3_options import FileFormat, S3Input, S3Output
+from penstock.contract.schema import SECRET_PLACE, rows_of
 from penstock.file_system import OS_FILES
 from penstock.ports import FileSystem
 from penstock.ports import Lookup as LookupPort
@@ -178,6 +181,20 @@ class ConnectorInspector:
     def check_sink(self, step: str, connector: Connector, schema: pa.Schema) -> None:
         """Check the options of a sink step for rows of ``schema``. Nothing is asked or made. Raises ConfigError."""
         open_sink(step, connector, schema, staging=Path()).close()
+
+    def check_secrets(self, role: Role, connector: Connector) -> None:
+        """Read the secrets and the file of a client's settings that options name: workers need them here, too.
+
+        Raises ConfigError naming the option and what is missing, StorageError for what cannot be read.
+        """
+        for row in rows_of(connector_kinds(role)[connector.kind].options):
+            place = connector.options.get(row.target)
+            if not isinstance(place, str):
+                continue
+            if row.pattern == SECRET_PLACE:
+                read_secret(place, f"{connector.kind}: {row.name}")
+            elif row.target == "client_file":
+                client_settings("", place)
 
     def check_lookup(self, connector: Connector) -> None:
         """Check the options of a lookup. Nothing is asked. Raises ConfigError."""

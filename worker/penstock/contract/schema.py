@@ -229,10 +229,11 @@ Quantity = Annotated[int, Field(kind=Kind.QUANTITY)]  # in bytes
 Count = Annotated[int, Field(minimum=0)]
 LongText = Annotated[str, Field(length_max=4096)]
 SECRET_REFERENCE = r"secret:[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[-._a-zA-Z0-9]{1,253}"
+SECRET_PLACE = rf"env:[A-Za-z_][A-Za-z0-9_]*|file:.+|{SECRET_REFERENCE}"
 SecretPlace = Annotated[
     str,
     Field(
-        pattern=rf"env:[A-Za-z_][A-Za-z0-9_]*|file:.+|{SECRET_REFERENCE}",
+        pattern=SECRET_PLACE,
         rule="secret:NAME/KEY (a Secret of Kubernetes), env:NAME (a variable of the workers) or file:/PATH, never the"
         " secret itself",
         secret=True,

@@ -2,14 +2,17 @@
 
 import io
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, cast
 
 import pytest
 
+from penstock.base.errors import ConfigError, ConnectorError, StorageError
+from penstock.connectors.missing import NotThere
 from penstock.contract.control_messages import Shutdown, Start
-from penstock.contract.ids import Attempt, Incarnation, Term
-from penstock.engine.main import obey, say_at_once
+from penstock.contract.ids import ROOT_SUFFIX, Attempt, Incarnation, Term
+from penstock.engine.main import EXIT_CONNECTOR, EXIT_JOB, EXIT_STORAGE, exit_status, obey, say_at_once
 
 
 class Log(io.RawIOBase):
@@ -39,6 +42,17 @@ def test_a_printed_line_is_written_at_once_and_in_one_piece(
     say_at_once()
     print("seen", 3, file=stream)
     assert log.writes == [b"seen 3\n"]
+
+
+def test_what_is_missing_fails_a_job_at_once_until_it_has_a_checkpoint(tmp_path: Path) -> None:
+    table = NotThere("delta: words: there is no table")
+    assert exit_status(table, tmp_path) == EXIT_JOB
+    assert exit_status(ConnectorError("raised"), tmp_path) == EXIT_CONNECTOR
+    assert exit_status(StorageError("away"), tmp_path) == EXIT_STORAGE
+    assert exit_status(table, tmp_path / "not mounted") == EXIT_CONNECTOR
+    (tmp_path / f"1-1-life-1{ROOT_SUFFIX}").touch()
+    assert exit_status(table, tmp_path) == EXIT_CONNECTOR
+    assert exit_status(ConfigError("wrong"), tmp_path) == EXIT_JOB
 
 
 def test_only_an_order_to_end_this_engine_ends_it() -> None:

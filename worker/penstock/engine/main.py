@@ -8,6 +8,7 @@ import faulthandler
 import gc
 import io
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -20,6 +21,7 @@ from penstock.base.os_errors import storage_error
 from penstock.base.threads import Event, Thread, end_process
 from penstock.contract.codec import decode
 from penstock.contract.control_messages import EngineHello, EngineLaunch, EnginePlace, EngineReport, Shutdown
+from penstock.contract.ids import ROOT_SUFFIX
 from penstock.contract.status import EngineProgress
 from penstock.contract.trust import OF_ONE_USER, IngestPlace
 from penstock.engine.memory import keep_freed_memory
@@ -70,16 +72,35 @@ def run(launch: EngineLaunch) -> NoReturn:
         link = EngineLink.connect(launch.socket)
         worker = begin(launch, link, _load(launch))
         status = obey(worker, launch, link)
-    except StorageError as error:
-        print(error, file=sys.stderr, flush=True)
-        status = EXIT_CONNECTOR if isinstance(error, ConnectorError) else EXIT_STORAGE
     except PenstockError as error:
         print(error, file=sys.stderr, flush=True)
-        status = EXIT_JOB
+        status = exit_status(error, Path(launch.storage))
     sys.stdout.flush()
     sys.stderr.flush()
     # A normal exit would wait for threads that are blocked in foreign calls.
     end_process(status)
+
+
+def exit_status(error: PenstockError, storage: Path) -> int:
+    """Return the exit status of an engine that could not start. ``storage`` is the folder of the job's checkpoints.
+
+    A table that is not there may come back, but a job without a checkpoint has seen none (decision 206).
+    """
+    from penstock.connectors.missing import NotThere  # noqa: PLC0415 - after the settings
+
+    if isinstance(error, NotThere) and not _has_checkpoint(storage):
+        return EXIT_JOB
+    if isinstance(error, StorageError):
+        return EXIT_CONNECTOR if isinstance(error, ConnectorError) else EXIT_STORAGE
+    return EXIT_JOB
+
+
+def _has_checkpoint(storage: Path) -> bool:
+    """Return whether the job may have a checkpoint. One that was not committed counts, too."""
+    try:
+        return any(name.endswith(ROOT_SUFFIX) for name in os.listdir(storage))
+    except OSError:
+        return True  # nobody knows
 
 
 def _set_up(launch: EngineLaunch) -> None:

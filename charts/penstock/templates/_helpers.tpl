@@ -28,6 +28,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* The Lease by which the operators of this release elect a leader: two releases in a namespace have two. */}}
+{{- define "penstock.lease" -}}
+{{ include "penstock.fullname" . }}-operator
+{{- end -}}
+
 {{- define "penstock.account" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "penstock.fullname" .) .Values.serviceAccount.name -}}

@@ -219,7 +219,7 @@ def build(settings: Settings) -> Operator:
     access = access_of(login(kopf_settings))
     client = Client(access, metrics.called)
     lease_client = Client(access, metrics.called, CALL_S)
-    lease = OperatorLease(lease_client, settings.namespace, settings.identity, settings.pod_uid)
+    lease = OperatorLease(lease_client, settings.namespace, settings.lease, settings.identity, settings.pod_uid)
     store, queue = Store(time.monotonic), WorkQueue(time.monotonic)
     foreign = ForeignObjects(time.monotonic)
     observer = Observer(client, store, foreign, time.monotonic, _wall_s)

@@ -24,6 +24,7 @@ class Settings:
     - ``namespaces``: those whose jobs are handled; empty: all.
     - ``identity``: the name of this process, which is the name of its pod in a cluster.
     - ``pod_uid``: the uid of that pod; empty outside a cluster.
+    - ``lease``: the name of the Lease by which one of several processes leads. Each release of the chart has its own.
     - ``probe_port``: the port of Kopf's own liveness page; 0: none.
     """
 
@@ -31,6 +32,7 @@ class Settings:
     namespace: str = "default"
     identity: str = "operator"
     pod_uid: str = ""
+    lease: str = "penstock-operator"
     workers: int = 8
     http_port: int = 8080
     probe_port: int = 0
@@ -49,6 +51,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         namespace=environment.get("POD_NAMESPACE", "default"),
         identity=environment.get("POD_NAME", "operator"),
         pod_uid=environment.get("POD_UID", ""),
+        lease=environment.get("LEASE_NAME", "penstock-operator"),
         workers=_whole(environment, "PENSTOCK_WORKERS", 8, at_least=1),
         http_port=_whole(environment, "PENSTOCK_HTTP_PORT", 8080, at_least=0),
         probe_port=_whole(environment, "PENSTOCK_PROBE_PORT", 0, at_least=0),

@@ -17,7 +17,6 @@ from penstock_operator.api import kinds
 from penstock_operator.api.plain import Object, object_at, text_at, whole_at
 from penstock_operator.cluster.client import Client
 
-NAME = "penstock-operator"
 DURATION_S = 15
 RENEW_S = 10.0
 RETRY_S = 2.0
@@ -29,12 +28,13 @@ class OperatorLease:
     """Measures the age of renewals by its own clock: two machines' clocks are never compared.
 
     ``client`` is for the Lease only, with deadlines of ``CALL_S``. So one connection on which nothing
-    arrives any more costs one attempt: the next one uses another connection. ``identity`` is the name
-    of the pod. ``pod_uid`` is its UID, empty outside a cluster.
+    arrives any more costs one attempt: the next one uses another connection. ``name`` is that of the Lease, and
+    ``identity`` that of the pod. ``pod_uid`` is its UID, empty outside a cluster.
     """
 
     client: Client
     namespace: str
+    name: str
     identity: str
     pod_uid: str = ""
     seen: tuple[str, str] = ("", "")
@@ -63,7 +63,7 @@ class OperatorLease:
     async def release(self) -> None:
         """Give the Lease up, so that the next leader need not wait."""
         try:
-            found = await self.client.get(kinds.LEASE, self.namespace, NAME)
+            found = await self.client.get(kinds.LEASE, self.namespace, self.name)
             if found is not None and text_at(found, "spec", "holderIdentity") == self.identity:
                 spec: Object = {**object_at(found, "spec"), "holderIdentity": ""}
                 version = text_at(found, "metadata", "resourceVersion")
@@ -74,7 +74,7 @@ class OperatorLease:
     async def attempt(self) -> bool:
         """Take or renew the Lease with one read and one write. True when it is ours."""
         try:
-            found = await self.client.get(kinds.LEASE, self.namespace, NAME)
+            found = await self.client.get(kinds.LEASE, self.namespace, self.name)
             self.answered = time.monotonic()
             if found is None:
                 await self.client.create(self._first())
@@ -97,7 +97,7 @@ class OperatorLease:
         return True
 
     def _first(self) -> Object:
-        metadata: Object = {"name": NAME, "namespace": self.namespace, **self._owned()}
+        metadata: Object = {"name": self.name, "namespace": self.namespace, **self._owned()}
         return {**_kind({}), "metadata": metadata, "spec": self._spec({})}
 
     def _owned(self) -> Object:

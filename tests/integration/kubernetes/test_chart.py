@@ -26,7 +26,8 @@ class Helm:
         return subprocess.run([self._binary, *arguments], capture_output=True, text=True, check=False)
 
     def render(self, *options: str) -> list[Any]:
-        command = ["template", "penstock", str(CHART), "--namespace=system"]
+        named = any(option.startswith("--name-template") for option in options)
+        command = ["template", *([] if named else ["penstock"]), str(CHART), "--namespace=system"]
         done = self(*command, "--kube-version=1.34.0", *options)
         assert not done.returncode, done.stderr
         return [each for each in yaml.safe_load_all(done.stdout) if each]
@@ -83,6 +84,20 @@ def test_an_operator_of_two_namespaces_has_no_right_elsewhere(helm: Helm) -> Non
     (deployment,) = of_kind(objects, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {"name": "PENSTOCK_NAMESPACES", "value": "blue,green"} in container["env"]
+
+
+def test_two_releases_in_one_namespace_have_a_lease_each(helm: Helm) -> None:
+    names = []
+    for release in ("penstock", "blue"):
+        objects = helm.render(f"--name-template={release}", "--set=watchNamespaces={blue}")
+        (deployment,) = of_kind(objects, "Deployment")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        (name,) = [each["value"] for each in container["env"] if each["name"] == "LEASE_NAME"]
+        (role,) = [r for r in of_kind(objects, "Role") if r["metadata"]["name"].endswith("-lease")]
+        ((*_, named),) = [rule for rule in rules_of(role) if rule[3]]
+        assert named == {name}
+        names.append(name)
+    assert names == ["penstock-operator", "blue-penstock-operator"]
 
 
 def test_no_rule_grants_everything(helm: Helm) -> None:

@@ -45,7 +45,7 @@ def test_one_deaf_connection_costs_one_attempt() -> None:
         async with await asyncio.start_server(api.serve, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             client = Client(Access(url, ssl.create_default_context(), None), lambda *_: None, DEADLINE_S)
-            lease = OperatorLease(client, "ns", "me")
+            lease = OperatorLease(client, "ns", "penstock-operator", "me")
             assert not await lease.attempt()
             assert await lease.attempt()
             assert api.connections == 2

@@ -79,6 +79,7 @@ class PodView:
     """The pod of one worker.
 
     - ``unschedulable``: the message of the scheduler.
+    - ``containers``: the init containers that are not done, and all others.
     - ``due``: when a pod that is being deleted should be gone. This is after its grace period, or
       at once when none of its containers ever started.
     - ``owned``: the StatefulSet of the job controls it.

@@ -166,12 +166,18 @@ def pod_view(plain: Plain) -> PodView:
         phase=text_at(plain, "status", "phase") or "Pending",
         deleting=deleting_since(plain) is not None,
         unschedulable=text_at(scheduled, "message") if lost else "",
-        containers=tuple(_container(c) for c in containers),
+        containers=tuple(_container(c) for c in (*_first_containers(plain), *containers)),
         created=seconds(text_at(plain, "metadata", "creationTimestamp")),
         due=_due(plain, containers),
         owned=_is_of_set(plain),
         forced=deleting_since(plain) is not None and at(plain, "metadata", "deletionGracePeriodSeconds") == 0,
     )
+
+
+def _first_containers(plain: Plain) -> list[Plain]:
+    """Return the containers that run before the others, or beside them, without those that are done."""
+    found = list_at(plain, "status", "initContainerStatuses")
+    return [c for c in found if at(c, "state", "terminated", "exitCode") != 0]
 
 
 def _is_of_set(plain: Plain) -> bool:

@@ -241,7 +241,9 @@ def _container_problem(found: PodView, container: ContainerView, now: float) -> 
     place = f"pod {found.name}, container {container.name}"
     if container.waiting in IMAGE_WAITS:
         text = container.waiting_message or container.waiting
-        return Problem(Reason.IMAGE_PULL_FAILED, f"{place}: {text}: correct spec.image or imagePullSecrets")
+        ours = container.name in {pod.KEEPER_CONTAINER, pod.ENGINE_CONTAINER}
+        field = "spec.image or imagePullSecrets" if ours else "its image in spec.podTemplate, or imagePullSecrets"
+        return Problem(Reason.IMAGE_PULL_FAILED, f"{place}: {text}: correct {field}")
     ended = container.ended_message.strip()
     again = container.restarts > 1 and now - container.ended_at < CRASHED_LATELY_S
     if container.waiting in START_WAITS or (container.ended and again):

@@ -8,12 +8,14 @@ from penstock.contract.control_messages import DOES_NOT_LOAD, RESTARTS_EXHAUSTED
 from penstock.contract.ids import Attempt, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Latest, Request
 from penstock.contract.plan import PhysicalPlan
+from penstock.contract.schema import Plain
 from penstock.contract.status import JobState, JobStatus
 from penstock.contract.streamjob import Job, Spec, StreamJob
 from penstock.contract.streamjob_status import ConditionType, Reason
 from penstock.graph import JobFile
 from penstock.graph.load import compile_draft
 from penstock_operator.api.observed import Observed
+from penstock_operator.api.views import pod_view
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.diagnosis import diagnose
 from tests.support.in_memory_control_plane import InMemoryControlPlane
@@ -56,6 +58,35 @@ def test_engines_that_die_again_and_again_stall_the_job_before_it_fails(
         assert found.reason is Reason.CRASH_LOOP
         assert f"{count} failures within 10m" in found.message
         assert "in flight: x" in found.message
+
+
+PULLS: Plain = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+LOOPS: Plain = {"waiting": {"reason": "CrashLoopBackOff"}}
+DONE: Plain = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": "2023-11-14T22:13:00Z"}}
+FAILED_ONCE: Plain = {"terminated": {"exitCode": 4, "message": "no route", "finishedAt": "2023-11-14T22:13:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        (PULLS, Reason.IMAGE_PULL_FAILED, "no such image: correct its image in spec.podTemplate, or imagePullSecrets"),
+        (LOOPS, Reason.CRASH_LOOP, "container fetch ended 3 times: no route"),
+        (DONE, None, ""),
+        ({"waiting": {"reason": "PodInitializing"}}, None, ""),
+    ],
+)
+def test_a_container_that_runs_before_the_workers_is_looked_at_too(
+    state: Plain, reason: Reason | None, told: str
+) -> None:
+    waits: Plain = {"name": "engine", "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}
+    before: Plain = FAILED_ONCE if state in (LOOPS, DONE) else {}
+    first: Plain = {"name": "fetch", "restartCount": 3, "state": state, "lastState": before}
+    status: Plain = {"phase": "Pending", "containerStatuses": [waits], "initContainerStatuses": [first]}
+    seen = running(spec_of())
+    pod = pod_view({"metadata": {"name": "wc-worker-0", "uid": "p0"}, "status": status})
+    found = diagnose(replace(seen, pods=(pod,)), target_for(spec_of()), None)
+    assert (None if found is None else found.reason) is reason
+    assert told in ("" if found is None else found.message)
 
 
 def test_a_changed_graph_that_does_not_fit_shows_the_difference() -> None:

@@ -97,6 +97,30 @@ def test_a_rescale_that_another_overtook_says_so(server: SmallApi, job: ClusterJ
     assert (answer.ok, answer.text) == (False, "overtaken by a request for 4 workers")
 
 
+def test_a_rescale_of_a_job_that_scales_itself_is_refused_and_not_awaited(
+    server: SmallApi, job: ClusterJobClient
+) -> None:
+    chosen = {"replicas": 2, "time": "2026-01-01T00:00:00Z"}
+    stream_job(server, "Running", workers=2, desiredReplicas=2, autoscaling=chosen)
+    server.put(f"{JOB}/scale", {"metadata": {"name": "words"}})
+    server.objects[JOB]["spec"]["replicas"] = 3
+    answer = job.rescale(3)
+    assert (answer.ok, answer.text) == (
+        False,
+        "spec.autoscaling chooses the number of workers, 2 now; spec.replicas is only what it begins with",
+    )
+    assert job.status().wanted_workers == 2
+
+
+def test_a_number_that_the_operator_does_not_want_is_not_awaited(server: SmallApi, job: ClusterJobClient) -> None:
+    refused = condition("Accepted", "False", "SpecInvalid", "spec.image is missing")
+    stream_job(server, "Running", workers=2, desiredReplicas=2, conditions=[refused])
+    server.put(f"{JOB}/scale", {"metadata": {"name": "words"}})
+    server.objects[JOB]["spec"]["replicas"] = 3
+    answer = job.rescale(3)
+    assert (answer.ok, answer.text) == (False, "SpecInvalid: spec.image is missing")
+
+
 def condition(kind: str, truth: str, reason: str, message: str) -> dict[str, object]:
     return {
         "type": kind,

@@ -64,6 +64,8 @@ class ClusterJobClient:
         if told is None or told.uid != found["metadata"]["uid"]:
             told = JobStatus(self._job, str(found["metadata"]["uid"]), state, 0)
         wanted = int((found.get("spec") or {}).get("replicas", told.wanted_workers))
+        if seen.autoscaling is not None:
+            wanted = seen.autoscaling.replicas
         failure = _trouble(seen) or (told.failure if state is not JobState.RUNNING else None)
         return replace(told, state=state, wanted_workers=wanted, failure=failure)
 
@@ -154,6 +156,8 @@ class ClusterJobClient:
         if seen.state in _MOVING:
             text = _trouble(seen) or f"the job is {seen.state}"
             return RequestAnswer("", "rescale", False, text)
+        if seen.desired_replicas is not None and seen.desired_replicas != workers:
+            return RequestAnswer("", "rescale", False, _not_wanted(seen, seen.desired_replicas))
         there = seen.assignment is not None and seen.assignment.workers == workers
         if there and seen.state is StreamJobState.RUNNING:
             return RequestAnswer("", "rescale", True, f"runs on {workers} workers")
@@ -239,6 +243,15 @@ def _trouble(status: StreamJobStatus) -> str | None:
     if status.state is StreamJobState.FAILED and status.last_failure is not None:
         return status.last_failure.message
     return None
+
+
+def _not_wanted(status: StreamJobStatus, wanted: int) -> str:
+    """Say why the operator, which has seen the request, wants another number of workers."""
+    if status.autoscaling is not None:
+        return (
+            f"spec.autoscaling chooses the number of workers, {wanted} now; spec.replicas is only what it begins with"
+        )
+    return _trouble(status) or f"the operator wants {wanted} workers"
 
 
 def _state(text: str) -> JobState:

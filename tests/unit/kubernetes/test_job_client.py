@@ -1,6 +1,7 @@
 """The commands' way to a job in a cluster; the operator is played by hand."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from penstock.base.errors import ConfigError, StorageError
 from penstock.contract.codec import encode
 from penstock.contract.schemes import SchemeChoice
-from penstock.contract.status import JobState, JobStatus, StepStatus
+from penstock.contract.status import JobState, JobStatus, StepStatus, WorkerStatus
 from penstock.kubernetes.client import ApiClient
 from penstock.kubernetes.job_client import ClusterJobClient
 from penstock.kubernetes.logs import read_logs, streams_of
@@ -55,6 +56,27 @@ def test_the_operator_says_the_state_and_the_leader_the_details(server: SmallApi
     status = job.status()
     assert (status.state, status.wanted_workers) == (JobState.RUNNING, 2)
     assert status.steps[0].rows_in == 7
+
+
+def test_old_words_of_a_leader_are_called_old_and_an_ended_job_has_no_workers(
+    server: SmallApi, job: ClusterJobClient
+) -> None:
+    workers = (WorkerStatus(0, "up", 7, 8),)
+
+    def told(state: str, time_us: int) -> JobStatus:
+        stream_job(server, state)
+        said = JobStatus("words", "uid-1", JobState.RUNNING, time_us, workers=workers)
+        server.put(MAP, {"metadata": {"name": "words-status"}, "data": {"record": _text(said)}})
+        return job.status()
+
+    now_us = time.time_ns() // 1000
+    assert told("Running", now_us).failure is None
+    assert told("Running", now_us).workers == workers
+    old = told("Restarting", now_us - 3_600_000_000)
+    assert old.failure is not None
+    assert old.failure.startswith("the leader has told nothing for 1h")
+    ended = told("Suspended", now_us - 3_600_000_000)
+    assert (ended.failure, ended.workers) == (None, ())
 
 
 def test_details_of_a_former_job_of_that_name_are_not_shown(server: SmallApi, job: ClusterJobClient) -> None:

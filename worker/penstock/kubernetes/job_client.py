@@ -6,6 +6,7 @@ the leader have written.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from penstock.base.errors import (
@@ -15,12 +16,13 @@ from penstock.base.errors import (
     StorageError,
     UnansweredError,
 )
+from penstock.base.units import span_text
 from penstock.base.values import replace
 from penstock.contract.codec import decode
 from penstock.contract.pod import RECORD, status_name
 from penstock.contract.schema import API_VERSION
 from penstock.contract.schemes import Choices, SchemeChoice, changed, said
-from penstock.contract.status import JobState, JobStatus, RequestAnswer
+from penstock.contract.status import ENDED, JobState, JobStatus, RequestAnswer
 from penstock.contract.streamjob_status import (
     ConditionType,
     StreamJobState,
@@ -34,6 +36,7 @@ from penstock.kubernetes.client import ApiClient
 
 LOOK_FIRST_S = 0.05
 LOOK_INTERVAL_S = 0.5
+OLD_WORDS_S = 60.0  # a leader says more every few seconds; the clocks of two machines may differ by some
 CONFLICTS_MAX = 8
 _STATES = {
     StreamJobState.UPGRADING: JobState.RESTARTING,
@@ -41,6 +44,7 @@ _STATES = {
     StreamJobState.SUSPENDED: JobState.STOPPED,
     StreamJobState.DELETING: JobState.STOPPING,
 }
+_WITHOUT_WORKERS = frozenset({JobState.STOPPED, JobState.FINISHED})
 _MOVING = frozenset({StreamJobState.FAILED, StreamJobState.FINISHED, StreamJobState.DELETING})
 
 
@@ -66,8 +70,9 @@ class ClusterJobClient:
         wanted = int((found.get("spec") or {}).get("replicas", told.wanted_workers))
         if seen.autoscaling is not None:
             wanted = seen.autoscaling.replicas
-        failure = _trouble(seen) or (told.failure if state is not JobState.RUNNING else None)
-        return replace(told, state=state, wanted_workers=wanted, failure=failure)
+        failure = _trouble(seen) or _silence(told, state) or (told.failure if state is not JobState.RUNNING else None)
+        workers = () if state in _WITHOUT_WORKERS else told.workers  # the last words of a leader name them
+        return replace(told, state=state, wanted_workers=wanted, failure=failure, workers=workers)
 
     def rescale(self, workers: int) -> RequestAnswer:
         """Change the number of workers. Returns when they run, or when they cannot."""
@@ -243,6 +248,17 @@ def _trouble(status: StreamJobStatus) -> str | None:
     if status.state is StreamJobState.FAILED and status.last_failure is not None:
         return status.last_failure.message
     return None
+
+
+def _silence(told: JobStatus, state: JobState) -> str | None:
+    """Say that the newest words of the leader are old; None while they are not, or no leader is there to say more."""
+    silent_s = time.time_ns() / 1e9 - told.time_us / 1e6
+    if state in ENDED or not told.time_us or silent_s < OLD_WORDS_S:
+        return None
+    return (
+        f"the leader has told nothing for {span_text(float(int(silent_s)))}: what is shown of workers, rows and"
+        " checkpoints is as it was then"
+    )
 
 
 def _not_wanted(status: StreamJobStatus, wanted: int) -> str:

@@ -206,6 +206,18 @@ def _complete(server: SmallApi, path: str) -> None:
         server.put(path, {**found, "status": status})
 
 
+def test_a_savepoint_that_was_taken_before_is_not_taken_for_a_new_one(server: SmallApi, job: ClusterJobClient) -> None:
+    path = f"{OURS}/streamsnapshots/before-upgrade"
+    status = {"state": "Completed", "path": "/checkpoints/s", "completed": "2026-01-01T00:00:00Z"}
+    server.put(path, {"metadata": {"name": "before-upgrade"}, "spec": {"jobRef": "words"}, "status": status})
+    answer = job.savepoint("before-upgrade")
+    assert answer.ok is False
+    assert answer.text == (
+        "StreamSnapshot 'before-upgrade' is there already, Completed on 2026-01-01T00:00:00Z: /checkpoints/s; give"
+        " another name for a new one"
+    )
+
+
 def test_a_savepoint_of_that_name_of_another_job_is_not_taken_for_ours(server: SmallApi, job: ClusterJobClient) -> None:
     path = f"{OURS}/streamsnapshots/before-upgrade"
     server.put(path, {"metadata": {"name": "before-upgrade"}, "spec": {"jobRef": "others"}})
@@ -215,7 +227,7 @@ def test_a_savepoint_of_that_name_of_another_job_is_not_taken_for_ours(server: S
 
 def test_logs_come_by_pod_and_container(server: SmallApi, client: ApiClient) -> None:
     pods = "/api/v1/namespaces/here/pods"
-    names = ["words-worker-1", "words-worker-0", "words-worker-10"]
+    names = ["words-worker-1", "words-worker-0", "words-worker-10", "words-worker-2", "words-purge-0123abcd-x7k2p"]
     server.objects[pods] = {"items": [{"metadata": {"name": n}} for n in names]}
     server.objects[f"{pods}/words-worker-1/log"] = {"line": 1}
     streams = streams_of(client, "words", 1)
@@ -223,7 +235,8 @@ def test_logs_come_by_pod_and_container(server: SmallApi, client: ApiClient) -> 
         ("words-worker-1", "keeper"),
         ("words-worker-1", "engine"),
     ]
-    assert len(streams_of(client, "words", None)) == 6
+    workers = [s.pod for s in streams_of(client, "words", None) if s.container == "keeper"]
+    assert workers == [f"words-worker-{ordinal}" for ordinal in (0, 1, 2, 10)], "other pods have no such containers"
     found = [(s.container, line) for s, line in read_logs(client, streams, 10, follow=False)]
     assert found == [("keeper", '{"line": 1}'), ("engine", '{"line": 1}')]
     followed = {(s.container, line) for s, line in read_logs(client, streams, 10, follow=True)}

@@ -30,7 +30,7 @@ from penstock.contract.streamjob_status import (
     Truth,
     read_status,
 )
-from penstock.contract.streamsnapshot import KIND, SnapshotState, read_snapshot_status
+from penstock.contract.streamsnapshot import KIND, SnapshotState, SnapshotStatus, read_snapshot_status
 from penstock.kubernetes.answers import ApiRefused, ApiUnanswered, Object
 from penstock.kubernetes.client import ApiClient
 
@@ -120,7 +120,7 @@ class ClusterJobClient:
     def savepoint(self, name: str) -> RequestAnswer:
         """Take a savepoint, as the StreamSnapshot ``name``; returns when it is complete or failed.
 
-        One that is there already, of this job, is not taken again.
+        One of this job that is under way is awaited. One that has ended is not taken again, and not for a new one.
         """
         body = {
             "apiVersion": API_VERSION,
@@ -135,6 +135,9 @@ class ClusterJobClient:
             known = self._do(lambda: self._client.get(f"{folder}/{name}"))
             if (known.get("spec") or {}).get("jobRef") != self._job:
                 raise ConfigError(f"StreamSnapshot {name!r} is there already, of another job") from None
+            ended = _ended_before(name, read_snapshot_status(known.get("status") or {}))
+            if ended is not None:
+                return ended
         pauses = _pauses()
         while True:
             found = self._do(lambda: self._client.get(f"{folder}/{name}"))
@@ -248,6 +251,16 @@ def _trouble(status: StreamJobStatus) -> str | None:
     if status.state is StreamJobState.FAILED and status.last_failure is not None:
         return status.last_failure.message
     return None
+
+
+def _ended_before(name: str, status: SnapshotStatus) -> RequestAnswer | None:
+    """Return the answer to a request for a StreamSnapshot that has ended before; None for one under way."""
+    if status.state not in {SnapshotState.COMPLETED, SnapshotState.FAILED}:
+        return None
+    when = "" if status.completed is None else f" on {status.completed}"
+    what = status.path or status.message
+    text = f"StreamSnapshot {name!r} is there already, {status.state}{when}: {what}; give another name for a new one"
+    return RequestAnswer(name, "savepoint", False, text)
 
 
 def _silence(told: JobStatus, state: JobState) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.base.errors import ConfigError, StorageError
-from penstock.contract.pod import ENGINE_CONTAINER, KEEPER_CONTAINER, LABEL_JOB
+from penstock.contract.pod import ENGINE_CONTAINER, KEEPER_CONTAINER, LABEL_JOB, workers_name
 from penstock.kubernetes.answers import ApiRefused, ApiUnanswered
 from penstock.kubernetes.client import ApiClient
 
@@ -28,13 +28,20 @@ def streams_of(client: ApiClient, job: str, worker: int | None) -> list[Stream]:
         found = client.get(path, labelSelector=f"{LABEL_JOB}={job}")
     except (ApiRefused, ApiUnanswered) as error:
         raise StorageError(f"pods of job {job!r}: {error}") from error
-    names = sorted(str(item["metadata"]["name"]) for item in found.get("items") or [])
+    names = _workers(job, [str(item["metadata"]["name"]) for item in found.get("items") or []])
     if worker is not None:
-        names = [name for name in names if name.endswith(f"-worker-{worker}")]
+        names = [name for name in names if name == f"{workers_name(job)}-{worker}"]
     if not names:
         whose = f"job {job!r}" if worker is None else f"worker {worker} of job {job!r}"
         raise ConfigError(f"no pod of {whose} in namespace {client.namespace!r}")
     return [Stream(name, c) for name in names for c in (KEEPER_CONTAINER, ENGINE_CONTAINER)]
+
+
+def _workers(job: str, names: list[str]) -> list[str]:
+    """Return the pods of workers by ordinal. Pods of the job that remove files or send rows have other containers."""
+    parts = [(name.rpartition("-"), name) for name in names]
+    found = [(int(end), name) for (head, _, end), name in parts if head == workers_name(job) and end.isdecimal()]
+    return [name for _, name in sorted(found)]
 
 
 def read_logs(client: ApiClient, streams: list[Stream], tail: int, *, follow: bool) -> Iterator[tuple[Stream, str]]:

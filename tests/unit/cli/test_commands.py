@@ -1,5 +1,6 @@
 """Commands as a shell runs them: output, messages on standard error, exit codes."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from penstock.contract.status import RequestAnswer
 from penstock.contract.streamjob import AllUnpublished, Job, RestoreFrom, Spec
 from penstock.graph import keep_job_file, read_job_file
 from penstock.supervisor.folders import Endpoint, JobFolder, starting
+from tests.unit.kubernetes.small_api import small_api
 
 TABLE_JOB = """apiVersion: penstock.dev/v1alpha1
 kind: StreamJob
@@ -162,6 +164,22 @@ def test_validate_finds_options_that_do_not_fit_and_asks_no_server(
     assert isinstance(done.exception, ConfigError)
     assert f"job.yaml:{told}" in str(done.exception)
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_commands_on_a_job_that_no_cluster_has_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_api() as server:
+        cluster, context = {"server": server.url}, {"cluster": "c", "user": "u", "namespace": "here"}
+        named = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": context}],
+        }
+        (tmp_path / "config").write_text(json.dumps({"current-context": "x", **named}))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        for command in (["status", "j"], ["rescale", "j", "2"], ["rebalance", "j"]):
+            done = CliRunner().invoke(make_app(), [*command, "--context", "x"])
+            assert done.exit_code == 3, command
+            assert "no StreamJob 'j' in namespace 'here'" in done.stderr
 
 
 def test_commands_on_a_job_that_does_not_run_say_so(tmp_path: Path) -> None:

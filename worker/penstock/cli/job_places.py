@@ -140,13 +140,13 @@ class ClusterPlace:
 
     @contextmanager
     def running(self, job: str) -> Iterator[JobControl]:
-        """Ask about a job; leave with UNREACHABLE when the API server does not answer."""
-        from penstock.kubernetes.job_client import ClusterJobClient  # noqa: PLC0415
+        """Ask about a job; leave with UNREACHABLE when the API server does not answer, or has no such job."""
+        from penstock.kubernetes.job_client import ClusterJobClient, NoSuchJobError  # noqa: PLC0415
 
         client = ClusterJobClient(self._client(), job)
         try:
             yield client
-        except (UnansweredError, PeerError) as error:
+        except (NoSuchJobError, UnansweredError, PeerError) as error:
             raise _unreachable(error) from error
         finally:
             client.close()

@@ -210,12 +210,16 @@ class ClusterJobClient:
     def _words(self, error: ApiRefused) -> PenstockError:
         if error.code == 404:
             where = f"namespace {self._client.namespace!r}"
-            return ConfigError(f"no StreamJob {self._job!r} in {where}: {error.message}")
+            return NoSuchJobError(f"no StreamJob {self._job!r} in {where}: {error.message}")
         if error.code == 409 and error.reason == "AlreadyExists":
             return _Exists(error.message)
         if error.code == 422:
             return ConfigError(error.message)
         return StorageError(str(error))
+
+
+class NoSuchJobError(ConfigError):
+    """There is no StreamJob of the name in the namespace."""
 
 
 class _Exists(StorageError):

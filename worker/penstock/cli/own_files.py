@@ -11,6 +11,7 @@ interrupted runs it again. Until then, the job says that its output is gone.
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,15 +153,21 @@ def _remove_marks(place: Place, job_uid: str) -> None:
 
 
 KEPT = ("savepoints", "lock")
-
-
 LAST = "uid"  # state without a uid belongs to no job
+MARKS = (LAST, "metadata.sqlite")  # a folder without both is no job's, whatever it is called
+# What a job makes in its folder (see supervisor.folders): a folder of somebody may have the name of the job.
+STATE = (
+    *(LAST, "record.json", "metadata.sqlite*", "endpoint.json", "supervisor.log", "checkpoints", "workers"),
+    *("job-????????????.json", "job-????????????.places.json"),
+    *(".uid.*", ".record.json.*", ".endpoint.json.*"),  # files that were being written when a process was killed
+)
 
 
 def forget_runs(folder: JobFolder, before: "Before | None", now: JobRecord) -> tuple[str, ...]:
     """Remove the state of a job and its own output; say what was removed and what stays.
 
-    ``folder`` is held: nothing runs. Raises StorageError naming the file that cannot be removed.
+    Nothing else in ``folder`` is touched. It is held: nothing runs. Raises StorageError naming the file that cannot be
+    removed.
     """
     try:
         uid = _uid(folder)
@@ -171,6 +178,10 @@ def forget_runs(folder: JobFolder, before: "Before | None", now: JobRecord) -> t
     if state:
         epoch = 0 if before is None else before.latest.epoch
         lines.append(f"removed the state of epoch {epoch} in {folder.root}")
+        other = sorted(p.name for p in folder.root.iterdir() if p.name not in KEPT)
+        if other:
+            names = named(tuple(other[:INPUT_NAMES_SHOWN_MAX]), len(other))
+            lines.append(f"left what is no job's in {folder.root}: {names}")
     kept = sorted(p.name for p in folder.savepoints.iterdir()) if folder.savepoints.is_dir() else []
     if kept:
         lines.append(f"kept {len(kept)} savepoints in {folder.savepoints}")
@@ -197,7 +208,9 @@ def _outputs(places: Iterable[Place], uid: str) -> Iterator[str]:
 
 
 def _remove_state(root: Path) -> bool:
-    found = [p for p in root.iterdir() if p.name not in KEPT]
+    if not any((root / mark).exists() for mark in MARKS):
+        return False
+    found = [p for p in root.iterdir() if any(fnmatch(p.name, name) for name in STATE)]
     for path in sorted(found, key=lambda p: p.name == LAST):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

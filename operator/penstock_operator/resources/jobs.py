@@ -3,14 +3,17 @@
 from penstock.contract import pod
 from penstock_operator.api import names
 from penstock_operator.api.folders import Folder
-from penstock_operator.api.plain import Object
-from penstock_operator.resources.pods import USER, container, pull_secrets
+from penstock_operator.api.plain import Object, object_at
+from penstock_operator.resources.pods import KEEPER_RESOURCES, USER, container, merged, pull_secrets
 from penstock_operator.resources.target import Target, framed
 
 # A path that does not exist counts as removed: an earlier try of the pod may have removed it.
 REMOVE = "import os, shutil, sys; path = sys.argv[1]; os.path.lexists(path) and shutil.rmtree(path)"
 TRIES = 3  # of a pod, for example after an eviction
 KEPT_S = 600
+REMOVAL_LIFE_S = 24 * 3600  # a pod that cannot start would hold the claim for ever
+# Of the user's pod template: whose files they are, and where pods may run.
+OF_USERS = ("securityContext", "tolerations", "nodeSelector", "imagePullSecrets", "priorityClassName")
 
 
 def purge_job(target: Target) -> Object:
@@ -44,9 +47,8 @@ def _removal(target: Target, name: str, folder: str) -> Object:
     removing: Object = {**container(target, "purge", command), "volumeMounts": [mount]}
     claim: Object = {"claimName": target.claim}
     pod_spec: Object = {
-        **confined(removing),
+        **confined(target, removing),
         "volumes": [{"name": "checkpoints", "persistentVolumeClaim": claim}],
-        **pull_secrets(target),
     }
     template: Object = {
         "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.PURGE))},
@@ -54,6 +56,7 @@ def _removal(target: Target, name: str, folder: str) -> Object:
     }
     spec: Object = {
         "backoffLimit": TRIES,
+        "activeDeadlineSeconds": REMOVAL_LIFE_S,
         "ttlSecondsAfterFinished": KEPT_S,
         "template": template,
     }
@@ -90,18 +93,22 @@ def look_job(target: Target, folder: Folder, snapshot_uid: str, deadline_s: floa
         "template": {
             "metadata": {"labels": dict(names.labels(owner.name, owner.uid, names.LOOK))},
             "spec": {
-                **confined(looking),
+                **confined(target, looking),
                 "volumes": [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": target.claim}}],
-                **pull_secrets(target),
             },
         },
     }
     return {**framed("batch/v1", "Job", owner, name, component=names.LOOK), "spec": spec}
 
 
-def confined(only: Object) -> Object:
-    """Return the pod spec of one container that runs once, without privileges or a token."""
-    return {
+def confined(target: Target, only: Object) -> Object:
+    """Return the pod spec of one container that runs once, without privileges or a token.
+
+    A user who gives workers another user, or nodes of their own, means these pods, too: they meet the same files.
+    """
+    template = target.spec.pod_template
+    users = object_at(None if template is None else template.spec)
+    base: Object = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "securityContext": {
@@ -111,5 +118,7 @@ def confined(only: Object) -> Object:
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [only],
+        "containers": [{**only, "resources": KEEPER_RESOURCES}],
+        **pull_secrets(target),
     }
+    return object_at(merged(base, {name: users[name] for name in OF_USERS if name in users}))

@@ -415,7 +415,12 @@ def _is_policy_fulfilled(seen: Observed, accepted: Accepted, phase: JobPhase, bu
         return False
     target = accepted.target or running_target(seen)
     name = names.purge_name(seen.job.name, seen.job.uid)
-    if target is None or seen.purges.get(name):
+    if target is None:
+        folder = pod.checkpoint_path(seen.job.namespace, seen.job.name, seen.job.uid)
+        text = f"files stay: those in {folder}: no spec can be read that says where they are"
+        builder.tell("DisposalFailed", text, warning=True)
+        return True
+    if seen.purges.get(name):
         return True
     if ChildKey("Job", name) not in seen.children:
         builder.do(Create(purge_job(target)))

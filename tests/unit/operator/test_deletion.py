@@ -138,6 +138,20 @@ def test_workers_end_before_a_purge_forgets_although_desired_is_gone() -> None:
     assert [a.name for a in actions if isinstance(a, Delete)] == ["wc-ckpt-latest"]
 
 
+def test_a_purge_without_a_readable_spec_says_which_files_stay() -> None:
+    seen = down(deleting("Purge"))
+    unreadable = replace(seen.job, spec={"deletionPolicy": "Purge"}, spec_text='{"deletionPolicy": "Purge"}')
+    seen, _ = step(replace(seen, job=unreadable, stateful_set=None))
+    told = [event for event in decide(seen).events if event.reason == "DisposalFailed"]
+    assert [(event.warning, event.message) for event in told] == [
+        (
+            True,
+            "files stay: those in /var/lib/penstock/checkpoints/apps/wc/1234-uid: no spec can be read that says where"
+            " they are",
+        )
+    ]
+
+
 def test_a_last_savepoint_is_taken_although_desired_is_gone() -> None:
     seen = replace(deleting("Savepoint"), desired=None)
     seen, _ = step(seen)

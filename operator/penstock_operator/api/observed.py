@@ -80,6 +80,7 @@ class PodView:
 
     - ``unschedulable``: the message of the scheduler.
     - ``containers``: the init containers that are not done, and all others.
+    - ``runs_since``: since when all its containers run; 0: not all do.
     - ``due``: when a pod that is being deleted should be gone. This is after its grace period, or
       at once when none of its containers ever started.
     - ``owned``: the StatefulSet of the job controls it.
@@ -97,6 +98,7 @@ class PodView:
     containers: tuple[ContainerView, ...] = ()
     created: float = 0.0
     due: float = 0.0
+    runs_since: float = 0.0
     owned: bool = True
     forced: bool = False
 

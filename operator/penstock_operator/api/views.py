@@ -169,9 +169,15 @@ def pod_view(plain: Plain) -> PodView:
         containers=tuple(_container(c) for c in (*_first_containers(plain), *containers)),
         created=seconds(text_at(plain, "metadata", "creationTimestamp")),
         due=_due(plain, containers),
+        runs_since=_runs_since(containers),
         owned=_is_of_set(plain),
         forced=deleting_since(plain) is not None and at(plain, "metadata", "deletionGracePeriodSeconds") == 0,
     )
+
+
+def _runs_since(containers: list[Plain]) -> float:
+    started = [seconds(text_at(c, "state", "running", "startedAt")) for c in containers]
+    return max(started) if started and all(started) else 0.0
 
 
 def _first_containers(plain: Plain) -> list[Plain]:

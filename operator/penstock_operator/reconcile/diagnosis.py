@@ -77,6 +77,7 @@ CRASHES = 3  # deaths of engines within the window of spec.restart
 MEMORY_CRASHES = 2  # the same for out-of-memory kills, which repeat until the limit is raised
 OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's reason for a container that was killed
 PATIENCE_S = 60.0  # a healthy pod may be pending up to this time
+LEADERLESS_S = 120.0  # an election, or the way to the next leader, takes seconds
 REFUSAL_PATIENCE_S = 5.0  # a refusal that may pass is reported only after this time: about four tries
 CRASHED_LATELY_S = 600.0  # a container counts as healthy when its last crash is older than this
 
@@ -93,8 +94,8 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
     """Return the first cause that applies, None when no cause does. The order of the checks is fixed.
 
     A failure of the job comes first, then missing objects and refused writes, then pods, then workers that
-    cannot read what is wanted, then deaths of engines, then full volumes, then sources that cannot be listed, and
-    last the leader's own text about a stall.
+    cannot read what is wanted, then deaths of engines, then full volumes, then sources that cannot be listed, then a
+    missing leader, and last the leader's own text about a stall.
     """
     failure = None if latest is None else failure_of(seen, latest)
     if failure is not None:
@@ -124,6 +125,8 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
         )
     if seen.running is not None and seen.running.unlisted and latest is not None and not latest.closed():
         return _unlisted(seen.running.unlisted)
+    if latest is not None and not latest.closed() and (found := _without_leader(seen, wanted)) is not None:
+        return found
     if latest is not None and latest.stalled:
         unpublished = "publish" in latest.stalled
         reason = Reason.OUTPUT_UNPUBLISHED if unpublished else Reason.WAITING_FOR_WORKERS
@@ -173,6 +176,26 @@ def _unread(text: str) -> Problem:
 def _unlisted(sources: tuple[UnlistedSource, ...]) -> Problem:
     told = (f"source {s.name!r} cannot be listed since {stamp(s.since_us / 1_000_000)}: {s.because}" for s in sources)
     return Problem(Reason.SOURCE_UNAVAILABLE, clipped(f"{'; '.join(told)}; the job tries again by itself"))
+
+
+def _without_leader(seen: Observed, pods: list[PodView]) -> Problem | None:
+    """Return that nobody leads although pods run. A leader tells something every few seconds.
+
+    A worker is ready only under a leader. So a clock of another machine that is wrong stalls no job that runs.
+    """
+    up = [p for p in pods if p.runs_since]
+    if any(p.ready for p in pods):
+        return None
+    told_s = 0.0 if seen.running is None else seen.running.time_us / 1e6
+    silent_s = seen.now - max(told_s, min((p.runs_since for p in up), default=seen.now))
+    if silent_s < LEADERLESS_S:
+        return None
+    return Problem(
+        Reason.NO_LEADER,
+        f"no worker has led for {silent_s:.0f} s, although {len(up)} pods run: do they reach the API server? kubectl "
+        f"logs {up[0].name} -c keeper shows what they wait for; an API server at another port than 443 and 6443 has "
+        "to be named in spec.security.egress",
+    )
 
 
 def _says_no_room(text: str) -> bool:

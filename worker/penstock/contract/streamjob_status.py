@@ -146,6 +146,7 @@ class Reason(StrEnum):
     OUTPUT_UNPUBLISHED = "OutputUnpublished", ConditionType.STALLED
     SOURCE_UNAVAILABLE = "SourceUnavailable", ConditionType.STALLED
     REPLAY_FAILED = "ReplayFailed", ConditionType.STALLED
+    NO_LEADER = "NoLeader", ConditionType.STALLED
     WAITING_FOR_WORKERS = "WaitingForWorkers", ConditionType.STALLED
     ALL_KNOWN = "AllKnown", ConditionType.INPUT_COMPLETE
     FILES_NOT_READ = "FilesNotRead", ConditionType.INPUT_COMPLETE

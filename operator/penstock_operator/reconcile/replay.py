@@ -2,7 +2,7 @@
 
 The operator creates it when the workers can receive rows, and shows its state in the status. When
 ``spec.replay`` changes, the operator creates another SparkApplication under a new name and deletes
-the old one.
+the old one. One that was complete and that somebody has removed is not created again.
 """
 
 from penstock.base.values import replace
@@ -38,6 +38,7 @@ FAILED = frozenset(
         "ExecutorsStartTimedOut",
     }
 )
+DONE = frozenset({"COMPLETED", "Succeeded"})
 PENDING = "Pending"  # not created yet, or the Spark operator has not reported a state yet
 MESSAGE_CHARS_MAX = 1000  # Spark's messages can have a hundred lines
 RUNS = frozenset({StreamJobState.RUNNING, StreamJobState.RESCALING, StreamJobState.STARTING})
@@ -84,6 +85,8 @@ def reconcile_replay(inputs: ConditionInputs, status: StreamJobStatus, builder: 
         return replace(status, spark_application=None)
     name = replay_name(target)
     found = seen.spark if _is_wanted(seen.spark, target) else None
+    if found is None and _was_complete(seen, name):
+        return status  # the status keeps what it says; another one would send all rows again
     if found is None and seen.spark_installed and status.state in RUNS and _has_begun(inputs):
         builder.do(Create(replay_application(target, wanted)))
     state, message = ("", "") if found is None else (found.state, found.message)
@@ -95,6 +98,12 @@ def reconcile_replay(inputs: ConditionInputs, status: StreamJobStatus, builder: 
         _rows(inputs, target, name),
     )
     return replace(status, spark_application=shown)
+
+
+def _was_complete(seen: Observed, name: str) -> bool:
+    """Say whether this replay had ended well before somebody removed its SparkApplication."""
+    before = seen.job.status.spark_application
+    return before is not None and before.name == name and before.state in DONE
 
 
 def _rows(inputs: ConditionInputs, target: Target, name: str) -> int:

@@ -47,6 +47,21 @@ def test_a_replay_that_nobody_has_looked_at_is_pending() -> None:
         assert read_status(status_plain(status)) == status
 
 
+@pytest.mark.parametrize(("state", "again"), [("COMPLETED", False), ("Succeeded", False), ("RUNNING", True)])
+def test_rows_of_a_replay_that_was_complete_are_not_sent_again_when_its_object_is_gone(state: str, again: bool) -> None:
+    spec = spec_of(replay=REPLAY)
+    name = replay_name(target_for(spec))
+    seen = replace(running(spec), spark_installed=True, spark=SparkView(name, state))
+    status = decide(seen).status
+    assert status is not None
+    removed = decide(replace(seen, spark=None, job=replace(seen.job, status=status)))
+    made = [a.manifest["kind"] for a in removed.actions if isinstance(a, Create)]
+    assert ("SparkApplication" in made) is again
+    shown = (removed.status or status).spark_application
+    assert shown is not None
+    assert shown.state == ("Pending" if again else state)
+
+
 def test_a_replay_asks_for_no_number_of_executors() -> None:
     """A driver is enough, but the Spark operator refuses zero executors."""
     spec = spec_of(replay=REPLAY)

@@ -121,7 +121,7 @@ class LatestView:
 class DesiredView:
     """``{job}-desired`` with its annotations: the fence, and the uid of the -latest of this job.
 
-    ``newer`` says that a newer version wrote it, empty where none did.
+    ``newer`` says that a newer version wrote it, empty where none did. ``damaged``: it cannot be read at all.
     """
 
     uid: str
@@ -131,6 +131,7 @@ class DesiredView:
     fence: int
     latest_uid: str
     newer: str = ""
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +272,8 @@ class Observed:
     - ``pods``: the workers, see ``api.names.is_worker``.
     - ``foreign_pods``: the names of pods that have all labels of workers and are not workers, such
       as a copy by ``kubectl debug --keep-labels``.
+    - ``damaged_desired``: a ``-desired`` that cannot be read. It is not in ``desired``, and is written
+      anew over its version.
     - ``running``: the leader's ``{job}-status``.
     - ``configs``: specs that workers ran or run, by the names of their ConfigMaps.
     - ``refresh``: apply all objects again, to repair what others changed.
@@ -294,6 +297,7 @@ class Observed:
     foreign_pods: tuple[str, ...] = ()
     latest: LatestView | None = None
     desired: DesiredView | None = None
+    damaged_desired: DesiredView | None = None
     running: JobStatus | None = None
     claim: ClaimView | None = None
     snapshots: tuple[SnapshotView, ...] = ()

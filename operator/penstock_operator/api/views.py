@@ -236,16 +236,13 @@ def latest_view(plain: Plain) -> LatestView:
 
 
 def desired_view(plain: Plain) -> DesiredView:
-    """View ``-desired``; an unreadable one counts as a new one.
-
-    One of a newer version keeps its problem in words (``newer``).
-    """
+    """View ``-desired``; one that cannot be read is ``damaged``, and one of a newer version says so in words."""
     marks = texts_at(plain, "metadata", "annotations")
-    value, newer = Desired(0), ""
+    value, newer, damaged = Desired(0), "", False
     try:
         value = _desired(text_at(plain, "data", pod.RECORD))
     except PeerError:
-        pass
+        damaged = True
     except StateError as error:
         newer = str(error)
     return DesiredView(
@@ -256,6 +253,7 @@ def desired_view(plain: Plain) -> DesiredView:
         fence=whole_of(marks.get(names.ANNOTATION_FENCE)),
         latest_uid=marks.get(names.ANNOTATION_LATEST, ""),
         newer=newer,
+        damaged=damaged,
     )
 
 

@@ -77,7 +77,8 @@ def build_observation(
     own_set = next((s for s in sets if s.job_uid == job.uid), None)
     set_uid = "" if own_set is None else own_set.uid
     workers = [p for p in kinds.get("Pod", []) if is_worker(p, job.name, job.uid, set_uid)]
-    desired = maps.get(pod.desired_name(job.name))
+    wanted = maps.get(pod.desired_name(job.name))
+    desired = _own(job, None if wanted is None else view(views.desired_view, wanted))
     latest = maps.get(pod.latest_name(job.name))
     status = maps.get(pod.status_name(job.name))
     if status is not None and job_of(status) != job.uid:
@@ -89,7 +90,8 @@ def build_observation(
         pods=tuple(view(views.pod_view, p) for p in workers),
         foreign_pods=_foreign(job, kinds, workers),
         latest=None if latest is None else view(views.latest_view, latest),
-        desired=_own(job, None if desired is None else view(views.desired_view, desired)),
+        desired=None if desired is None or desired.damaged else desired,
+        damaged_desired=desired if desired is not None and desired.damaged else None,
         running=None if status is None else view(views.running_view, status),
         claim=_claim_seen(job, kinds.get("PersistentVolumeClaim", []), versions),
         snapshots=tuple(view(views.snapshot_view, o) for o in kinds.get("StreamSnapshot", [])),

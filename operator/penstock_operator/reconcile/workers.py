@@ -80,9 +80,9 @@ def reconcile_workers(
 
 
 def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: str) -> WriteDesired:
-    """Return the write that creates ``-desired``: for a new job, or after somebody deleted it.
+    """Return the write that creates ``-desired``: for a new job, or after somebody deleted or damaged it.
 
-    After a deletion it repeats the committed number of workers and the committed run. So it neither
+    Afterwards it repeats the committed number of workers and the committed run. So it neither
     rescales the job nor opens a closed job again.
     """
     current = seen.stateful_set
@@ -92,7 +92,9 @@ def initial_desired(seen: Observed, target: Target, latest: Latest, latest_uid: 
     wanted = Desired(
         latest.workers or target.spec.replicas, run=run, partition=_schemes(target), rebalance=_rebalance(target)
     )
-    return WriteDesired(wanted, max(1, 0 if current is None else current.fence), latest_uid, "")
+    damaged = seen.damaged_desired
+    fences = (1, 0 if current is None else current.fence, 0 if damaged is None else damaged.fence)
+    return WriteDesired(wanted, max(fences), latest_uid, "" if damaged is None else damaged.version)
 
 
 def _start(seen: Observed, accepted: Accepted, target: Target, builder: DecisionBuilder) -> None:

@@ -3,10 +3,11 @@
 import pytest
 
 from penstock.base.values import replace
+from penstock.contract import pod
 from penstock.contract.ids import Attempt, BlobName, Epoch, Incarnation, Ordinal
 from penstock.contract.latest import Death, Deaths, Desired
 from penstock.contract.manifest import BlobRef
-from penstock.contract.schema import MESSAGE_CHARS_MAX
+from penstock.contract.schema import MESSAGE_CHARS_MAX, Plain
 from penstock.contract.status import CheckpointStatus, InputSeen, JobState, JobStatus, SinkStatus, UnlistedSource
 from penstock.contract.streamjob_status import (
     CheckpointSummary,
@@ -16,11 +17,13 @@ from penstock.contract.streamjob_status import (
     Truth,
     UnlistedSourceSummary,
 )
+from penstock_operator.api import names
 from penstock_operator.api.observed import Observed
 from penstock_operator.api.plain import Object
-from penstock_operator.api.views import desired_view
+from penstock_operator.api.views import Versions, desired_view
 from penstock_operator.reconcile.decide import decide
-from tests.unit.operator.observing import OWNER, running, spec_of
+from penstock_operator.reconcile.observation import ObservationContext, build_observation
+from tests.unit.operator.observing import NOW_S, OWNER, running, spec_of
 
 
 def checkpoint_of(seen: Observed) -> CheckpointSummary:
@@ -86,8 +89,8 @@ def test_files_that_are_not_read_are_a_condition_and_one_warning_for_each_change
     seen, warned = looked(replace(seen, job=replace(seen.job, status=unknown)))
     assert not warned
     told = []
-    for names in (("a",), ("a",), ("a", "b")):
-        seen, warned = looked(seen, *names)
+    for unread in (("a",), ("a",), ("a", "b")):
+        seen, warned = looked(seen, *unread)
         told.append(len(warned))
     assert told == [1, 0, 1]
     judged = seen.job.status.condition(ConditionType.INPUT_COMPLETE)
@@ -172,7 +175,19 @@ def test_a_newer_record_of_what_is_wanted_is_seen_as_one() -> None:
     marks: Object = {"metadata": {"name": "wc-desired", "uid": "d", "resourceVersion": "1"}}
     newer = desired_view({**marks, "data": {"record": '{"format":9,"is":"Desired"}'}})
     assert "format 9" in newer.newer
-    assert not desired_view({**marks, "data": {"record": "{"}}).newer
+    damaged = desired_view({**marks, "data": {"record": "{"}})
+    assert (damaged.newer, damaged.damaged, newer.damaged) == ("", True, False)
+
+
+def test_a_damaged_record_of_what_is_wanted_is_kept_apart() -> None:
+    job = committed(7).job
+    labels: Plain = dict(names.labels(job.name, job.uid))
+    metadata: Object = {"name": pod.desired_name(job.name), "uid": "d", "resourceVersion": "8", "labels": labels}
+    damaged: Object = {"kind": "ConfigMap", "metadata": metadata, "data": {"record": "{"}}
+    seen = build_observation(job, [damaged], ObservationContext(NOW_S), Versions())
+    assert seen.desired is None
+    assert seen.damaged_desired is not None
+    assert seen.damaged_desired.version == "8"
 
 
 def test_that_mutual_tls_is_off_is_a_condition_and_one_warning() -> None:

@@ -2,7 +2,7 @@
 
 from penstock.base.values import replace
 from penstock.contract.ids import Epoch
-from penstock.contract.latest import Answer
+from penstock.contract.latest import Answer, Desired
 from penstock.contract.schema import Plain
 from penstock.contract.streamjob_status import (
     Condition,
@@ -17,6 +17,7 @@ from penstock_operator.api.classes import digest_of
 from penstock_operator.api.observed import ContainerView, Observed
 from penstock_operator.api.plain import stamp
 from penstock_operator.reconcile.accept import accept
+from penstock_operator.reconcile.actions import WriteDesired
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.lifecycle import JobPhase, lifecycle_of, run_name
 from tests.unit.operator.observing import NOW_S, running, spec_of, target_for
@@ -129,6 +130,19 @@ def test_what_troubles_the_spec_that_came_back_is_told_beside_the_rollback() -> 
             "it was not stable; besides (JobFailed): JobError: no such column",
         )
         seen = with_status(seen, replace(seen.job.status, conditions=(found,)))
+
+
+def test_a_damaged_desired_is_written_anew_and_reopens_no_job_that_has_failed() -> None:
+    seen = running(OLD)
+    assert seen.desired is not None
+    run = seen.desired.value.run
+    damaged = replace(seen.desired, value=Desired(0), fence=0, damaged=True)
+    seen = replace(failed(seen, "JobError: no such column", run), desired=None, damaged_desired=damaged)
+    announced = decide(seen).status
+    assert announced is not None
+    (written,) = [a for a in decide(with_status(seen, announced)).actions if isinstance(a, WriteDesired)]
+    assert (written.value.run, written.value.workers, written.version) == (run, 2, "8")
+    assert written.fence == 1
 
 
 def test_no_savepoint_no_upgrade_and_no_restart() -> None:

@@ -244,8 +244,8 @@ class Client:
 
     async def delete(
         self, kind: Kind, place: tuple[str, str], uid: str, *, version: str = "", now: bool = False
-    ) -> None:
-        """Delete the object of this very ``uid``; that it is gone is no error."""
+    ) -> bool:
+        """Delete the object of this very ``uid``; that it is gone is no error. Return whether it was there."""
         conditions: Object = {"uid": uid}
         if version:
             conditions["resourceVersion"] = version
@@ -257,6 +257,8 @@ class Client:
         except ApiError as error:
             if error.code != 404:
                 raise
+            return False
+        return True
 
     async def _maybe(self, verb: str, kind: Kind, path: str) -> Object | None:
         try:

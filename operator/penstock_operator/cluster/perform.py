@@ -180,7 +180,7 @@ class ActionRunner:
         self._keep(STREAM_JOB, await self.client.replace_status(STREAM_JOB, body))
 
     async def _do(self, seen: Observed, action: act.Action) -> bool:
-        """Perform one action. False when an apply changed nothing."""
+        """Perform one action. False when it changed nothing."""
         owner = owner_of(seen.job)
         match action:
             case act.Apply(manifest, _, version, uid) if uid:
@@ -202,10 +202,8 @@ class ActionRunner:
                 await self._archive(seen, action)
             case act.Delete("StreamSnapshot", name) if await self._is_needed(seen, name):
                 return False
-            case act.Delete(kind, name, uid, now):
-                place = (seen.job.namespace, name)
-                for found in kinds_named(kind):
-                    await self.client.delete(found, place, uid, now=now)
+            case act.Delete():
+                return await self._delete(seen, action)
             case act.WriteAuthority() | act.WriteCertificates():
                 await self._trust(seen, action)
             case act.SetFinalizer():
@@ -213,6 +211,15 @@ class ActionRunner:
             case act.WriteSnapshotStatus():
                 await self._snapshot(seen, action)
         return True
+
+    async def _delete(self, seen: Observed, action: act.Delete) -> bool:
+        """Delete an object. False when it was gone: a watch may miss a deletion, and the store would keep it."""
+        place, found = (seen.job.namespace, action.name), kinds_named(action.kind)
+        there = [await self.client.delete(kind, place, action.uid, now=action.now) for kind in found]
+        if not any(there):
+            metadata: Object = {"namespace": seen.job.namespace, "name": action.name, "uid": action.uid}
+            self.store.remove({"kind": action.kind, "metadata": metadata})
+        return any(there)
 
     async def _is_needed(self, seen: Observed, name: str) -> bool:
         """Read live whether a StreamJob restores from a snapshot, before its files are removed."""

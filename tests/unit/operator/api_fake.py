@@ -70,7 +70,9 @@ class FakeApi(Client):
             prefix = f"{path}/"
             return {"items": [dict(o) for p, o in self.objects.items() if p.startswith(prefix)]}
         known = self.objects.get(path)
-        if method == "GET" or body is None:
+        if method == "DELETE" and known is not None:
+            return self.objects.pop(path)
+        if method in {"GET", "DELETE"} or body is None:
             if known is None:
                 raise ApiError(404, "NotFound", path)
             return dict(known)

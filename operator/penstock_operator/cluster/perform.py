@@ -209,7 +209,7 @@ class ActionRunner:
             case act.SetFinalizer():
                 await self._finalizer(seen, action)
             case act.WriteSnapshotStatus():
-                await self._snapshot(seen, action)
+                return await self._snapshot(seen, action)
         return True
 
     async def _delete(self, seen: Observed, action: act.Delete) -> bool:
@@ -311,7 +311,8 @@ class ActionRunner:
             if error.code != 404:
                 raise
 
-    async def _snapshot(self, seen: Observed, action: act.WriteSnapshotStatus) -> None:
+    async def _snapshot(self, seen: Observed, action: act.WriteSnapshotStatus) -> bool:
+        """Write a status. False when it is as it was: the snapshot is gone, or its definition lacks the fields."""
         place = (seen.job.namespace, action.name)
         change: Object = {
             "metadata": {"resourceVersion": action.version},
@@ -319,10 +320,12 @@ class ActionRunner:
         }
         try:
             found = await self.client.merge(STREAM_SNAPSHOT, place, change, subresource="status")
-            self._keep(STREAM_SNAPSHOT, found)
         except ApiError as error:
             if error.code != 404:
                 raise
+            return False
+        self._keep(STREAM_SNAPSHOT, found)
+        return text_at(found, "metadata", "resourceVersion") != action.version
 
     def _keep(self, kind: kinds.Kind, found: Object) -> None:
         self.store.keep({**found, "apiVersion": kind.api_version, "kind": kind.kind})

@@ -72,7 +72,7 @@ class FakeApi(Client):
         known = self.objects.get(path)
         if method == "DELETE" and known is not None:
             return self.objects.pop(path)
-        if method in {"GET", "DELETE"} or body is None:
+        if method in {"GET", "DELETE"} or body is None or (verb == "patch" and known is None):
             if known is None:
                 raise ApiError(404, "NotFound", path)
             return dict(known)

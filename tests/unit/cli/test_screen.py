@@ -262,6 +262,19 @@ def test_a_source_that_cannot_be_listed_is_said_once_for_each_reason_and_when_it
     assert "could not be listed for 2 s" in shown(draw(None, waits[0]))
 
 
+def test_a_sink_that_takes_no_rows_for_long_is_said_once_and_when_it_takes_some() -> None:
+    full = SinkStatus("out", "exactly-once", full_s=1.0)
+    fuls = (1.0, 6.0, 7.0, None, 2.0)
+    story = [status(n, 0, sinks=(replace(full, full_s=each),)) for n, each in enumerate(fuls, 3)]
+    events = Events()
+    assert [line for now in story for line in events.add(now)] == [
+        "trouble: sink 'out' has taken no rows for 6 s: it has not yet stored or sent those before; a target that is"
+        " slow or away, or a full disk, does this",
+        "sink 'out' takes rows again",
+    ]
+    assert "sink 'out' has taken no rows for 6 s" in shown(draw(None, story[1]))
+
+
 def test_the_table_shows_that_a_running_job_commits_nothing() -> None:
     late = status(60, 10, checkpoint=EPOCH, uncommitted_s=51.0, checkpoint_interval_s=10.0)
     assert "nothing committed for 51 s (a checkpoint is due every 10 s)" in shown(draw(None, late))

@@ -17,6 +17,7 @@ from penstock.contract.status import (
     JobStatus,
     RestartStatus,
     balance_text,
+    full_text,
     late_text,
     passed_text,
     schemes_text,
@@ -39,6 +40,7 @@ class Events:
         self._leader: int | None = None
         self._trouble: str | None = None
         self._unlisted: dict[str, str] = {}  # why, without numbers, by source
+        self._full: frozenset[str] = frozenset()  # sinks that have had no room for long
         self._late_behind: int | None = None  # the newest epoch when a checkpoint was late
         self._workers = 0  # of the version that ran last
         self._inputs: dict[str, InputSeen] = {}
@@ -52,6 +54,7 @@ class Events:
             *self._died(now),
             *self._troubles(now),
             *self._listings(now),
+            *self._fullness(now),
             *self._lateness(now),
             *self._leadership(now),
             *self._looks(now),
@@ -107,6 +110,14 @@ class Events:
         said = [f"trouble: {text}" for (name, why), text in told if known.get(name) != why]
         over = [f"source {name!r} is listed" for name in known if name not in self._unlisted]
         return [*said, *([] if now.state in ENDED else over)]
+
+    def _fullness(self, now: JobStatus) -> list[str]:
+        """Say which sink has taken no rows for long, and when it takes some again."""
+        told = {s.name: text for s in now.sinks if s.since_us is None and (text := full_text(s))}
+        known, self._full = self._full, frozenset(told)
+        over = [f"sink {name!r} takes rows again" for name in sorted(known - self._full)]
+        said = [f"trouble: {text}" for name, text in told.items() if name not in known]
+        return said if now.state in ENDED else [*said, *over]
 
     def _lateness(self, now: JobStatus) -> list[str]:
         """Say when a checkpoint is late, and when one is committed again."""

@@ -339,6 +339,11 @@ def _held_up_text(sink: SinkStatus, time_us: int) -> str:
         return (
             f"sink {sink.name!r} cannot publish for {since_s} s, and no checkpoint is taken meanwhile: {sink.because}"
         )
+    return full_text(sink)
+
+
+def full_text(sink: SinkStatus) -> str:
+    """Say for how long a sink has had no room, and why that may be; empty while it has, or had until just now."""
     if sink.full_s is None or sink.full_s < limits.SINK_FULL_TOLD_S:
         return ""
     return (

@@ -104,8 +104,8 @@ class EntriesOfKeys(StateUnderChange[str | None, Entries]):
         parents = self.table.rows(_keys(names))
         number, text = NUMBERS[wanted % len(NUMBERS)], TEXTS[wanted % len(TEXTS)]
         for child, subkeys in (
-            (self.seen, pa.array([number] * len(names))),
-            (self.tags, pa.array([text] * len(names))),
+            (self.seen, pa.array([number] * len(names), pa.int64())),
+            (self.tags, pa.array([text] * len(names), pa.string())),
         ):
             rows = child.find(parents, subkeys)
             child.delete(rows[rows >= 0])

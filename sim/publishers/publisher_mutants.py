@@ -104,7 +104,7 @@ MUTANTS = {
             "marker-seeded",
             line(_TABLE, "self._seed(session, visible)", "self._seed(session, Epoch(0))"),
             "rest-table",
-            7,
+            12,
         ),
         Mutant(
             "given-up-topic-without-marker",

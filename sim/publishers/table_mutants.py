@@ -94,7 +94,7 @@ OF_DELTA = (
         "marker-seeded",
         line(_DELTA, "self._mark(snapshot, visible, 0, [])", "self._mark(snapshot, Epoch(0), 0, [])"),
         "rest-delta",
-        0,
+        7,
     ),
     Mutant(
         "given-up-version-without-marker",

@@ -64,12 +64,17 @@ class WorkerLife:
 
 @dataclass(slots=True)
 class JudgedEpoch:
-    """Rows of an epoch, by numbers, and what became of them. ``frozen``: what was visible when it was given up."""
+    """Rows of an epoch, by numbers, and what became of them.
+
+    ``frozen``: what was visible when it was given up. ``overtaken``: after all markers were removed, a process that was
+    left behind wrote one for it, before the successor did. Nobody promises that its rows are there once (decision 200).
+    """
 
     rows: tuple[int, ...]
     large: frozenset[int]
     how: Unpublished = Unpublished.FAIL
     frozen: Counter[int] | None = None
+    overtaken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,9 @@ class PublisherWorld:
         self._late: list[LateArrival] = []
         self._lives = 0
         self._epochs: list[JudgedEpoch] = []
-        self._takes_less = self._due = False
+        self._takes_less = self._due = self._lost = False
+        self._publishing: Epoch | None = None  # the epoch that is known to be visible, while the next is published
+        self._behind: set[Epoch] = set()  # the same of processes that were left behind then
         self._worker = self._begin_worker()
 
     # --- A run
@@ -111,10 +118,11 @@ class PublisherWorld:
             self._due = epoch == trouble_at
             if not self._publish(wanted, blocks):
                 return self._end()  # the state is older than the output, and the error says so
-            if self.scenario.trouble is Trouble.LOST_AT_REST:
+            if self.scenario.trouble is Trouble.LOST_AT_REST and epoch < EPOCHS:
                 self.happened["markers lost at rest"] += 1
                 self._target.lose_markers()
                 self._replace_worker()
+                self._lost = True
             elif epoch == trouble_at and self.scenario.trouble is Trouble.OLD_STATE:
                 self.happened["old state"] += 1
                 self._replace_worker()
@@ -180,15 +188,28 @@ class PublisherWorld:
             elif not isinstance(error, StorageError) and error is not None:
                 raise Violation("X", f"epoch {epoch} is not written: {error}")
         known, blocks = done
+        if self._lost:
+            self._lost = False
+            self._note_overtaken(known)
         flat = [row for block in rows for row in block]
         text = f"{epoch}/{flat}"
         large = frozenset(row["number"] for row in flat if len(row["word"]) >= LARGE)
         self._epochs.append(JudgedEpoch(tuple(row["number"] for row in flat), large))
         return Wanted(epoch, hashlib.sha256(text.encode()).hexdigest()[:32], len(rows), known), blocks
 
+    def _note_overtaken(self, known: Epoch) -> None:
+        """Note the epochs for which a process that was left behind wrote a marker before the successor did."""
+        visible = self._target.visible()
+        for before, judged in enumerate(self._epochs):
+            again = any(visible[number] > 1 for number in judged.rows)
+            if Epoch(before) in self._behind and (known == before or again):
+                self.happened["overtaken"] += 1
+                judged.overtaken = True
+
     def _publish(self, wanted: Wanted, blocks: list[StagedRows]) -> bool:
         """Publish an epoch, with what the user says when that cannot be done. Return False when the job has to end."""
         judged = self._epochs[-1]
+        self._publishing = wanted.known
         if self._due and self._draw.random() < 0.5:
             self._trouble()
         while True:
@@ -220,6 +241,7 @@ class PublisherWorld:
                 self._replace_worker()
             elif not isinstance(error, StorageError) and error is not None:
                 raise Violation("X", f"epoch {wanted.epoch} is not published: {error!r}")
+        self._publishing = None
         self._check_count(judged, done[0])
         if judged.how is Unpublished.DROP:
             visible = self._target.visible()
@@ -350,6 +372,8 @@ class PublisherWorld:
         return WorkerLife(f"worker-{self._lives}", self._target.staged())
 
     def _replace_worker(self) -> None:
+        if self._publishing is not None:
+            self._behind.add(self._publishing)
         self._left.append(self._worker)
         self._worker = self._begin_worker()
 
@@ -384,7 +408,8 @@ class PublisherWorld:
             elif judged.how is Unpublished.SKIP and number in judged.large:
                 fits = count <= 1  # it was visible before the target took less
             else:
-                fits = count == 1 or (judged.how is Unpublished.PUBLISH and count == 2)
+                twice = judged.how is Unpublished.PUBLISH or judged.overtaken
+                fits = count == 1 or (twice and count == 2)
             if not fits:
                 raise Violation("E", f"row {number} is visible {count} times ({judged.how}, {judged.frozen})")
 

@@ -118,7 +118,7 @@ class Reconciler:
             self.refresh_at[key] = now + self._about(max(REFRESH_S, len(self.store.known) / REFRESHES_PER_S))
         # Watches report what was done; until then the store has what the writes returned. After a
         # status write the job is reconciled again, too: our own writes of it queue nothing. Where the
-        # writes have changed nothing, the next reconcile would decide the same: it has time.
+        # writes have changed nothing, the next reconcile would decide the same, so it may wait.
         return 0.0 if changed else self._rest(key, decided.again_s, now)
 
     def _is_status_changed(self, key: JobKey, seen: Observed, decided: Decision) -> bool:

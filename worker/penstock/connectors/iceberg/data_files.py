@@ -64,7 +64,7 @@ class CopiedFile:
 
 
 def _statistics_plan(table: Any, columns: Mapping[str, int]) -> Any:
-    """Return what the table wants to know of each column of a file: nothing of one that was removed from it."""
+    """Return which statistics are made of each column of a file. A column that the table no longer has gets none."""
     from pyiceberg.io.pyarrow import (  # noqa: PLC0415 - an extra
         MetricModeTypes,
         MetricsMode,

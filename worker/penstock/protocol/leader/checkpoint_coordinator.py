@@ -304,10 +304,10 @@ def _manifest(manifests: ManifestCache, in_flight: InFlightCheckpoint) -> RootMa
 
 
 def _moves_on(state: LeaderState, manifests: ManifestCache, in_flight: InFlightCheckpoint) -> bool:
-    """Return whether the attempt has gone further than the failed ones before it, which may have committed, too.
+    """Return whether this epoch ends the back-off of the failed attempts before this one.
 
-    It has if this epoch has rows that the one before it has not, if it is more than periodic, or if the attempt has
-    run for as long as the longest wait. An attempt that fails at its first row commits empty epochs until then.
+    It does if it has rows that the epoch before it has not, if it is more than periodic, or if the attempt has run
+    for as long as the longest wait. An attempt that fails at its first row commits empty epochs until then.
     """
     if in_flight.kind is not BarrierKind.CHECKPOINT:
         return True

@@ -134,7 +134,9 @@ def test_rows_are_looked_up_exactly_once_while_engines_and_the_server_are_killed
     rows = [{"n": n, "item": n * 13 % 41} for n in range(3000)]
     for file in range(3):
         pq.write_table(pa.Table.from_pylist(rows[file::3]), tmp_path / "in" / f"{file}.parquet")
-    job_file = f"""\
+
+    def job_file(rate: int) -> str:
+        return f"""\
 apiVersion: penstock.dev/v1alpha1
 kind: StreamJob
 metadata: {{name: prices}}
@@ -145,7 +147,7 @@ spec:
     graph:
       steps:
         - name: rows
-          source: {{parquet: {{path: in, rate: 60}}}}
+          source: {{parquet: {{path: in, rate: {rate}}}}}
         - name: prices
           keyBy: [item]
           lookup:
@@ -157,7 +159,8 @@ spec:
             cache: {{rows: 20, ttl: 200ms}}
         - {{name: out, sink: {{parquet: {{path: out}}}}}}
 """
-    with running(tmp_path, "prices", job_file) as job:
+
+    with running(tmp_path, "prices", job_file(rate=20)) as job:
         job.until(lambda: any((tmp_path / "out").rglob("*.parquet")))
         postgres.server.kill()
         job.until(lambda: any("no connection to" in step.because for step in job.status().steps))
@@ -166,7 +169,7 @@ spec:
         job.rescale(3)
         job.kill(1)
         job.rescale(2)
-        assert job.process.wait(200) == 0, (tmp_path / "log").read_text()
+        job.finish_at_full_rate(job_file(rate=0))
     written = pq.read_table(tmp_path / "out").to_pylist()
     due = Counter((r["n"], r["item"], r["item"] * 7 if r["item"] % 5 else None) for r in rows)
     assert Counter((r["n"], r["item"], r["price"]) for r in written) == due

@@ -244,6 +244,27 @@ def test_a_table_that_cannot_be_read_is_refused_with_a_remedy(
         read()
 
 
+def test_follow_is_not_taken_up_by_a_lane_that_has_ended_nor_given_up_behind_the_snapshot(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    ended = states(opened(tmp_path, follow=None))
+    assert {state.finished for state in ended} == {True, False}, "lanes without a file have ended"
+    write(tmp_path, *range(2, 40))
+    with pytest.raises(
+        StateError, match=r"delta source: table .*lane-\d\d to its end without `follow`.*: take `follow`"
+    ):
+        take(opened(tmp_path, ended))
+    readers = opened(tmp_path, ended, follow=None)
+    assert numbers(readers) == [1]
+    followed = opened(tmp_path)
+    write(tmp_path, 40, 41)
+    places = states(followed)
+    assert len(numbers(opened(tmp_path, places, follow=None))) == 39, "it ends behind the snapshot"
+    take(followed)
+    write(tmp_path, 42)
+    with pytest.raises(StateError, match=r"delta source: table .*versions behind 1, with `follow`.*: give `follow`"):
+        opened(tmp_path, states(followed), follow=None)
+
+
 def test_bytes_in_the_name_of_a_partition_are_refused_and_may_be_left_out(tmp_path: Path) -> None:
     data = pa.table({"number": pa.array([1, 2], pa.int64()), "key": [b"a", b"\xff"]})
     write_deltalake(tmp_path, data, partition_by=["key"])

@@ -23,6 +23,11 @@ class LanePlace:
     row: int = 0
     whole: bool = False
 
+    @property
+    def behind_snapshot(self) -> bool:
+        """Whether the snapshot was read to its end."""
+        return self.whole or self.version != self.snapshot
+
     def as_json(self) -> str:
         """Return the canonical JSON that checkpoints hold."""
         plain = {name: value for name, value in asdict(self).items() if value or name != "whole"}

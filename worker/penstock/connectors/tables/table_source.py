@@ -10,13 +10,14 @@ state.
 
 from collections.abc import Sequence
 
+from penstock.base.errors import StateError
 from penstock.base.threads import monotonic
 from penstock.base.values import replace
 from penstock.connectors.lanes import LANES, LaneReader, lane_of, name_hash
 from penstock.connectors.source_rows import with_stamp
 from penstock.connectors.tables.file_rows import FileRows
 from penstock.connectors.tables.lane_place import LanePlace, parse_place
-from penstock.connectors.tables.table_log import AddedFile, TableLog
+from penstock.connectors.tables.table_log import FRESH, AddedFile, TableLog
 from penstock.contract.event_time import EventTime
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
@@ -50,10 +51,27 @@ class TableSource:
         ]
 
     def open(self, state: SplitState) -> "TableLane":
-        """Open a lane where its state says. Raises StateError when the table is not the one that was read."""
+        """Open a lane where its state says.
+
+        Raises StateError when the table is not the one that was read, or ``follow`` was given or taken away too late.
+        """
         place = parse_place(state.spec)
+        self._check_follow(state, place)
         self.log.check(place)
         return TableLane(self, state, place)
+
+    def _check_follow(self, state: SplitState, place: LanePlace) -> None:
+        """Refuse to leave rows out: a lane that has ended reads nothing more, and one that follows ends at once."""
+        if self.follow_s and state.finished:
+            raise StateError(
+                f"{self.log.where}: the job has read {state.split} to its end without `follow`, so it would leave out"
+                f" the rows that come later: take `follow` away, or {FRESH}"
+            )
+        if not self.follow_s and not state.finished and place.behind_snapshot:
+            raise StateError(
+                f"{self.log.where}: the job has read {state.split} into versions behind {place.snapshot}, with"
+                f" `follow`, and without it would end anywhere in them: give `follow` again, or {FRESH}"
+            )
 
 
 class TableLane(LaneReader[tuple[LanePlace, AddedFile], FileRows]):
@@ -69,7 +87,7 @@ class TableLane(LaneReader[tuple[LanePlace, AddedFile], FileRows]):
 
     def state(self) -> SplitState:
         """Return where the next read begins. Only a lane without ``follow`` ends."""
-        ended = self._begun.finished or (self._every_s is None and self._behind_snapshot)
+        ended = self._begun.finished or (self._every_s is None and self._place.behind_snapshot)
         return SplitState(self._begun.split, self._place.as_json(), self._offset, ended, self._max_ts)
 
     def pending(self) -> tuple[int | None, int | None]:
@@ -79,10 +97,6 @@ class TableLane(LaneReader[tuple[LanePlace, AddedFile], FileRows]):
         if not self._caught_up or len(known) < len(rows):
             return None, None
         return sum(known) + (self._rows.left if self._rows else 0), None
-
-    @property
-    def _behind_snapshot(self) -> bool:
-        return self._place.whole or self._place.version != self._place.snapshot
 
     def _open(self, file: tuple[LanePlace, AddedFile]) -> FileRows:
         begin, added = file
@@ -99,7 +113,7 @@ class TableLane(LaneReader[tuple[LanePlace, AddedFile], FileRows]):
         """List the files of this lane in the versions that are not listed yet, of a bounded number of versions."""
         versions: Sequence[int]
         if self._every_s is None:
-            versions, self._caught_up = [] if self._behind_snapshot else [self._place.snapshot], True
+            versions, self._caught_up = [] if self._place.behind_snapshot else [self._place.snapshot], True
         else:
             versions, self._caught_up = self._log.versions(self._listed, self._every_s if self._look_at else 0.0)
         for version in versions:

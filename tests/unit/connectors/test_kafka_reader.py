@@ -8,10 +8,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.base.errors import StorageError, is_storage_away
-from penstock.connectors.kafka.kafka_source import KafkaReader
+from penstock.base.errors import StateError, StorageError, is_storage_away
+from penstock.connectors.kafka.kafka_source import KafkaReader, KafkaSource
 from penstock.connectors.kafka.lane_position import LanePosition
+from penstock.contract.columns import Column
 from penstock.contract.ids import Epoch, SplitId
+from penstock.contract.kafka_options import KafkaInput
 from penstock.contract.manifest import SplitState
 
 RECORDS = 7
@@ -129,3 +131,20 @@ def test_a_call_of_the_client_that_fails_is_an_error_of_storage(call: str) -> No
         ask()
     assert is_storage_away(told.value)
     ask()
+
+
+@pytest.mark.parametrize(
+    ("until", "end", "said"),
+    [
+        (None, {0: RECORDS}, "began with `until`, and its state says so for good: give it again, or begin anew"),
+        ("latest", None, "began without `until`, and its state says so for good: take it out again, or begin anew"),
+    ],
+)
+def test_an_end_that_was_given_or_taken_away_later_is_an_error(
+    until: str | None, end: dict[int, int] | None, said: str
+) -> None:
+    """It would be passed over: the job would read nothing behind its end, and never end, or read on behind it."""
+    source = KafkaSource(KafkaInput("broker:1", "orders", until=until), (Column("n", "int64"),))
+    place = LanePosition("orders", "id", 0, 1, {0: 3}, end)
+    with pytest.raises(StateError, match=f"topic orders: the job {said}"):
+        source.open(SplitState(SplitId("orders-0"), place.as_json(), 3))

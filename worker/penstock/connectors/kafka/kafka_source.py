@@ -136,9 +136,20 @@ class KafkaSource:
                 f"kafka source: the job's state is of topic {place.topic}, its file says {self.options.topic}: begin"
                 " anew (penstock run --fresh) or name the topic of before"
             )
+        self._check_until(place)
         self.check(place)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         return KafkaReader(self, state, place, stamper)
+
+    def _check_until(self, place: LanePosition) -> None:
+        """Raise StateError when only one of state and options has an end: it is asked for once, by a new job."""
+        if self.bounded == (place.end is not None):
+            return
+        began, remedy = ("without", "take it out") if self.bounded else ("with", "give it")
+        raise StateError(
+            f"kafka source: topic {place.topic}: the job began {began} `until`, and its state says so for good:"
+            f" {remedy} again, or begin anew (penstock run --fresh)"
+        )
 
     def unreplayable(self) -> str:
         """Return why a record may be gone when it is read again: only the newest of a key has to stay."""

@@ -272,3 +272,19 @@ def test_a_table_that_is_not_there_is_refused_with_a_remedy(tmp_path: Path) -> N
     target.table.drop()
     with pytest.raises(NotThere, match=f"iceberg: {NAME}: there is no table: correct `table` and `catalog`, or"):
         target.source()
+
+
+def test_secrets_are_read_again_when_an_attempt_begins(tmp_path: Path) -> None:
+    """The store may have refused the old keys when a file of rows was read: no call of the catalog hears of that."""
+    target = Target(tmp_path).add(1)
+    key, secret = tmp_path / "key", tmp_path / "secret"
+    key.write_text("a key"), secret.write_text("its secret")
+    keys = {"access_key": f"file:{key}", "secret_key": f"file:{secret}"}
+    source = IcebergSource(IcebergInput(catalog=target.catalog, table=NAME, follow=1e9, **keys), ())  # type: ignore[arg-type]
+    splits = source.splits()
+    assert numbers(tables.opened(source, splits)) == [1]
+    key.unlink()
+    with pytest.raises(ConfigError, match=f"iceberg: accessKey: there is no file {key}"):
+        tables.opened(source, splits)
+    key.write_text("a new key")
+    assert numbers(tables.opened(source, splits)) == [1]

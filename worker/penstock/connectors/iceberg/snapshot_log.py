@@ -57,11 +57,12 @@ class SnapshotLog(TableLog):
     def check(self, place: LanePlace) -> None:
         """Raise StateError when a place of a checkpoint is of another table, StorageError.
 
-        A lane that is opened again belongs to a new attempt. Then the table is loaded anew: the keys to its files,
-        which the catalog gives with it, may have run out.
+        A lane that is opened again belongs to a new attempt. Then secrets are read and the table is loaded anew: the
+        keys to its files, those of the job or those that the catalog gives, may have run out.
         """
         with self._lock:
             if place.lane in self._opened:
+                self._place.close()
                 self._refresh(0.0)
                 self._opened.clear()
             self._opened.add(place.lane)

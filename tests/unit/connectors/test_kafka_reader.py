@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.errors import StateError, StorageError, is_storage_away
 from penstock.connectors.kafka.kafka_source import KafkaReader, KafkaSource
-from penstock.connectors.kafka.lane_position import LanePosition
+from penstock.connectors.kafka.lane_position import LanePosition, parse_position
 from penstock.contract.columns import Column
 from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.kafka_options import KafkaInput
@@ -18,6 +18,7 @@ from penstock.contract.manifest import SplitState
 
 RECORDS = 7
 AT_ONCE = 3
+ANSWERS_S = 0.18
 
 
 class Message:
@@ -74,6 +75,15 @@ class Client:
         if name == self._failing:
             self._failing = ""
             raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, "not now"))
+
+
+class FarClient(Client):
+    """A consumer of a topic that got a partition. Its brokers answer after ``ANSWERS_S`` seconds."""
+
+    def list_topics(self, topic: str, timeout_s: float) -> Any:
+        if timeout_s < ANSWERS_S:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer yet"))
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None, 1: None})})
 
 
 class Topic:
@@ -148,3 +158,19 @@ def test_an_end_that_was_given_or_taken_away_later_is_an_error(
     place = LanePosition("orders", "id", 0, 1, {0: 3}, end)
     with pytest.raises(StateError, match=f"topic orders: the job {said}"):
         source.open(SplitState(SplitId("orders-0"), place.as_json(), 3))
+
+
+def test_a_partition_that_was_added_is_found_when_the_brokers_are_far_away() -> None:
+    """A look holds up a task, so the first ones are short. Nobody would hear that all of them get no answer."""
+    client = FarClient()
+    topic = SimpleNamespace(
+        options=SimpleNamespace(discover_every=1e-9),
+        consumer=lambda _: client,
+        decoder=SimpleNamespace(rows=lambda messages: pa.record_batch({"n": [m.offset() for m in messages]})),
+        check=lambda place: None,
+    )
+    place = LanePosition("orders", "id", 0, 1, {0: 0})
+    reader: Any = KafkaReader(topic, SplitState(SplitId("orders-0"), place.as_json(), 0), place, None)  # type: ignore[arg-type]
+    for _ in range(RECORDS):
+        reader.read(1)
+    assert sorted(parse_position(reader.state().spec).next) == [0, 1]

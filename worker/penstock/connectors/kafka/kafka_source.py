@@ -48,7 +48,8 @@ RECORDS_MAX = 20_000  # of one read
 BUFFERED_RECORDS = 5 * RECORDS_MAX  # the client fetches more while it holds fewer
 FULL_WAIT_MS = 5  # of a client that holds enough, before it looks again; its default is a second
 BUFFER_KBYTES = 16 * 1024  # of records that a client holds and nobody has read
-DISCOVERY_WAIT_S = 0.05
+DISCOVERY_WAIT_S, DISCOVERY_WAIT_MAX_S = 0.05, 1.0  # of a look for new partitions: twice as long after each failure
+DISCOVERY_REST = 100  # times such a wait are between two looks that get no answer, so that they hold up no task
 SILENCE_MAX_S = 30.0  # after so long without an answer the attempt ends, and its error says why
 CHECKED_FOR_S = 10.0  # splits that are opened one after the other ask for the topic's id once
 
@@ -187,6 +188,7 @@ class KafkaReader:
         self._fresh = True
         self._lost_touch = False
         self._look_at = 0.0
+        self._look_wait_s = DISCOVERY_WAIT_S
         self._silent_since = monotonic()
 
     def read(self, max_rows: int) -> Read | None:
@@ -318,11 +320,14 @@ class KafkaReader:
             return
         if self._look_at:  # whoever opened the split has just checked it
             self._source.check(self._place)
-        self._look_at = monotonic() + self._source.options.discover_every
+        wait_s, every_s = self._look_wait_s, self._source.options.discover_every
+        self._look_at = monotonic() + every_s
         try:
-            found = partitions_of(self._consumer, self._place.topic, DISCOVERY_WAIT_S)
-        except StorageError:
-            return  # reading says more, when the broker does not come back
+            found = partitions_of(self._consumer, self._place.topic, wait_s)
+        except StorageError:  # reading says more, when the broker does not come back
+            self._look_wait_s = min(2 * wait_s, DISCOVERY_WAIT_MAX_S)
+            self._look_at = monotonic() + min(every_s, DISCOVERY_REST * wait_s)
+            return
         new = [p for p in found if self._place.holds(p) and p not in self._next]
         self._next |= dict.fromkeys(new, EARLIEST)
         if new:

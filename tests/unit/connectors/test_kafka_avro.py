@@ -159,6 +159,8 @@ def test_a_column_of_another_type_is_named(registry: Registry) -> None:
 PRICES = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "double"}]}
 CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 ITEMS = pa.list_(pa.struct([("p", pa.int64())]))
+DOUBLES = {"type": "array", "items": "double"}
+FLOATS_BY_NAME = pa.map_(pa.string(), pa.float32())
 
 
 @pytest.mark.parametrize(
@@ -171,6 +173,11 @@ ITEMS = pa.list_(pa.struct([("p", pa.int64())]))
         ("double", 1.5, 2.0, pa.timestamp("us", "UTC"), dt.datetime(1970, 1, 1, 0, 0, 0, 2, dt.UTC)),
         ({"type": "array", "items": PRICES}, [{"p": 2.0}, {"p": 1.5}], [{"p": 2.0}], ITEMS, [{"p": 2}]),
         ({"type": "map", "values": "double"}, {"a": 1.5}, {"a": 2.0}, pa.map_(pa.string(), pa.int64()), [("a", 2)]),
+        (DOUBLES, [0.5, 1e39], [0.5, 2.0], pa.list_(pa.float32()), [0.5, 2.0]),
+        (DOUBLES, [0.5, 1e39], [0.5, 2.0], pa.large_list(pa.float32()), [0.5, 2.0]),
+        (DOUBLES, [0.5, 1e39], [0.5, 2.0], pa.list_(pa.float32(), 2), [0.5, 2.0]),
+        ({"type": "map", "values": "double"}, {"a": 1e39}, {"a": 2.5}, FLOATS_BY_NAME, [("a", 2.5)]),
+        (PRICES, {"p": 1e39}, {"p": 2.5}, pa.struct([("p", pa.float32())]), {"p": 2.5}),
     ],
 )
 def test_a_number_does_not_decode_as_another_one(

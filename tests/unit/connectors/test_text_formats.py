@@ -120,6 +120,27 @@ def test_a_number_that_is_too_large_for_a_float_does_not_become_infinity(form: s
     assert list(found.bad) == [0, 2]
 
 
+def test_what_is_within_a_value_of_json_is_held_to_its_type() -> None:
+    inner = pa.struct([("day", pa.date32()), ("price", pa.float32()), ("rest", pa.list_(pa.float32()))])
+    schema = pa.schema([("x", pa.list_(inner))])
+    texts: dict[str, Any] = {
+        '[{"day": "2026-01-31", "price": 0.5, "rest": [0.25, null]}, null]': [
+            (date(2026, 1, 31), 0.5, [0.25, None]),
+            None,
+        ],
+        "null": None,
+        '[{"rest": null}]': [(None, None, None)],
+        '[{"day": 5}]': "number",
+        '[{"price": 1e39}]': "too large for float",
+        '[{"rest": [0.5, -1e39]}]': "too large for float",
+    }
+    lines = pa.array([f'{{"x": {text}}}\n'.encode() for text in texts], pa.large_binary())
+    found = decode_each(lines, schema, json_decoder(schema))
+    rows = [value and [each and tuple(each.values()) for each in value] for value in found.rows.column(0).to_pylist()]
+    assert rows == list(texts.values())[:3]
+    assert [said in found.bad[n] for n, said in enumerate(list(texts.values())[3:], 3)] == [True] * 3
+
+
 def test_a_number_that_json_does_not_have_is_null() -> None:
     batch = pa.record_batch({"f": [float("nan"), float("inf"), 0.5]})
     assert [json.loads(line)["f"] for line in json_lines(batch).splitlines()] == [None, None, 0.5]

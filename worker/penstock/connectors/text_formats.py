@@ -99,7 +99,7 @@ def json_decoder(schema: pa.Schema) -> Decode:
 
     A date or a time of the day is a text, as the sink writes it. Arrow's parser takes a number, of days for a date.
     """
-    written = pa.schema([f.with_type(pa.string()) if _is_day_or_time(f.type) else _wide(f) for f in schema])
+    written = pa.schema([field.with_type(_written(field.type)) for field in schema])
     parse = pyarrow.json.ParseOptions(explicit_schema=written, unexpected_field_behavior="ignore")
 
     def decoder(lines: pa.Array) -> pa.RecordBatch:
@@ -113,19 +113,39 @@ def json_decoder(schema: pa.Schema) -> Decode:
     return decoder
 
 
-def _is_day_or_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+def _written(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which a value of JSON is parsed, before it is converted to ``kind``."""
+    is_ = pa.types
+    if is_.is_date(kind) or is_.is_time(kind):
+        return pa.string()
+    return pa.float64() if is_.is_float32(kind) else _of_values(kind, _written)
 
 
-def _wide(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.float64()) if pa.types.is_float32(field.type) else field
+def wide_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type with large floats in the place of small ones, also within it."""
+    return pa.float64() if pa.types.is_float32(kind) else _of_values(kind, wide_type)
+
+
+def _of_values(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a nested type with other types of the values in it, and any other type as it is."""
+    is_ = pa.types
+    if is_.is_struct(kind):
+        return pa.struct([field.with_type(change(field.type)) for field in kind])
+    if is_.is_map(kind):
+        return pa.map_(kind.key_type, change(kind.item_type), kind.keys_sorted)
+    if is_.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(change(kind.value_type)), kind.list_size)
+    if is_.is_list(kind) or is_.is_large_list(kind):
+        make = pa.list_ if is_.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(change(kind.value_type)))
+    return kind
 
 
 def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with dates and times of the day in place of their texts, and floats. Raises ArrowInvalid."""
     if rows.schema.equals(schema):
         return rows
-    columns = [_of_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    columns = [of_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -137,9 +157,12 @@ def narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return found
 
 
-def _of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return what was parsed as :func:`wide_type` or as texts with its own type. Raises ArrowInvalid."""
     if column.type == kind:
         return column
+    if pa.types.is_nested(kind):
+        return _nested_of_type(column, kind)
     if pa.types.is_floating(kind):
         return narrowed(column, kind)
     if not pa.types.is_time(kind):
@@ -148,9 +171,25 @@ def _of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return moments.cast(pa.timestamp(kind.unit)).cast(kind)
 
 
+def _nested_of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert the values in a nested column, which is no slice of another one."""
+    is_, mask = pa.types, column.is_null() if column.null_count else None
+    if is_.is_struct(kind):
+        parts = [of_type(column.field(n), field.type) for n, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if is_.is_map(kind):
+        items = of_type(column.items, kind.item_type)
+        return pa.MapArray.from_arrays(column.offsets, column.keys, items, type=kind, mask=mask)
+    values = of_type(column.values, kind.value_type)
+    if is_.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
+    make = pa.ListArray if is_.is_list(kind) else pa.LargeListArray
+    return make.from_arrays(column.offsets, values, type=kind, mask=mask)
+
+
 def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Decode:
     """Return what decodes lines of CSV whose columns are ``header``. A value ends within its line."""
-    written = pa.schema([_wide(field) for field in schema])
+    written = pa.schema([field.with_type(wide_type(field.type)) for field in schema])
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=False)
     convert = pyarrow.csv.ConvertOptions(
         column_types={field.name: field.type for field in written}, include_columns=schema.names, null_values=[""]

@@ -20,7 +20,7 @@ from penstock.base.errors import ConfigError, PeerError
 from penstock.base.suggest import unknown
 from penstock.connectors import extras
 from penstock.connectors.kafka.registry import SchemaRegistry, UnknownSchema
-from penstock.connectors.text_formats import narrowed
+from penstock.connectors.text_formats import of_type, wide_type
 from penstock.contract.codec import parsed
 from penstock.contract.kafka_options import KafkaInput
 
@@ -136,9 +136,7 @@ def _column(values: list[Any], field: pa.Field, time: pa.DataType | None) -> pa.
     try:
         if time is not None:
             return pa.array(values, time).cast(field.type)
-        if pa.types.is_float32(field.type):
-            return narrowed(pa.array(values, pa.float64()), field.type)
-        column = pa.array(values, field.type)
+        column = of_type(pa.array(values, wide_type(field.type)), field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: {error}") from error
     if not _is_whole(values, field.type):

@@ -141,6 +141,17 @@ def test_what_is_within_a_value_of_json_is_held_to_its_type() -> None:
     assert [said in found.bad[n] for n, said in enumerate(list(texts.values())[3:], 3)] == [True] * 3
 
 
+def test_a_time_in_a_zone_is_not_taken_for_one_of_utc() -> None:
+    texts = ["2026-01-31T08:00:00+01:00", "2026-01-31T07:00:00.5Z", "2026-01-31T08:00:00"]
+    lines = pa.array([f'{{"at": "{text}"}}\n'.encode() for text in texts], pa.large_binary())
+    for zone, good in (("Europe/Berlin", [0, 1]), ("UTC", [0, 1, 2])):
+        schema = pa.schema([("at", pa.timestamp("us", zone))])
+        found = decode_each(lines, schema, json_decoder(schema))
+        assert found.good == good
+        assert found.rows.column(0)[0].as_py() == datetime(2026, 1, 31, 7, tzinfo=UTC)
+        assert all("expected a zone offset" in why for why in found.bad.values())
+
+
 def test_a_number_that_json_does_not_have_is_null() -> None:
     batch = pa.record_batch({"f": [float("nan"), float("inf"), 0.5]})
     assert [json.loads(line)["f"] for line in json_lines(batch).splitlines()] == [None, None, 0.5]

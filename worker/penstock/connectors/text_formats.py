@@ -97,7 +97,8 @@ def _tried(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | str:
 def json_decoder(schema: pa.Schema) -> Decode:
     """Return what decodes JSON objects, one a line. A field that is not in ``schema`` is passed over.
 
-    A date or a time of the day is a text, as the sink writes it. Arrow's parser takes a number, of days for a date.
+    A date or a time of the day is a text, as the sink writes it. Arrow's parser takes a number, of days for a date. A
+    time in a zone other than UTC says its offset: Arrow's parser takes one without for UTC.
     """
     written = pa.schema([field.with_type(_written(field.type)) for field in schema])
     parse = pyarrow.json.ParseOptions(explicit_schema=written, unexpected_field_behavior="ignore")
@@ -116,7 +117,7 @@ def json_decoder(schema: pa.Schema) -> Decode:
 def _written(kind: pa.DataType) -> pa.DataType:
     """Return the type as which a value of JSON is parsed, before it is converted to ``kind``."""
     is_ = pa.types
-    if is_.is_date(kind) or is_.is_time(kind):
+    if is_.is_date(kind) or is_.is_time(kind) or (is_.is_timestamp(kind) and kind.tz not in (None, "UTC")):
         return pa.string()
     return pa.float64() if is_.is_float32(kind) else _of_values(kind, _written)
 

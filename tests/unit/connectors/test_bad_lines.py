@@ -1,5 +1,6 @@
 """Lines that do not decode are dead letters of their source, each once and with its place; all others are rows."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,16 @@ def test_without_the_option_a_bad_line_fails_the_job_and_names_it(tmp_path: Path
     (state,) = source.splits()
     with pytest.raises(StateError, match=r"a\.jsonl, line 2: .*give the source onError: dead-letter"):
         source.open(state).read(100)
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [("json", "duration[us]"), ("csv", "list<item: int64>")])
+def test_a_type_that_no_line_gives_is_refused_and_makes_no_dead_letters(tmp_path: Path, kind: str, wrong: str) -> None:
+    write(tmp_path, kind)
+    connector = Connector(kind, {"path": str(tmp_path), "on_error": "dead-letter", "partition_by": None})
+    with pytest.raises(
+        ConfigError, match=rf"{kind} source: column 'x' is {re.escape(wrong)}, and no {kind.upper()} gives"
+    ):
+        ConnectorInspector().source_schema(connector, (*COLUMNS, Column("x", wrong)))
 
 
 def test_parquet_has_no_bad_lines() -> None:

@@ -141,6 +141,14 @@ def test_columns_that_cannot_be_filled_are_refused(more: dict[str, Any], said: s
         RowDecoder(options(**more), SCHEMA)
 
 
+def test_a_type_that_no_value_gives_is_refused_and_makes_no_dead_letters() -> None:
+    letters = options(format=RecordFormat.CSV, on_error=OnBadRecord.DEAD_LETTER)
+    with pytest.raises(
+        ConfigError, match=r"kafka source: column 'x' is list<item: int64>, and no CSV gives such values"
+    ):
+        RowDecoder(letters, pa.schema([("n", pa.int64()), ("x", pa.list_(pa.int64()))]))
+
+
 def test_settings_of_a_client_come_from_a_file_and_only_by_known_names(tmp_path: Path) -> None:
     file = tmp_path / "client"
     file.write_text("# of the cluster\nsecurity.protocol = SASL_SSL\n\nsasl.password=a=b\n")

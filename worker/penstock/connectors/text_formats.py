@@ -208,6 +208,23 @@ def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Dec
     return decoder
 
 
+def check_types(kind: str, schema: pa.Schema, where: str) -> None:
+    """Raise ConfigError for a column of a type that no text of this ``kind`` ("json" or "csv") gives.
+
+    ``where`` begins its text. Each line would be refused, or would be a dead letter.
+    """
+    for field in schema:
+        alone = pa.schema([field])
+        decoder = json_decoder(alone) if kind == "json" else csv_decoder(alone, alone.names, ",")
+        try:
+            decoder(pa.array([b"{}\n" if kind == "json" else b'""\n'], pa.large_binary()))
+        except pa.ArrowNotImplementedError as error:
+            raise ConfigError(
+                f"{where}: column {field.name!r} is {field.type}, and no {kind.upper()} gives such values: declare"
+                " another type, like string, and make this one of it in a step"
+            ) from error
+
+
 def with_ends(values: pa.Array) -> pa.Array:
     """Return values, as large_binary, with a line end behind each."""
     ends = pa.array([b"\n"], pa.large_binary()).take(pa.array([0] * len(values)))

@@ -28,7 +28,15 @@ from penstock.connectors.folder_columns import NO_FOLDERS, FolderColumns, comple
 from penstock.connectors.input_files import InputPath, list_input, look_at, nothing_to_read, pinned, version_of
 from penstock.connectors.rate_limit import RateLimit
 from penstock.connectors.source_rows import Stamper, closed_when_it_fails, head, with_stamp
-from penstock.connectors.text_formats import BadLine, Decode, csv_decoder, decode, decode_each, json_decoder
+from penstock.connectors.text_formats import (
+    BadLine,
+    Decode,
+    check_types,
+    csv_decoder,
+    decode,
+    decode_each,
+    json_decoder,
+)
 from penstock.connectors.text_lines import PACKED, Block, LinePlace, blocks
 from penstock.contract.codec import parsed
 from penstock.contract.columns import Columns
@@ -71,6 +79,10 @@ class TextForm:
     delimiter: str = ","
     folders: FolderColumns = NO_FOLDERS
     has_letters: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a column of a type that the files cannot have."""
+        check_types(self.kind, self.in_files, f"{self.kind} source")
 
     @property
     def in_files(self) -> pa.Schema:

@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError, StateError
 from penstock.base.suggest import unknown
 from penstock.connectors.kafka.avro import AvroDecoder
-from penstock.connectors.text_formats import Decode, csv_decoder, decode, decode_each, json_decoder, with_ends
+from penstock.connectors.text_formats import (
+    Decode,
+    check_types,
+    csv_decoder,
+    decode,
+    decode_each,
+    json_decoder,
+    with_ends,
+)
 from penstock.connectors.text_lines import as_text
 from penstock.contract.bad_records import OnBadRecord
 from penstock.contract.kafka_options import KafkaInput, RecordFormat
@@ -117,6 +125,8 @@ class RowDecoder:
 def _decoder(options: KafkaInput, schema: pa.Schema) -> Decode:
     if not schema.names:
         raise ConfigError("kafka source: no column is left for the value: declare one")
+    if options.format in (RecordFormat.JSON, RecordFormat.CSV):
+        check_types(options.format, schema, "kafka source")
     match RecordFormat(options.format):
         case RecordFormat.AVRO:
             return AvroDecoder(options, schema)

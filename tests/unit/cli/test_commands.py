@@ -130,6 +130,14 @@ WRONG_OPTIONS = [
     ),
     *(
         (
+            ROWS.replace("MORE", f"format: csv, delimiter: {sign}"),
+            "discard: {}",
+            f"5: spec.job.graph.steps[0].source.kafka.delimiter: {shown} does not fit: one character of ASCII",
+        )
+        for sign, shown in (("é", "'é'"), ("'\"'", "'\"'"), ('"\\n"', "'\\n'"))
+    ),
+    *(
+        (
             ROWS,
             f"kafka: {{bootstrapServers: b, topic: u, {option}}}",
             f"6: step 'out': kafka: {told} is for format avro",

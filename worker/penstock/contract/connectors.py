@@ -15,7 +15,7 @@ from penstock.contract.delta_options import DeltaInput, DeltaOutput
 from penstock.contract.iceberg_options import IcebergInput, IcebergOutput
 from penstock.contract.kafka_options import KafkaInput, KafkaOutput
 from penstock.contract.postgres_options import PostgresLookup, PostgresOutput
-from penstock.contract.s3_options import FolderNames, RollBytes, S3Input, S3Output
+from penstock.contract.s3_options import Delimiter, FolderNames, RollBytes, S3Input, S3Output
 from penstock.contract.schema import (
     Count,
     Field,
@@ -100,7 +100,7 @@ class CsvInput(Fields):
         ),
     ] = None
     on_error: OnBadLine | None = None
-    delimiter: Annotated[str, Field("delimiter", "the character between two values", length_min=1, length_max=1)] = ","
+    delimiter: Annotated[Delimiter, Field("delimiter", "the character between two values")] = ","
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from penstock.base.errors import ConfigError
 from penstock.contract.bad_records import OnBadRecord
+from penstock.contract.s3_options import Delimiter
 from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
 SCHEMA_CHARS_MAX = 65_536
@@ -179,9 +180,7 @@ class KafkaInput(Fields):
     discover_every: Annotated[
         float, Field("discoverEvery", "seconds between two looks for new partitions", minimum=0.1)
     ] = 300.0
-    delimiter: Annotated[
-        str, Field("delimiter", "the character between two values of csv", length_min=1, length_max=1)
-    ] = COMMA
+    delimiter: Annotated[Delimiter, Field("delimiter", "the character between two values of csv")] = COMMA
     key_column: Annotated[
         str | None, Field("keyColumn", "the column that gets the key of a record (binary or string)")
     ] = None

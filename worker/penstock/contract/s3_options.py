@@ -54,6 +54,7 @@ RollBytes = Annotated[
 ]
 
 
+Delimiter = Annotated[str, Field(pattern=r"[\t -!#-~]", rule="one character of ASCII, and no quote")]
 ColumnNames = Annotated[str, Field(pattern=r"[^,]+(,[^,]+)*", rule="names with commas between")]
 FolderNames = Annotated[
     ColumnNames,
@@ -103,9 +104,7 @@ class S3Input(S3Place):
             minimum=0.1,
         ),
     ] = None
-    delimiter: Annotated[
-        str, Field("delimiter", "the character between two values of csv", length_min=1, length_max=1)
-    ] = ","
+    delimiter: Annotated[Delimiter, Field("delimiter", "the character between two values of csv")] = ","
     on_error: OnBadLine | None = None
 
 

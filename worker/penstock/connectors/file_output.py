@@ -99,8 +99,7 @@ class Staged:
 class StagedCut:
     """The files of one cut, and the number of the cut since its writer was made.
 
-    ``suffix`` is the ending of their visible names, empty in handles of before: the format of a sink may be another one
-    when they are published.
+    ``suffix`` is the ending of their visible names: the format of a sink may be another one when they are published.
     """
 
     number: int
@@ -114,10 +113,11 @@ class StagedCut:
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-def parse_cut(text: str, staging: Path) -> StagedCut:
+def parse_cut(text: str, staging: Path, suffix: str = "") -> StagedCut:
     """Read what :meth:`StagedCut.as_json` wrote. Raises StateError on anything else.
 
-    A name with a path in it is refused: a handle must not reach outside the staging folder.
+    ``suffix`` is that of the sink now, for handles of before, which have none. A name with a path in it is refused: a
+    handle must not reach outside the staging folder.
     """
     try:
         plain = parsed(text)
@@ -125,7 +125,7 @@ def parse_cut(text: str, staging: Path) -> StagedCut:
             Staged(staging / _plain_name(p["staged"]), p["rows"], p["size"], p["sha256"], _folder(p.get("folder", "")))
             for p in plain["parts"]
         )
-        return StagedCut(int(plain["cut"]), parts, _plain_name(plain.get("suffix", "")))
+        return StagedCut(int(plain["cut"]), parts, _plain_name(plain.get("suffix", suffix)))
     except (PeerError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"a checkpoint holds a damaged handle of a file sink: {error}") from error
 

@@ -362,7 +362,7 @@ class FilePublisher:
             raise StorageError(f"file sink: cannot publish: {error}") from error
         cut = self._cut(handle)
         for index, part in enumerate(cut.parts):
-            name = visible_name(self._step, handle, epoch, (cut.number, index), cut.suffix or self._suffix)
+            name = visible_name(self._step, handle, epoch, (cut.number, index), cut.suffix)
             self._publish_part(part, self._output.path / name)
         sync_folder(self._files, self._output.path)
 
@@ -375,7 +375,7 @@ class FilePublisher:
         remove_all(self._files, (p.path for p in self._cut(handle).parts))
 
     def _cut(self, handle: SinkHandle) -> StagedCut:
-        return parse_cut(handle.data, self._output.staging)
+        return parse_cut(handle.data, self._output.staging, self._suffix)
 
     def _publish_part(self, part: Staged, target: Path) -> None:
         try:

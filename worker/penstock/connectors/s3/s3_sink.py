@@ -116,9 +116,9 @@ class S3Publisher:
         name, or when the folder belongs to another job.
         """
         self._owned.check()
-        cut = parse_cut(handle.data, self._staged_in)
+        cut = parse_cut(handle.data, self._staged_in, self._suffix)
         for index, part in enumerate(cut.parts):
-            name = visible_name(self._step, handle, epoch, (cut.number, index), cut.suffix or self._suffix)
+            name = visible_name(self._step, handle, epoch, (cut.number, index), cut.suffix)
             self._publish(part, f"{part.folder}/{name}" if part.folder else name)
 
     def discard(self, handle: SinkHandle) -> None:

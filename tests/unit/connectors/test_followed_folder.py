@@ -15,7 +15,7 @@ from penstock.connectors.followed_folder import FolderLane, FollowedFolder, Lane
 from penstock.connectors.lanes import LANES
 from penstock.connectors.s3.object_folder import ObjectFolder
 from penstock.connectors.s3.object_path import ObjectPath
-from penstock.connectors.text_source import TextForm
+from penstock.connectors.text_source import TextForm, TextSource
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
 from penstock.testing import connectors as kit
@@ -158,3 +158,12 @@ def test_keys_that_are_refused_while_a_job_runs_are_waited_for() -> None:
     with pytest.raises(StorageError, match="renew `sessionToken`"):
         reader.read(7)
     assert take([reader]) == Counter([1])
+
+
+def test_follow_that_is_given_or_taken_out_later_is_refused_with_what_undoes_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"n": 1}\n')
+    whole, followed = TextSource(str(tmp_path), FORM), FollowedFolder(str(tmp_path), FORM, every_s=0.1)
+    with pytest.raises(StateError, match=r"began without `follow`, take it out again, or begin anew"):
+        followed.open(whole.splits()[0])
+    with pytest.raises(StateError, match=r"began with `follow`, give it again, or begin anew"):
+        whole.open(followed.splits()[0])

@@ -59,7 +59,10 @@ def parse_lane(text: str) -> LaneState:
         plain = parsed(text)
         return LaneState(int(plain["lane"]), int(plain["lanes"]), frozenset(plain["read"]), plain["file"])
     except (PeerError, TypeError, ValueError, KeyError) as error:
-        raise StateError(f"a checkpoint describes a lane of a followed folder as {text!r}: {error}") from error
+        raise StateError(
+            f"a checkpoint describes a lane of a followed folder as {text!r}: {error}: if the job began without"
+            " `follow`, take it out again, or begin anew (penstock run --fresh)"
+        ) from error
 
 
 class FollowedFolder:

@@ -103,7 +103,10 @@ def parse_spec(text: str) -> tuple[TextIdentity, LinePlace]:
         place = LinePlace(int(plain.pop("byte")), int(plain.pop("line")))
         return TextIdentity(**plain), place
     except (PeerError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise StateError(f"a checkpoint describes a split of text as {text!r}: {error}") from error
+        raise StateError(
+            f"a checkpoint describes a split of text as {text!r}: {error}: if the job began with `follow`, give it"
+            " again, or begin anew (penstock run --fresh)"
+        ) from error
 
 
 def read_text_identity(path: InputPath) -> TextIdentity:

@@ -96,6 +96,23 @@ def test_undeclared_columns_are_those_of_the_first_file(tmp_path: Path) -> None:
     assert ParquetSource(str(tmp_path), ()).schema.names == ["line", "n"]
 
 
+@pytest.mark.parametrize(
+    "later", [{"line": ["x"]}, {"line": ["x"], "n": ["one"]}, {"line": ["x"], "n": [1], "more": [2]}]
+)
+def test_a_file_that_came_later_does_not_say_the_columns(tmp_path: Path, later: dict[str, list[object]]) -> None:
+    """It is not read itself. Columns would be left out, or become texts, or the job would end with a KeyError."""
+    write(tmp_path, "b.parquet", ["x", "y"])
+    (state,) = ParquetSource(str(tmp_path), ()).splits()
+    write(tmp_path, "a.parquet", ["z"])
+    assert rest(ParquetSource(str(tmp_path), ()).open(state), 9) == [(0, ["x", "y"])]
+    pq.write_table(pa.table(later), tmp_path / "a.parquet")
+    with pytest.raises(StateError, match=r"its first file, a.parquet, has other columns .*: move files out that came"):
+        ParquetSource(str(tmp_path), ()).open(state)
+    declared = (Column("line", "string"), Column("n", "int64"))
+    if later.keys() >= {"line", "n"} and later["n"] == [1]:
+        assert rest(ParquetSource(str(tmp_path), declared).open(state), 9) == [(0, ["x", "y"])]
+
+
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
 def test_other_kinds_of_text_become_strings(tmp_path: Path, kind: pa.DataType) -> None:
     pq.write_table(pa.table({"line": pa.array(["x", "y"]).cast(kind)}), tmp_path / "a.parquet")

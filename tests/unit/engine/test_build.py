@@ -29,7 +29,7 @@ def splits_of(stage: int, count: int, spec: str) -> StageSplits:
 
 
 def test_as_many_files_as_are_allowed_fit_a_message() -> None:
-    spec = FileIdentity("part-00000-0b1c.parquet", 12_345_678_901, 1_234_567_890, "0" * 32)
+    spec = FileIdentity("part-00000-0b1c.parquet", 12_345_678_901, 1_234_567_890, "0" * 32, "", "0" * 16)
     found = (splits_of(0, SPLITS_MAX, spec.as_json()),)
     check_splits(found, NAMES)
     head, body = framed(Splits(Attempt(1), found, "f" * 64))

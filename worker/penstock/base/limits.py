@@ -15,7 +15,7 @@ WORKERS_MAX = 1024
 JOB_NAME_CHARS_MAX = 40
 STEPS_MAX = 256
 SPLITS_TOLD_MAX = 64  # splits whose pending rows a status and the metrics of a worker name; a step has the sum of all
-SPLITS_MAX = 40_000  # each split of Parquet files takes 250 bytes in the message to the leader
+SPLITS_MAX = 40_000  # each split of Parquet files takes up to 290 bytes in the message to the leader
 
 # --- Control plane --------------------------------------------------------------------------
 LATEST_BYTES_MAX = 64 * 1024  # size of -latest; a ConfigMap may hold 1 MiB. Larger things are on the volume

@@ -55,7 +55,8 @@ RELEASE_AFTER_BYTES = 32 * 1024 * 1024  # decode this much before a file is clos
 class FileIdentity:
     """The identity of a split's file; ``footer`` is the first half of a SHA-256 in hex.
 
-    An object has a ``version`` and no ``footer``.
+    An object has a ``version`` and no ``footer``. ``columns`` is a hash of the columns of the source, where the first
+    file of its folder says them.
     """
 
     file: str
@@ -63,10 +64,11 @@ class FileIdentity:
     rows: int
     footer: str
     version: str = ""
+    columns: str = ""
 
     def as_json(self) -> str:
         """Return the canonical JSON that checkpoints hold."""
-        plain = {name: value for name, value in asdict(self).items() if value or name != "version"}
+        plain = {name: value for name, value in asdict(self).items() if value or name not in ("version", "columns")}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
@@ -216,6 +218,7 @@ class ParquetSource:
         self._rate = rate
         self._event_time = event_time
         self._plain = plain_schema(self._path, columns, folders)
+        self._columns = "" if columns else _hash_of(self._plain)
         self._piece_bytes = piece_bytes(len(find_files(self._path, folders.names))) if rate else PIECE_BYTES
         self.schema = with_stamp(self._plain, event_time)
 
@@ -229,7 +232,7 @@ class ParquetSource:
 
     def _first_state(self, file: InputPath, first: InputPath) -> SplitState:
         name = name_in(self._path, file)
-        identity = replace(read_identity(file), file=name)
+        identity = replace(read_identity(file), file=name, columns=self._columns)
         _fit(file, self._plain, first, self._folders, name)
         return SplitState(SplitId(identity.file), identity.as_json(), 0, finished=identity.rows == 0)
 
@@ -238,8 +241,14 @@ class ParquetSource:
         return look_at(self._path, known, by=self._folders.names)
 
     def open(self, state: SplitState) -> "ParquetReader":
-        """Open a file at a row. Raises StateError when it is not the file that was listed."""
+        """Open a file at a row. Raises StateError when it is not the file that was listed, or columns are others."""
         identity = parse_identity(state.spec)
+        if self._columns and identity.columns not in ("", self._columns):
+            first = find_files(self._path, self._folders.names)[0].name
+            raise StateError(
+                f"parquet source: {self._path}: its first file, {first}, has other columns than the first one had when"
+                " the job began: move files out that came later, or declare the columns as they were"
+            )
         file = self._path if self._path.is_file() else self._path / identity.file
         check_unchanged(file, identity)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
@@ -247,6 +256,12 @@ class ParquetSource:
         pieces = Pieces(pinned(file, identity.version), self._plain, self._piece_bytes, values)
         reader_class = ParquetReader if self._rate else UnpacedReader
         return reader_class(pieces, (state, identity), stamper, RateLimit(self._rate))
+
+
+def _hash_of(schema: pa.Schema) -> str:
+    """Return a short hash of names and types."""
+    told = json.dumps([(field.name, str(field.type)) for field in schema])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 class ParquetReader:

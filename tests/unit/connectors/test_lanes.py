@@ -1,5 +1,6 @@
 """What all sources have in common whose files come while they are read."""
 
+from collections import deque
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -7,15 +8,16 @@ import pytest
 
 from penstock.base.errors import StorageError
 from penstock.connectors.lanes import LaneReader
+from penstock.connectors.rate_limit import RateLimit
 from penstock.contract.ids import SplitId
 from penstock.contract.manifest import SplitState
 
 
 class Numbers:
-    """A file of one row."""
+    """A file of some rows."""
 
-    def __init__(self, number: int) -> None:
-        self._rows = [number]
+    def __init__(self, *numbers: int) -> None:
+        self._rows = list(numbers)
 
     @property
     def ended(self) -> bool:
@@ -63,3 +65,33 @@ def test_a_file_that_storage_does_not_give_is_asked_for_again() -> None:
             found += read.batch["number"].to_pylist()
     assert found == [1, 2, 3]
     assert lane.read(7) is None
+
+
+class Paced(Lane):
+    """A lane of ten rows a second by a clock of the test. Its files come when ``waiting`` is filled."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.now, self.waiting = 0.0, deque[int]()
+        self._pace = RateLimit(10, lambda: self.now)
+        self._look_at = 0.0
+
+    def _look(self) -> None:
+        self._files.extend(self.waiting)
+        self.waiting.clear()
+
+    def _open(self, file: int) -> Numbers:
+        return Numbers(*range(file))
+
+
+def test_rows_that_were_not_there_are_not_owed() -> None:
+    """Else a file behind an hour without one would be read without a bound."""
+    lane = Paced()
+    assert lane.read(1000) is None
+    lane.now = 3600.0
+    lane.waiting.append(100)
+    found = []
+    for _ in range(10):
+        found.append(0 if (read := lane.read(1000)) is None else read.batch.num_rows)
+        lane.now += 0.5
+    assert (found[0], found[1:]) == (0, [5] * 9)

@@ -90,6 +90,9 @@ class LaneReader(ABC, Generic[WaitingFile, OpenFile]):
 
         Raises StateError with the file and the place in it, StorageError when a retry may help.
         """
+        if self._rows is None and not self._files and monotonic() >= self._look_at:
+            self._look()
+            self._pace.begin()  # no row is owed for the time in which there was none
         allowed = self._pace.allow(max_rows)
         if not allowed:
             return None
@@ -124,8 +127,6 @@ class LaneReader(ABC, Generic[WaitingFile, OpenFile]):
         return self._stamper.max_ts if self._stamper else None
 
     def _next_file(self) -> OpenFile | None:
-        if not self._files and monotonic() >= self._look_at:
-            self._look()
         while self._files and self._rows is None:
             self._rows = self._open(self._files[0])
             self._files.popleft()  # not before: one that storage does not give now is asked for again

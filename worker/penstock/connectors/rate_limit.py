@@ -28,7 +28,7 @@ class RateLimit:
         self._clock = clock
         self._begun = self._read_at = self._wanted_at = clock()
         self._took: deque[float] = deque(maxlen=_LOOKED_BACK)
-        self._sent = 0
+        self._sent = 0  # since it began
         self._asked = True  # whether the reader has asked again since the last read
         self._next_at = self._begun + PACE_WAIT_S  # the earliest next read of fewer rows than wanted
         beat_s = min(PACE_READ_ROWS / rate, PACE_REST_MAX_S) if rate else 0.0
@@ -85,6 +85,10 @@ class RateLimit:
         self._wanted_at = min(max(before, self._due()), self._read_at)
         self._sent += rows
         self._asked = False
+
+    def begin(self) -> None:
+        """Begin anew: no row is owed for the time before. For readers that count no due times by :meth:`due_ns`."""
+        self._begun, self._sent = self._clock(), 0
 
     def due_ns(self, row: int) -> int | None:
         """Return the time (ns, monotonic) at which row number ``row`` was due; None without a rate."""

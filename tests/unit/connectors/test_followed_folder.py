@@ -1,6 +1,7 @@
 """A folder that grows: each file is read once, in whatever order names come, and finished ones leave the state."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -167,3 +168,20 @@ def test_follow_that_is_given_or_taken_out_later_is_refused_with_what_undoes_it(
         followed.open(whole.splits()[0])
     with pytest.raises(StateError, match=r"began with `follow`, give it again, or begin anew"):
         whole.open(followed.splits()[0])
+
+
+def test_a_name_that_is_no_utf_8_is_refused_and_shown(tmp_path: Path) -> None:
+    """Arrow opens no such file, and a column and a terminal hold no such name."""
+    odd, said = (
+        os.fsencode(tmp_path) + b"/caf\xe9.jsonl",
+        r"has the file caf\\xe9.jsonl: its name is no UTF-8: rename it",
+    )
+    put(tmp_path, "a.jsonl", [1])
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    assert take(readers) == Counter([1])
+    Path(os.fsdecode(odd)).write_bytes(b'{"n": 2}\n')
+    with pytest.raises(StateError, match=said):
+        take(readers)
+    for refused in (followed(tmp_path).splits, TextSource(str(tmp_path), FORM).splits):
+        with pytest.raises(ConfigError, match=said):
+            refused()

@@ -18,7 +18,7 @@ from pathlib import Path
 from penstock.base.errors import ConfigError, PeerError, StateError, StorageError
 from penstock.base.threads import monotonic
 from penstock.base.values import replace
-from penstock.connectors.input_files import InputPath, Passed, StoredPath, list_input, nothing_to_read
+from penstock.connectors.input_files import REFUSED, InputPath, StoredPath, list_input, nothing_to_read
 from penstock.connectors.lanes import LANES, LaneReader, lane_of, name_hash
 from penstock.connectors.source_rows import with_stamp
 from penstock.connectors.text_lines import PACKED, LinePlace
@@ -102,7 +102,7 @@ def check_followed(path: InputPath, form: TextForm) -> None:
     if not path.is_dir():
         raise ConfigError(f"{form.kind} source: there is no folder {path} to follow: make it first")
     found = list_input(path, form.kind, form.folders.names)
-    if found.files or any(why is Passed.MISPLACED for _, why in found.passed):
+    if found.files or any(why in REFUSED for _, why in found.passed):
         check_text_files(path, form)
 
 
@@ -157,7 +157,7 @@ class FolderLane(LaneReader[str, TextRows]):
             found = list_input(self._parent.path, self._parent.form.kind, self._parent.form.folders.names)
         except OSError as error:
             raise StorageError(f"text source: folder {self._parent.path} cannot be listed: {error}") from error
-        if any(why is Passed.MISPLACED for _, why in found.passed):
+        if any(why in REFUSED for _, why in found.passed):
             problem = nothing_to_read(found, self._parent.form.kind, self._parent.form.folders.names)
             raise StateError(f"text source: folder {self._parent.path} {problem}")
         hashes = {name: name_hash(name) for name in found.files}

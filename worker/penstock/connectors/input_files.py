@@ -109,6 +109,10 @@ class Passed(StrEnum):
     ENDING = f"not *{SUFFIX}"
     ANOTHER_ENDING = "another ending"
     MISPLACED = "not in the folders of partitionBy"
+    NO_TEXT = "its name is no UTF-8"
+
+
+REFUSED = (Passed.MISPLACED, Passed.NO_TEXT)  # files that have rows: a folder with one cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,8 @@ def list_input(folder: InputPath, kind: str = "parquet", by: Sequence[str] = ())
     passed: list[tuple[str, Passed]] = []
     for name, is_folder in ((name, False) for name in _names(folder)) if by else _entries(folder):
         reason = _passed(name, kind, is_folder=is_folder)
+        if reason is None and shown(name) != name:
+            reason = Passed.NO_TEXT
         if reason is None and by and misplaced(name, by):
             reason = Passed.MISPLACED
         if reason is None:
@@ -135,6 +141,11 @@ def list_input(folder: InputPath, kind: str = "parquet", by: Sequence[str] = ())
         else:
             passed.append((name, reason))
     return Listing(tuple(sorted(files)), tuple(sorted(passed)))
+
+
+def shown(name: str) -> str:
+    """Return the name of a file for people, who may not have all bytes of it: Arrow and terminals take UTF-8 only."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _entries(folder: InputPath) -> list[tuple[str, bool]]:
@@ -211,7 +222,7 @@ def look_at(path: InputPath, known: Collection[str], kind: str = "parquet", by: 
 
 def spell_passed(found: Listing) -> tuple[str, ...]:
     """Return the first skipped entries as texts, each with its reason."""
-    return tuple(f"{name} ({why})" for name, why in found.passed[:INPUT_NAMES_SHOWN_MAX])
+    return tuple(f"{shown(name)} ({why})" for name, why in found.passed[:INPUT_NAMES_SHOWN_MAX])
 
 
 def nothing_to_read(found: Listing, kind: str = "parquet", by: Sequence[str] = ()) -> str | None:
@@ -219,10 +230,12 @@ def nothing_to_read(found: Listing, kind: str = "parquet", by: Sequence[str] = (
     for name, why in found.passed:
         if why is Passed.MISPLACED:
             return f"has the file {name}: {misplaced(name, by)}: move it, or correct partitionBy"
+        if why is Passed.NO_TEXT:
+            return f"has the file {shown(name)}: {why}: rename it"
     if found.files:
         return None
     if not found.passed:
         return f"has no *{SUFFIXES[kind][0]} file: it is empty"
-    shown = ", ".join(spell_passed(found))
+    told = ", ".join(spell_passed(found))
     more = len(found.passed) - INPUT_NAMES_SHOWN_MAX
-    return f"has no *{SUFFIXES[kind][0]} file; passed over: {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"has no *{SUFFIXES[kind][0]} file; passed over: {told}" + (f" and {more} more" if more > 0 else "")

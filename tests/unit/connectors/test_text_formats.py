@@ -26,8 +26,10 @@ from penstock.connectors.text_formats import (
     json_form,
     json_lines,
 )
+from penstock.connectors.text_source import TextForm, TextSource
 from penstock.file_system import OS_FILES
 
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 texts = st.lists(st.none() | st.text(), min_size=1, max_size=20)
 
 
@@ -187,3 +189,21 @@ def test_csv_is_read_back_and_tells_null_from_empty(tmp_path: Path) -> None:
     text = (tmp_path / "a.csv").read_text()
     assert list(csv.reader(io.StringIO(text)))[:3] == [["w", "n"], ['a"b,c', "1"], ["", ""]]
     assert text.splitlines()[2:4] == ['"",', ",3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [(pa.int64(), [None, 5, None]), (pa.timestamp("us", "UTC"), [None, NOON]), (pa.string(), [None, "x", ""])],
+)
+def test_a_null_that_is_a_whole_row_of_csv_is_no_empty_line(
+    tmp_path: Path, kind: pa.DataType, values: list[object]
+) -> None:
+    """Readers pass over empty lines, ours and others: the row would be lost."""
+    batch = pa.record_batch({"x": pa.array(values, kind)})
+    stage(OS_FILES, tmp_path / "a.csv", csv_form(batch.schema), [batch])
+    source = TextSource(str(tmp_path), TextForm("csv", batch.schema))
+    read = source.open(source.splits()[0]).read(9)
+    assert read is not None
+    assert read.batch["x"].to_pylist() == [("" if kind == pa.string() else None) if v is None else v for v in values]
+    assert len(list(csv.reader(io.StringIO((tmp_path / "a.csv").read_text())))) == len(values) + 1
+    assert len(pyarrow.csv.read_csv(tmp_path / "a.csv")) == len(values)

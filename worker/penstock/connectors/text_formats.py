@@ -280,8 +280,13 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def write_csv(out: HashingFile, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
-    """Write a header and one line for each row. A null is an empty value, an empty text is ``""``."""
+    """Write a header and one line for each row. A null is an empty value, an empty text is ``""``.
+
+    So is a null that is a whole row: readers pass over empty lines.
+    """
     table = pa.Table.from_batches([plain(batch, schema) for batch in batches], schema)
+    if len(schema) == 1 and table[0].null_count:
+        table = pa.table({schema.names[0]: pc.fill_null(table[0].cast(pa.large_string()), "")})
     pyarrow.csv.write_csv(table, pa.PythonFile(out, "w"))
 
 

@@ -29,6 +29,7 @@ SHOWN_CHARS = 300
 TRIES = re.compile(r"Generic S3 error: |Error performing \w+ request: | in [\d.]+\w+, after .*?retry_timeout: \w+ ")
 PIECE_BYTES = 8 * 1024 * 1024
 KEYS = "correct `accessKey` and `secretKey`"
+TOKEN = "renew `sessionToken` and its keys"
 RIGHTS = (
     "grant s3:ListBucket on the bucket, s3:GetObject, s3:PutObject and s3:DeleteObject on the objects in the folder"
 )
@@ -36,7 +37,9 @@ NO_BUCKET = "NoSuchBucket"
 REFUSED = {  # codes of answers that stay the same until somebody changes keys, rights or options
     "InvalidAccessKeyId": KEYS,
     "SignatureDoesNotMatch": KEYS,
-    "ExpiredToken": "renew `sessionToken` and its keys",
+    "ExpiredToken": TOKEN,
+    "InvalidToken": TOKEN,  # also that of MinIO, InvalidTokenId: a token beside keys of another time
+    "TokenRefreshRequired": TOKEN,
     "AuthorizationHeaderMalformed": "correct `region`",
     "PermanentRedirect": "correct `region`",
     "AccessDenied": f"correct the keys, or {RIGHTS}",

@@ -1,6 +1,7 @@
 """The Iceberg source: the rows of a snapshot, then those that snapshots add, each once from every position."""
 
 import datetime
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,20 @@ def test_a_table_that_is_not_there_is_refused_with_a_remedy(tmp_path: Path) -> N
     target.table.drop()
     with pytest.raises(NotThere, match=f"iceberg: {NAME}: there is no table: correct `table` and `catalog`, or"):
         target.source()
+
+
+def test_a_snapshot_without_a_summary_is_read_by_its_entries(tmp_path: Path) -> None:
+    """A table of format version 1 may have such ones."""
+    target = Target(tmp_path).add(1)
+    lanes = target.opened()
+    assert numbers(lanes) == [1]
+    target.add(2)
+    file = Path(target.table.ask(lambda table: table.metadata_location).removeprefix("file://"))
+    told = json.loads(file.read_text())
+    for snapshot in told["snapshots"]:
+        del snapshot["summary"]
+    file.write_text(json.dumps(told))
+    assert numbers(target.opened(states(lanes))) == [2]
 
 
 def test_secrets_are_read_again_when_an_attempt_begins(tmp_path: Path) -> None:

@@ -138,7 +138,8 @@ class SnapshotLog(TableLog):
 
         adds, removes = [], False
         with self._manifests(version) as manifests:
-            operation = self._table.metadata.snapshot_by_id(version).summary.operation.value
+            summary = self._table.metadata.snapshot_by_id(version).summary  # format version 1 need not have one
+            operation = "unknown" if summary is None else summary.operation.value
             if operation == "replace":
                 return []  # the same rows in other files
             for manifest in (each for each in manifests if each.added_snapshot_id == version):

@@ -24,6 +24,7 @@ def test_a_deleted_row_is_not_dirty_any_more(tmp_path: Path) -> None:
     cold.delete([goes])
     assert [row.key for few in cold.dirty_rows() for row in few] == [stays]
     assert [row.key for row in cold.get([stays, goes])] == [stays]
+    assert cold.take_dirty([stays, goes]) == [stays], "its mark would be looked at for every checkpoint"
     cold.close()
 
 

@@ -147,21 +147,22 @@ def test_entries_are_found_after_a_restore_with_little_memory_and_after_they_and
 ) -> None:
     state, table = backend(tmp_path)
     names = [f"k{i}" for i in range(3 * STATE_TABLE_ROWS_MIN)]
-    for first in range(3):
-        table.child("seen").rows(parents(table, *names), pa.array(range(first, first + len(names))))
     store = DirectoryBlobStore(tmp_path / "blobs")
     places = count()
-    made = state.flip(Epoch(1))
-    while not state.copy_on():
-        pass
-    files = made.write(lambda end: BlobName(f"{next(places)}{end}"), store)
+    for first in range(3):  # a file each: entries of the first ones are on disk when those of the last are loaded
+        table.child("seen").rows(parents(table, *names), pa.array(range(first, first + len(names))))
+        made = state.flip(Epoch(first + 1))
+        while not state.copy_on():
+            pass
+        files = made.write(lambda end: BlobName(f"{next(places)}{end}"), store)
+        state.committed(Epoch(first + 1))
     again, table = backend(tmp_path)
     again.limit(1)
     again.load(files, store)
-    for _ in range(2):
-        for at in range(0, len(names), 256):
+    for first in range(3):
+        for at in reversed(range(0, len(names), 256)):  # the last keys are in memory
             rows = parents(table, *names[at : at + 256])
-            found = table.child("seen").find(rows, pa.array(range(at + 1, at + 257)))
+            found = table.child("seen").find(rows, pa.array(range(at + first, at + first + 256)))
             assert (found >= 0).all()
             assert numbers(table.child("seen"), rows[:1]) == [at, at + 1, at + 2]
 

@@ -11,12 +11,13 @@ from penstock.contract.codec import ABSENT
 from penstock.contract.control_messages import MembersFile
 from penstock.contract.ids import BlobName
 from penstock.contract.keygroups import groups_of
-from penstock.contract.latest import Desired, Latest, Restore, Unpublished, how_of
+from penstock.contract.latest import Desired, Latest, Unpublished, how_of
 from penstock.contract.manifest import RootManifest, StateFile, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
 from sim.checks.balance_checker import BalanceChecker
 from sim.checks.oracle import OutputJudge, check_restorable
+from sim.checks.restore_checker import RestoreChecker
 from sim.cluster.protocol_monitor import ProtocolMonitor
 from sim.cluster.savepoint_files import Index, at, index_name
 from sim.cluster.services import Disk, Torn
@@ -43,7 +44,7 @@ class InvariantChecker:
         self.tables: dict[int, Assignment] = {}
         self.lost_object = self.moved = False
         self.savepoints: dict[str, Index] = {}
-        self.restores: dict[str, Restore] = {}  # that users have asked for
+        self.restores = RestoreChecker(self._root, self._saved)
         self.balances = BalanceChecker()
 
     def begin_job(self) -> None:
@@ -55,13 +56,7 @@ class InvariantChecker:
 
     def wanted(self, desired: Desired) -> None:
         """Learn what the user wants."""
-        if desired.restore is not None:
-            self.restores[desired.restore.nonce] = desired.restore
-
-    def asked(self, nonce: str, sink: str) -> bool:
-        """Return whether a restore gives output of a sink up. One that reads input again may give up all."""
-        restore = self.restores.get(nonce)
-        return restore is None or restore.allow_output_replay or how_of(sink, restore.handling()) is Unpublished.DROP
+        self.restores.wanted(desired)
 
     # --- The job's object
 
@@ -95,6 +90,8 @@ class InvariantChecker:
         if new.max_epoch < old.max_epoch:
             raise Violation("C", f"maxEpoch went back from {old.max_epoch} to {new.max_epoch}")
         self._count(old, new)
+        self.restores.check(old, new)
+        self._check_imported(old, new)
         self._check_published(old, new)
         if new.epoch == old.epoch and new.version != old.version and new.attempt == old.attempt:
             raise Violation("G", f"version {new.version} was committed without an epoch")
@@ -104,6 +101,13 @@ class InvariantChecker:
                 self._check_savepoint(answer.text)
         if new.root != old.root and new.root is not None and new.restored == old.restored:
             self._committed(old, new)
+
+    def _check_imported(self, old: Latest, new: Latest) -> None:
+        """Check a manifest that a restore has written: it was committed as no epoch of this job."""
+        known = {old.root, *(each.root for each in old.retained)}
+        if new.restored != old.restored and new.root is not None and new.root not in known:
+            root = self._root(new.root.name)
+            check_restorable(self.job, root, root.assignment, self.disk)
 
     def _check_published(self, old: Latest, new: Latest) -> None:
         """Check that published and forgotten epochs are visible, or given up by name."""
@@ -115,7 +119,7 @@ class InvariantChecker:
                 continue
             if not _is_lost(new, epoch, sink_of(target)):
                 raise Violation("E", f"epoch {epoch} is let go, and {target} is not visible")
-            if not self.asked(new.restored, sink_of(target)):
+            if not self.restores.may_lose(new.restored, sink_of(target)):
                 raise Violation("E", f"{target} is given up, and nobody has asked for that")
             self.output.given_up(sink_of(target), self.rows[target])
             self.kernel.happened("output given up")
@@ -226,9 +230,14 @@ class InvariantChecker:
         index = self.savepoints.get(path)
         if index is None:
             raise Violation("C", f"{path} is reported complete without an index")
-        root = self._root(at(path, index.folder, index.root).name)
+        root = self._saved(path)
         copy = Disk({b.name: self._file(at(path, index.folder, b).name) for b in files_of(root)})
         check_restorable(self.job, root, root.assignment, copy)
+
+    def _saved(self, path: str) -> RootManifest:
+        """Return the manifest of a complete savepoint."""
+        index = self.savepoints[path]
+        return self._root(at(path, index.folder, index.root).name)
 
     def _is_saved(self, name: BlobName) -> bool:
         return any(
@@ -270,7 +279,7 @@ class InvariantChecker:
     # --- At rest
 
     def left(self, latest: Latest, *, undisturbed: bool) -> list[str]:
-        """N: list the files that no manifest lists and no later epoch would collect.
+        """N: list the files that no manifest lists and no later epoch would collect, also those of members.
 
         Staged output that a fault orphaned is swept by the next attempt; here none follows.
         """
@@ -278,8 +287,8 @@ class InvariantChecker:
             return []  # what the job before has left in its directory is not this one's
         listed = self.listed(latest)
         left = []
-        for name, content in self.disk.files.items():
-            if name in listed or name == ROOT_FILE or isinstance(content, MembersFile):
+        for name in self.disk.files:
+            if name in listed or name == ROOT_FILE:
                 continue
             if name.startswith(SAVEPOINTS):
                 if undisturbed and not self._is_saved(name):
@@ -288,7 +297,7 @@ class InvariantChecker:
             if name.startswith(STAGING):
                 if undisturbed:
                     left.append(name)
-            elif int(name.split("-", 2)[1]) <= latest.epoch:
+            elif latest.finished or int(name.split("-", 2)[1]) <= latest.epoch:
                 left.append(name)
         return sorted(left)
 

@@ -122,6 +122,24 @@ MUTANTS = (
         14,
     ),
     Mutant(
+        "members-files-stay",
+        "collect",
+        line(
+            "penstock.protocol.leader.checkpoint_cleaner",
+            "return parts.term <= state.term and (current is None or name != current.name)",
+            "return False",
+        ),
+        "around",
+        0,
+    ),
+    Mutant(
+        "newer-files-stay-in-a-finished-job",
+        "collect",
+        line("penstock.protocol.leader.checkpoint_cleaner", "if state.latest.finished:", "if False:"),
+        "chaos",
+        2,
+    ),
+    Mutant(
         "preload-not-pinned",
         "collect",
         line("penstock.protocol.leader.rescale_coordinator", "pinned=(self.base,),", "pinned=(),"),
@@ -159,6 +177,17 @@ MUTANTS = (
             "if False:",
         ),
         "restore-refused",
+        0,
+    ),
+    Mutant(
+        "newest-epoch-restored",
+        "named",
+        line(
+            "penstock.protocol.leader.job_restore",
+            "kept = [r for r in state.latest.retained if r.epoch == epoch]",
+            "kept = [r for r in state.latest.retained if r.epoch >= epoch]",
+        ),
+        "restore-older",
         0,
     ),
     Mutant(

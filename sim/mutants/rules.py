@@ -56,6 +56,7 @@ RULES: dict[str, str] = {
     "missed": "a file that missed its epoch is never listed later",
     "root-file": "a volume that belongs to another object starts nothing",
     "older": "restoring an older epoch is refused unless replay is allowed",
+    "named": "a restore begins from the checkpoint that it names",
     "empty": "to begin without state needs leave, and what is committed is visible before it",
     "one-sink": "a restore gives output up of the sinks that it names, of the restored epoch, and says so",
     "by-name": "state is found by the name of its step, in whatever stage it was",

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, Protocol
@@ -72,13 +72,17 @@ class LakeTarget(ABC):
     def visible(self) -> Counter[int]:
         """See PublishTarget. Raises Violation when the table cannot be read, or lacks rows of others."""
         try:
-            found = Counter(row["number"] for row in self._server.rows(NAME))
+            found = Counter(row["number"] for row in self.rows())
         except Unreadable as error:
             raise Violation("E", f"the table: {error}") from error
         theirs = {number: count for number, count in found.items() if number < 0}
         if theirs != dict.fromkeys(self._theirs(), 1):
             raise Violation("E", f"the table has these rows of others: {theirs}")
         return found
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """See PublishTarget. Raises Unreadable."""
+        return self._server.rows(NAME)
 
     def lose_markers(self) -> None:
         """See PublishTarget."""

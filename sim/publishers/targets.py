@@ -1,7 +1,7 @@
 """The targets of the runs: a sink that ships, and its virtual server behind requests that a strand makes."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -49,6 +49,10 @@ class PublishTarget(Protocol):
 
     def visible(self) -> Counter[int]:
         """Count the rows that a reader sees, by their numbers."""
+        ...
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return these rows."""
         ...
 
     def take_less(self) -> None:
@@ -102,7 +106,11 @@ class TopicTarget:
 
     def visible(self) -> Counter[int]:
         """See PublishTarget."""
-        return Counter(row["number"] for row in self._server.values(NAME))
+        return Counter(row["number"] for row in self.rows())
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """See PublishTarget."""
+        return self._server.values(NAME)
 
     def take_less(self) -> None:
         """See PublishTarget."""
@@ -148,7 +156,11 @@ class TableTarget:
 
     def visible(self) -> Counter[int]:
         """See PublishTarget."""
-        return Counter(row["number"] for row in self._server.rows(NAME))
+        return Counter(row["number"] for row in self.rows())
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """See PublishTarget."""
+        return self._server.rows(NAME)
 
     def take_less(self) -> None:
         """See PublishTarget."""

@@ -7,7 +7,8 @@ when everybody who was left behind has come to an end:
 
 E  each row of a committed epoch is visible once. Only what a user has given up, or what the target refuses and could
    not be known before, may be missing; only what a user has had published again may be there twice
-E  what was given up does not appear later
+E  what was given up does not appear later, and no row that was not written
+E  a row that the target takes is not refused, and those that it refuses are counted
 G  a marker never goes back
 L  a run has an end
 """
@@ -101,6 +102,7 @@ class PublisherWorld:
         self._late: list[LateArrival] = []
         self._lives = 0
         self._epochs: list[JudgedEpoch] = []
+        self._words: dict[int, str] = {}  # of their rows
         self._takes_less = self._due = self._lost = False
         self._publishing: Epoch | None = None  # the epoch that is known to be visible, while the next is published
         self._behind: set[Epoch] = set()  # the same of processes that were left behind then
@@ -183,6 +185,7 @@ class PublisherWorld:
             if self._repaired(error):
                 self._replace_worker()
             elif isinstance(error, ConfigError):
+                self._check_refused(rows, error)
                 self.happened["refused when written"] += 1
                 rows = [[{**row, "word": "short", "number": self._number(row)} for row in block] for block in rows]
             elif not isinstance(error, StorageError) and error is not None:
@@ -195,6 +198,7 @@ class PublisherWorld:
         text = f"{epoch}/{flat}"
         large = frozenset(row["number"] for row in flat if len(row["word"]) >= LARGE)
         self._epochs.append(JudgedEpoch(tuple(row["number"] for row in flat), large))
+        self._words.update({row["number"]: row["word"] for row in flat})
         return Wanted(epoch, hashlib.sha256(text.encode()).hexdigest()[:32], len(rows), known), blocks
 
     def _note_overtaken(self, known: Epoch) -> None:
@@ -212,7 +216,9 @@ class PublisherWorld:
         self._publishing = wanted.known
         if self._due and self._draw.random() < 0.5:
             self._trouble()
+        skips = 0
         while True:
+            skips += judged.how is Unpublished.SKIP
             asked = replace(wanted, how=judged.how)
 
             def publish(output: MarkedOutput, _: StagedTarget, asked: Wanted = asked) -> Any:
@@ -242,7 +248,7 @@ class PublisherWorld:
             elif not isinstance(error, StorageError) and error is not None:
                 raise Violation("X", f"epoch {wanted.epoch} is not published: {error!r}")
         self._publishing = None
-        self._check_count(judged, done[0])
+        self._check_count(judged, done[0], skips)
         if judged.how is Unpublished.DROP:
             visible = self._target.visible()
             judged.frozen = Counter({number: visible[number] for number in judged.rows})
@@ -394,10 +400,20 @@ class PublisherWorld:
 
     # --- Judges
 
-    def _check_count(self, judged: JudgedEpoch, left_out: int) -> None:
-        due = len(judged.large) if judged.how is Unpublished.SKIP else 0
-        if left_out > due:
-            raise Violation("E", f"{left_out} rows are left out, and {due} are refused")
+    def _check_refused(self, rows: list[list[dict[str, Any]]], error: Exception) -> None:
+        """Check that the target does not take some of the rows that were refused when they were written."""
+        if all(row["number"] is not None and len(row["word"]) < HUGE for block in rows for row in block):
+            raise Violation("X", f"rows are refused that the target takes: {error}")
+
+    def _check_count(self, judged: JudgedEpoch, left_out: int, skips: int) -> None:
+        """Check how many rows are said to be left out: exactly, if the first one that was to skip them says it."""
+        refused = judged.large if judged.how is Unpublished.SKIP else frozenset()
+        visible = self._target.visible()
+        missing = sum(not visible[number] for number in refused)
+        if left_out > len(refused) or (skips == 1 and left_out != missing):
+            raise Violation(
+                "E", f"{left_out} rows are said to be left out, and {missing} are, of {len(refused)} refused"
+            )
 
     def _judge(self, judged: JudgedEpoch) -> None:
         visible = self._target.visible()
@@ -422,3 +438,9 @@ class PublisherWorld:
             self._step(None)
         for judged in self._epochs:
             self._judge(judged)
+        for row in self._target.rows():
+            number, word = row["number"], row["word"]
+            if number >= 0 and self._words.get(number) != word:
+                raise Violation(
+                    "E", f"row {number} is visible with {word[:9]}, and epochs have {self._words.get(number)}"
+                )

@@ -2,7 +2,8 @@
 
 C  a committed epoch lists files that are there, and no task lists key groups that it does not own
 C  a sender of pushed rows ends only when the newest checkpoint has all of them
-C  a file that the job's object needs is not deleted
+C  a file that the job's object needs is not deleted, and is there at the end of the run
+X  no code raises, other than that of a job whose servers refuse requests
 C  copies of a side table are equal at a barrier, and one task stores its copy
 C  a savepoint has all its files when its index appears and at the end of the run, and none of them is deleted
 E  what an engine reports as published is visible; nothing is visible at a server that is not committed
@@ -39,6 +40,7 @@ class RealChecker:
         self._outputs = outputs
         self._latest: Latest | None = None
         self._root: RootManifest | None = None
+        self._manifests: dict[BlobName, RootManifest] = {}
         self._tables: dict[Version, Assignment] = {}
         self._digests: dict[tuple[Attempt, Term, Epoch, str], tuple[int, int]] = {}
         self.savepoints: dict[str, Index] = {}
@@ -48,6 +50,7 @@ class RealChecker:
         self.stores = stores
         self._latest = self._root = None
         self._tables.clear()
+        self._manifests.clear()
         self._digests.clear()
 
     # --- The stores
@@ -71,9 +74,7 @@ class RealChecker:
         """Check that a file may go."""
         if any(name.startswith((f"{path}/{i.folder}/", index_name(path))) for path, i in self.savepoints.items()):
             raise Violation("C", f"{name} of a complete savepoint is deleted")
-        if self._root is None or self._latest is None or self._latest.root is None:
-            return
-        if name in {self._latest.root.name, *(f.blob.name for task in self._root.tasks for f in task.files)}:
+        if name in {ref.name for ref in self._listed()}:
             raise Violation("C", f"{name} is deleted though it is listed")
 
     def published(self, target: str, staged: str, content: object) -> None:
@@ -114,8 +115,7 @@ class RealChecker:
     def _committed(self, latest: Latest, ran: Version) -> None:
         """Check a new checkpoint of tasks that ran under the version ``ran``."""
         assert latest.root is not None
-        root = decode(RootManifest, self._read(latest.root))
-        self._root = root
+        root = self._root = self._manifest(latest.root)
         if root.epoch != latest.epoch:
             raise Violation("G", f"epoch {latest.epoch} names the manifest of epoch {root.epoch}")
         self._kernel.happened(f"committed a {root.kind}")
@@ -143,6 +143,21 @@ class RealChecker:
             if len(holders) != 1:
                 raise Violation("C", f"epoch {root.epoch}: copies of {state} are stored by {holders}")
 
+    def _listed(self) -> list[BlobRef]:
+        """List the files that the job's object names, also those of older checkpoints that it keeps."""
+        latest = self._latest
+        if latest is None:
+            return []
+        roots = [*(kept.root for kept in (*latest.retained, *latest.pinned)), *([latest.root] if latest.root else [])]
+        files = [file.blob for root in roots for task in self._manifest(root).tasks for file in task.files]
+        return [*roots, *files, *([latest.members] if latest.members else [])]
+
+    def _manifest(self, ref: BlobRef) -> RootManifest:
+        """Return a manifest as it was when it was first read."""
+        if ref.name not in self._manifests:
+            self._manifests[ref.name] = decode(RootManifest, self._read(ref))
+        return self._manifests[ref.name]
+
     def _read(self, ref: BlobRef) -> bytes:
         try:
             return self.stores.get(ref)
@@ -156,6 +171,8 @@ class RealChecker:
         latest = self._latest
         if isinstance(report, msg.EngineStatus) and latest is not None and report.attempt == latest.attempt:
             self._check_visible(report.published, f"worker {ordinal}", ordinal)
+        if isinstance(report, msg.Broken) and report.failures and not any(e in report.reason for e in self._job.raises):
+            raise Violation("X", f"code of worker {ordinal} has raised: {report.reason}")
         if isinstance(report, msg.TaskAck):
             for state, copy in _copies(report.manifest).items():
                 known = self._digests.setdefault((report.attempt, report.term, report.epoch, state), copy)
@@ -188,7 +205,9 @@ class RealChecker:
     # --- The end
 
     def finish(self) -> None:
-        """Compare the whole output, and read all savepoints once more."""
+        """Compare the whole output. Read all savepoints, and what the job's object lists, once more."""
+        for ref in self._listed():
+            self._read(ref)
         for path, index in self.savepoints.items():
             self._check_savepoint(path, index)
         assert self._latest is not None

@@ -139,6 +139,8 @@ class ConnectedJob(CheckedJob):
         for account, own in ids.items():
             must_equal(f"account {account}", Counter(own), Counter(expected[account]))
         must_equal("closed", closed, Counter(dict.fromkeys(expected, 1)))
+        if len({(r["kind"], r["word"], r["window_start"]) for r in found["windows"]}) != len(found["windows"]):
+            raise Violation("E", "windows: one is there twice")
         counted = {(r["kind"], r["word"], micros(r["window_start"]) // BUCKET_US): r["n"] for r in found["windows"]}
         windows = {("closed", *account): 1 for account in expected}
         windows |= {("row", *account): len(own) for account, own in expected.items()}

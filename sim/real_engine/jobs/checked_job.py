@@ -37,7 +37,7 @@ class CheckedJob(ABC):
     table are in RocksDB. ``changes`` are other revisions of the job: the parameters of each that differ, by its name.
     ``tables`` are those of a database that it writes to or looks rows up in: columns with their types, and the columns
     of the unique index. The rows ``filled`` are in them from the beginning, by table.
-    ``topics`` are those of its outputs, with their partitions.
+    ``topics`` are those of its outputs, with their partitions. ``raises`` are errors that end an attempt of it.
     """
 
     entrypoint: str
@@ -48,6 +48,7 @@ class CheckedJob(ABC):
     topics: Mapping[str, int] = {}
     tables: Mapping[str, tuple[dict[str, str], tuple[str, ...]]] = {}
     filled: Mapping[str, Sequence[Row]] = {}
+    raises: Sequence[str] = ()
     on_disk = False
     changes: Mapping[str, Mapping[str, str]] = {}
 

@@ -88,6 +88,7 @@ class LookedUpJob(CheckedJob):
     inputs = (INPUT,)
     tables = TABLES
     filled = FILLED
+    raises = ("SqlError",)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Compare the rows with what the tables have, and the windows."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import penstock as ps
 from sim.kernel.kernel import Violation
 from sim.real_engine.jobs.checked_job import CheckedJob
-from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_equal
+from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_equal, must_keep_order
 
 ROWS, WORDS = 90, 17
 LAST = 5
@@ -116,6 +116,7 @@ class MigratedJob(CheckedJob):
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Add up the rows of each word in the order of the output."""
         must_equal("sums", Counter(row["id"] for row in found["sums"]), Counter(r["id"] for r in INPUT.all_rows()))
+        must_keep_order("sums", found["sums"], ROWS)
         seen: dict[str, list[int]] = {}
         converted: dict[str, int] = {}
         for row in found["sums"]:

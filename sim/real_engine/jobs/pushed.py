@@ -11,7 +11,7 @@ from pathlib import Path
 import penstock as ps
 from penstock_spark.push import Push
 from sim.real_engine.jobs.checked_job import CheckedJob
-from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_count, must_equal
+from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_count, must_equal, must_keep_order
 
 PARTITIONS, ROWS, WORDS = 2, 120, 5
 ANNOUNCED = "/announced"  # on the virtual disk
@@ -54,4 +54,5 @@ class PushedJob(CheckedJob):
         """Compare both outputs."""
         rows = SENT.all_rows()
         must_equal("pushed", Counter(row["id"] for row in found["ids"]), Counter(row["id"] for row in rows))
+        must_keep_order("pushed", found["ids"], ROWS)
         must_count("pushed, counts", found["counts"], rows)

@@ -7,6 +7,7 @@ Each change raises the version of one rule, in turns. So the versions of a copy 
 lacks one. Which of them a row sees depends on the schedule. No row sees an older table than the row of its word before.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import penstock as ps
 from sim.kernel.kernel import Violation
 from sim.real_engine.jobs.checked_job import CheckedJob
-from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_count
+from sim.real_engine.jobs.input_rows import UNTIMED, InputFiles, Row, must_count, must_equal, must_keep_order
 
 ROWS, WORDS = 90, 17
 CHANGES, RULES = 60, 24
@@ -94,6 +95,8 @@ class SidedJob(CheckedJob):
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
         """Check that each row was there once, and saw all changes up to some one, no earlier one than rows before."""
         must_count("seen", found["seen"], INPUT.all_rows())
+        must_equal("seen", Counter(row["id"] for row in found["seen"]), Counter(row["id"] for row in INPUT.all_rows()))
+        must_keep_order("seen", found["seen"], ROWS)
         changes_by_table = {table: count for count, table in enumerate(_tables())}
         seen: dict[str, int] = {}
         for row in found["seen"]:

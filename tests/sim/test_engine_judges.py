@@ -1,0 +1,138 @@
+"""The judges of the runs with real engines refuse made-up wrong runs."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from penstock.base.errors import StateError
+from penstock.base.values import replace
+from penstock.contract import control_messages as msg
+from penstock.contract.codec import encode
+from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, Ordinal, StageIndex, SwapId, Term
+from penstock.contract.latest import Latest, Retained
+from penstock.contract.manifest import BlobRef, RootManifest
+from penstock.contract.plan import first_assignment
+from sim.kernel.kernel import SimKernel, Violation
+from sim.real_engine.checker import RealChecker
+from sim.real_engine.jobs import migrated, pushed, sided
+from sim.real_engine.jobs.checked_job import CheckedJob
+from sim.real_engine.jobs.input_rows import Row
+from sim.workload import Shape, make_plan
+
+PLAN, _ = make_plan("count", Shape(groups=2))
+TABLE = first_assignment(PLAN, 1, {StageIndex(0): ()})
+OLDER, NEWER = BlobRef(BlobName("1-1-root"), "", 0), BlobRef(BlobName("1-2-root"), "", 0)
+MEMBERS = BlobRef(BlobName("1-0-members"), "", 0)
+
+
+class Files(dict[BlobName, bytes]):
+    """Stands for the shared folders."""
+
+    def get(self, ref: Any, default: Any = None) -> Any:
+        """Read a file."""
+        if ref.name not in self:
+            raise StateError(f"{ref.name} is missing")
+        return self[ref.name]
+
+
+def manifest(epoch: int) -> bytes:
+    """Return a manifest without tasks."""
+    return encode(RootManifest(JobUid("job"), Epoch(epoch), Term(1), Attempt(1), "checkpoint", 2, "", TABLE, ()))
+
+
+def checker(job: CheckedJob) -> tuple[RealChecker, Files]:
+    """Return a checker that has seen two checkpoints, and the files."""
+    files = Files({OLDER.name: manifest(1), NEWER.name: manifest(2), MEMBERS.name: b""})
+    made = RealChecker(SimKernel(0, lambda _: None), job, cast(Any, files), cast(Any, None))
+    first = replace(Latest(JobUid("job"), SwapId("s")), epoch=Epoch(1), root=OLDER, members=MEMBERS)
+    made.swapped("latest", None, first)
+    kept = (Retained(Epoch(1), OLDER), Retained(Epoch(2), NEWER))
+    made.swapped("latest", first, replace(first, epoch=Epoch(2), root=NEWER, retained=kept))
+    return made, files
+
+
+@pytest.mark.parametrize("name", [OLDER.name, NEWER.name, MEMBERS.name])
+def test_nothing_that_the_object_lists_may_go(name: BlobName) -> None:
+    judge, files = checker(sided.SidedJob())
+    judge.deleted(BlobName("1-1-state"))
+    with pytest.raises(Violation, match="is listed"):
+        judge.deleted(name)
+    del files[name]  # by an engine, which asks nobody
+    with pytest.raises(Violation, match="is listed, but"):
+        judge.finish()
+
+
+def test_code_that_raises_is_noticed_though_another_attempt_follows() -> None:
+    judge, _ = checker(sided.SidedJob())
+    judge.reported(Ordinal(0), msg.Broken(Attempt(1), "a stream broke"))
+    with pytest.raises(Violation, match="KeyError"):
+        judge.reported(Ordinal(0), msg.Broken(Attempt(1), "KeyError: 7", failures=1))
+
+
+def counted(rows: list[Row]) -> list[Row]:
+    """Number the rows of each word."""
+    seen: Counter[str] = Counter()
+    found: list[Row] = []
+    for row in rows:
+        seen[row["word"]] += 1
+        found.append({**row, "n": seen[row["word"]]})
+    return found
+
+
+def outputs_of_sided() -> dict[str, list[Row]]:
+    """Return a right output of the job with a side table."""
+    return {"seen": [{**row, "table": ""} for row in counted(sided.INPUT.all_rows())]}
+
+
+def outputs_of_pushed() -> dict[str, list[Row]]:
+    """Return a right output of the job of pushed rows."""
+    rows = pushed.SENT.all_rows()
+    return {"ids": rows, "counts": counted(rows)}
+
+
+def outputs_of_migrated(rows: list[Row] | None = None) -> dict[str, list[Row]]:
+    """Return a right output of the job that is not converted, but for the order of its rows."""
+    ids: dict[str, list[int]] = {}
+    found: list[Row] = []
+    for row in migrated.INPUT.all_rows() if rows is None else rows:
+        own = ids.setdefault(row["word"], [])
+        own.append(row["id"])
+        last = sum(own[-migrated.LAST :])
+        found.append({**row, "n": len(own), "total": sum(own), "last": last, "converted": 0})
+    return {"sums": found}
+
+
+@pytest.mark.parametrize(
+    ("job", "right"),
+    [
+        (sided.SidedJob(), outputs_of_sided),
+        (pushed.PushedJob(), outputs_of_pushed),
+        (migrated.MigratedJob(), outputs_of_migrated),
+    ],
+    ids=["sided", "pushed", "migrated"],
+)
+def test_a_right_output_passes(job: CheckedJob, right: Callable[[], Mapping[str, list[Row]]]) -> None:
+    job.check_output(right())
+
+
+def test_a_row_in_the_place_of_another_of_its_word_is_noticed() -> None:
+    rows = outputs_of_sided()["seen"]
+    one, other = [at for at, row in enumerate(rows) if row["word"] == "w0"][:2]
+    rows[other] = {**rows[other], "id": rows[one]["id"]}
+    with pytest.raises(Violation, match="1 rows are missing, 1 are too many"):
+        sided.SidedJob().check_output({"seen": rows})
+
+
+def test_rows_of_a_file_in_another_order_are_noticed() -> None:
+    rows = outputs_of_sided()["seen"]
+    one, other = [at for at, row in enumerate(rows) if row["word"] == "w0"][:2]
+    rows[one], rows[other] = {**rows[one], "id": rows[other]["id"]}, {**rows[other], "id": rows[one]["id"]}
+    with pytest.raises(Violation, match="comes behind"):
+        sided.SidedJob().check_output({"seen": rows})
+    with pytest.raises(Violation, match="comes behind"):
+        migrated.MigratedJob().check_output(outputs_of_migrated(migrated.INPUT.all_rows()[::-1]))
+    found = outputs_of_pushed()
+    with pytest.raises(Violation, match="comes behind"):
+        pushed.PushedJob().check_output({**found, "ids": found["ids"][::-1]})

@@ -6,7 +6,7 @@ C  a file that the job's object needs is not deleted, and is there at the end of
 X  no code raises, other than that of a job whose servers refuse requests
 C  copies of a side table are equal at a barrier, and one task stores its copy
 C  a savepoint has all its files when its index appears and at the end of the run, and none of them is deleted
-E  what an engine reports as published is visible; nothing is visible at a server that is not committed
+E  what an engine reports as published is visible; nothing is visible that is not committed
 G  terms, attempts, versions and epochs never go back
 """
 
@@ -189,7 +189,7 @@ class RealChecker:
                     raise Violation("E", f"{who} reports epoch {root.epoch} as published, but {missing} is not visible")
 
     def appears(self, epoch: Epoch, what: str) -> None:
-        """Check output when it becomes visible at a server."""
+        """Check output when it becomes visible in a folder or at a server."""
         if epoch > (0 if self._latest is None else self._latest.epoch):
             raise Violation("E", f"{what} of epoch {epoch} is visible before it is committed")
 

@@ -11,6 +11,7 @@ from sim.kernel.faults import Verdict
 from sim.real_engine.thread_scheduler import ThreadScheduler
 
 CHANGES = frozenset({"write", "fsync", "link", "rename", "unlink", "mkdir", "rmdir"})
+NAMES = frozenset({"link", "rename"})
 NEEDS_ROOM = frozenset({"write", "link", "mkdir"})
 ERRORS = (errno.ENOSPC, errno.EIO, errno.ESTALE)
 
@@ -26,6 +27,10 @@ class FileHost(Protocol):
 
     def disk_is_full(self) -> bool:
         """Return whether there is no room."""
+        ...
+
+    def file_named(self, path: str) -> None:
+        """Check a name that a file has got. Raises Violation."""
         ...
 
 
@@ -51,7 +56,9 @@ class FileFaults:
         self._later[self._host.scheduler.current.number] = verdict
 
     def after(self, call: FileCall) -> None:
-        """End the process, or lose the reply; then let others run."""
+        """Check a new name; end the process, or lose the reply; then let others run."""
+        if call.name in NAMES:
+            self._host.file_named(call.path)
         verdict = self._later.pop(self._host.scheduler.current.number, Verdict.DONE)
         if verdict is Verdict.CRASH_AFTER:
             self._end()

@@ -229,6 +229,11 @@ class EngineWorld(ControlPlane):
         """Return whether servers outside of the cluster answer at all."""
         return not self.service.down
 
+    def file_named(self, path: str) -> None:
+        """Check a file that may have become visible output."""
+        if Path(path).parent.parent == OUTPUT:
+            self.object_created(path)
+
     def object_created(self, key: str) -> None:
         """Check a new object."""
         name = key.rpartition("/")[2]

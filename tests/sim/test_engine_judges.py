@@ -2,6 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,11 +17,14 @@ from penstock.contract.ids import Attempt, BlobName, Epoch, JobUid, Ordinal, Sta
 from penstock.contract.latest import Latest, Retained
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import first_assignment
+from sim.files.call_hooks import FileCall
 from sim.kernel.kernel import SimKernel, Violation
 from sim.real_engine.checker import RealChecker
+from sim.real_engine.file_faults import FileFaults
 from sim.real_engine.jobs import migrated, pushed, sided
 from sim.real_engine.jobs.checked_job import CheckedJob
 from sim.real_engine.jobs.input_rows import Row
+from sim.real_engine.world import EngineWorld
 from sim.workload import Shape, make_plan
 
 PLAN, _ = make_plan("count", Shape(groups=2))
@@ -62,6 +68,20 @@ def test_nothing_that_the_object_lists_may_go(name: BlobName) -> None:
     del files[name]  # by an engine, which asks nobody
     with pytest.raises(Violation, match="is listed, but"):
         judge.finish()
+
+
+@pytest.mark.parametrize("name", ["link", "rename"])
+def test_a_file_of_output_is_judged_when_it_gets_its_name(name: str) -> None:
+    judge, _ = checker(sided.SidedJob())
+    scheduler = SimpleNamespace(current=SimpleNamespace(number=1), point=lambda: None)
+    host, world = SimpleNamespace(judge=judge, scheduler=scheduler), cast(Any, EngineWorld)
+    host.object_created = partial(world.object_created, host)
+    host.file_named = partial(world.file_named, host)
+    faults = FileFaults(cast(Any, host), Random(0), lambda: None)
+    for path in ("/output/seen/2-seen.parquet", "/output/seen/_staging/3-seen.parquet", "/storage/job/3-seen.parquet"):
+        faults.after(FileCall("worker", name, path))
+    with pytest.raises(Violation, match="before it is committed"):
+        faults.after(FileCall("worker", name, "/output/seen/3-seen.parquet"))
 
 
 def test_code_that_raises_is_noticed_though_another_attempt_follows() -> None:

@@ -300,7 +300,7 @@ class VirtualPostgres:
 
     def _keys_of(self, _session: SqlSession, _match: re.Match[str], values: tuple[Any, ...]) -> Answer:
         keys = self._tables[_table(values[0])].keys
-        return [(1, name, len(keys)) for name in keys]
+        return [(1, name, len(keys), False) for name in keys]
 
     def _lacks_markers(self, _session: SqlSession, _match: re.Match[str], _values: tuple[Any, ...]) -> Answer:
         return [(not self._has_markers,)]

@@ -28,6 +28,7 @@ from penstock.testing import connectors as kit
 from tests.support.long_tests import count
 from tests.support.postgres import PASSWORD_VARIABLE, Postgres
 from tests.support.staged_output import ROWS, TASK, numbers, staged
+from tools.servers.kafka import new_name
 
 pytestmark = pytest.mark.timeout(1800)
 EVERY = count(299, 11)  # outgoing calls
@@ -326,6 +327,23 @@ def test_a_table_that_does_not_fit_is_refused_before_a_row_is_read(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         Target(postgres, tmp_path, columns, keys).claimed()
+
+
+@pytest.mark.parametrize(("collation", "refused"), [("deterministic = false", True), ("deterministic = true", False)])
+def test_keys_whose_different_texts_are_equal_are_refused_before_a_row_is_read(
+    postgres: Postgres, tmp_path: Path, collation: str, refused: bool
+) -> None:
+    name = new_name("collation").replace("-", "_")
+    postgres.run(f"CREATE COLLATION {name} (provider = icu, locale = 'und-u-ks-level2', {collation})")
+    target = Target(postgres, tmp_path, f"word text COLLATE {name} PRIMARY KEY, number bigint", "word")
+    if refused:
+        with pytest.raises(ConfigError, match=r'nondeterministic collation.*COLLATE "C"'):
+            target.claimed()
+        return
+    sink = target.claimed()
+    rows = pa.record_batch({"word": ["A", "a", "A"], "number": [1, 2, 3]}).cast(ROWS.schema)
+    sink.publisher.publish(staged(sink, 1, rows), Epoch(1))
+    assert {row["word"]: row["number"] for row in target.visible()} == {"A": 3, "a": 2}
 
 
 def test_what_takes_no_rows_is_refused_before_a_row_is_read(postgres: Postgres, target: Target) -> None:

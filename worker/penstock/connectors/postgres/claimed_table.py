@@ -18,7 +18,8 @@ SELECT a.attname::text, format_type(a.atttypid, NULL), a.atttypmod, a.attnotnull
 FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 TAKES_NO_ROWS = "SELECT relkind NOT IN ('r', 'p', 'v', 'f') FROM pg_class WHERE oid = to_regclass($1)"
 KEYS = """\
-SELECT i.indexrelid::bigint, a.attname::text, i.indnkeyatts::bigint
+SELECT i.indexrelid::bigint, a.attname::text, i.indnkeyatts::bigint,
+       EXISTS (SELECT FROM pg_collation c WHERE c.oid = ANY (i.indcollation) AND NOT c.collisdeterministic)
 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
 WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL"""
 MARKERS = """\
@@ -76,15 +77,22 @@ def _check_key(session: PostgresSession, table: TableName, keys: Sequence[str], 
     if not keys:
         return
     indexes: dict[int, set[str]] = {}
-    sizes: dict[int, int] = {}
-    for index, column, size in session.run(KEYS, table.sql):
+    about_index: dict[int, tuple[int, bool]] = {}
+    for index, column, size, takes_others in session.run(KEYS, table.sql):
         indexes.setdefault(index, set()).add(column)
-        sizes[index] = size
-    if not any(names == set(keys) and sizes[index] == len(keys) for index, names in indexes.items()):
+        about_index[index] = (size, takes_others)
+    of_keys = [about_index[n] for n, names in indexes.items() if names == set(keys) and about_index[n][0] == len(keys)]
+    if not of_keys:
         names = ", ".join(map(quoted, keys))
         raise ConfigError(
             f"{about}: keyColumns is {', '.join(keys)}, and no unique index has just these columns:"
             f" CREATE UNIQUE INDEX ON {table.sql} ({names})"
+        )
+    if any(takes_others for _, takes_others in of_keys):
+        raise ConfigError(
+            f"{about}: keyColumns is {', '.join(keys)}, and their unique index has a nondeterministic collation, by"
+            " which different texts are equal, and the job takes them for different keys; make the index with another"
+            ' collation in its place, like COLLATE "C", and make one text of such keys in a step before'
         )
 
 

@@ -79,7 +79,7 @@ class PostgresTable:
         if session.run(VIEWS, self._table.sql)[0][0]:
             return
         indexes: dict[int, set[str]] = {}
-        for index, column, _ in session.run(KEYS, self._table.sql):
+        for index, column, *_ in session.run(KEYS, self._table.sql):
             indexes.setdefault(index, set()).add(column)
         if not any(names <= set(on) for names in indexes.values()):
             names = ", ".join(map(quoted, on))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from penstock.base.errors import ConfigError
 from penstock.contract.s3_options import (
     ROLL_BYTES,
     AccessKey,
@@ -34,6 +35,21 @@ class DeltaTableOptions(Fields):
     secret_key: SecretKey = None
     session_token: SessionToken = None
 
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        of_bucket = (
+            ("region", self.region),
+            ("endpoint", self.endpoint),
+            ("accessKey", self.access_key),
+            ("secretKey", self.secret_key),
+            ("sessionToken", self.session_token),
+        )
+        for name in (name for name, given in of_bucket if given is not None):
+            if not self.table.startswith("s3://"):
+                raise ConfigError(
+                    f"delta: {name} is for a table in a bucket, and {self.table} is a folder: leave it out"
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaInput(DeltaTableOptions):
@@ -56,6 +72,14 @@ class DeltaInput(DeltaTableOptions):
             " without it such a version fails the job",
         ),
     ] = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        DeltaTableOptions.__post_init__(self)
+        if self.skip_change_commits and self.follow is None:
+            raise ConfigError(
+                "delta: skipChangeCommits is for a table that is followed: give follow, too, or leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True)

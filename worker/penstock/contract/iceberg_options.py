@@ -100,6 +100,14 @@ class IcebergInput(IcebergTableOptions):
         ),
     ] = None
 
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        IcebergTableOptions.__post_init__(self)
+        if self.skip_change_commits and self.follow is None:
+            raise ConfigError(
+                "iceberg: skipChangeCommits is for a table that is followed: give follow, too, or leave it out"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergOutput(IcebergTableOptions):

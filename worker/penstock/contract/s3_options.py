@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from penstock.base.errors import ConfigError
 from penstock.contract.bad_records import OnBadLine
 from penstock.contract.schema import Field, Fields, LongText, Quantity, SecretPlace
 
@@ -106,6 +107,11 @@ class S3Input(S3Place):
     ] = None
     delimiter: Annotated[Delimiter, Field("delimiter", "the character between two values of csv")] = ","
     on_error: OnBadLine | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing, whatever the files are."""
+        if self.format != FileFormat.CSV and self.delimiter != ",":
+            raise ConfigError(f"s3: delimiter is for format csv, and this one is {self.format}: leave it out")
 
 
 @dataclass(frozen=True, slots=True)

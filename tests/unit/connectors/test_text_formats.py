@@ -122,6 +122,16 @@ def test_a_number_that_is_too_large_for_a_float_does_not_become_infinity(form: s
     assert list(found.bad) == [0, 2]
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_digits_of_csv_that_no_double_holds_are_no_infinity(kind: pa.DataType) -> None:
+    schema = pa.schema([("price", kind)])
+    lines = pa.array([b"1e400\n", b"0.5\n", b"-1e999\n", b"inf\n", b"-inf\n"], pa.large_binary())
+    found = decode_each(lines, schema, csv_decoder(schema, schema.names, ","))
+    assert found.rows.column(0).to_pylist() == [0.5, float("inf"), float("-inf")]
+    assert list(found.bad) == [0, 2]
+    assert all("too large for" in why for why in found.bad.values())
+
+
 def test_what_is_within_a_value_of_json_is_held_to_its_type() -> None:
     inner = pa.struct([("day", pa.date32()), ("price", pa.float32()), ("rest", pa.list_(pa.float32()))])
     schema = pa.schema([("x", pa.list_(inner))])

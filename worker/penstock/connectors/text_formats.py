@@ -203,9 +203,27 @@ def csv_decoder(schema: pa.Schema, header: Sequence[str], delimiter: str) -> Dec
             if pc.any(pc.equal(open_quotes, 1)).as_py():
                 raise pa.ArrowInvalid("a quote is not closed: a value with a line break in it is not supported")
         read = pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size + 1, column_names=list(header))
-        return _typed(_one(pyarrow.csv.read_csv(pa.BufferReader(text), read, parse, convert), written), schema)
+        rows = _one(pyarrow.csv.read_csv(pa.BufferReader(text), read, parse, convert), written)
+        if infinite := [field.name for field, column in zip(written, rows.columns, strict=True) if _has_inf(column)]:
+            texts = pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(infinite, pa.string()), include_columns=infinite, null_values=[""]
+            )
+            _refuse_too_large(pyarrow.csv.read_csv(pa.BufferReader(text), read, parse, texts), rows)
+        return _typed(rows, schema)
 
     return decoder
+
+
+def _has_inf(column: pa.Array) -> bool:
+    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_inf(column)).as_py())
+
+
+def _refuse_too_large(texts: pa.Table, rows: pa.RecordBatch) -> None:
+    """Raise ArrowInvalid for digits that became infinite: Arrow's parser does so without an error."""
+    for name in texts.column_names:
+        digits = pc.match_substring_regex(_whole(texts.column(name)), "[0-9]")
+        if pc.any(pc.and_(digits, pc.is_inf(rows.column(name)))).as_py():
+            raise pa.ArrowInvalid(f"column {name!r}: a number is too large for {rows.schema.field(name).type}")
 
 
 def check_types(kind: str, schema: pa.Schema, where: str) -> None:

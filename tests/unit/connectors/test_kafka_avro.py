@@ -168,6 +168,8 @@ FLOATS_BY_NAME = pa.map_(pa.string(), pa.float32())
     [
         ("double", 1.5, 2.0, pa.int64(), 2),
         (["null", "double"], -0.5, None, pa.int32(), None),
+        (["boolean", "double"], True, 2.5, pa.float64(), 2.5),
+        ({"type": "array", "items": ["boolean", "double"]}, [False], [2.5], pa.list_(pa.float32()), [2.5]),
         (CENTS, Decimal("1.23"), Decimal("2.00"), pa.int64(), 2),
         ("double", 1e39, 2.5, pa.float32(), 2.5),
         ("double", 1.5, 2.0, pa.timestamp("us", "UTC"), dt.datetime(1970, 1, 1, 0, 0, 0, 2, dt.UTC)),

@@ -139,9 +139,26 @@ def _column(values: list[Any], field: pa.Field, time: pa.DataType | None) -> pa.
         column = of_type(pa.array(values, wide_type(field.type)), field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: {error}") from error
+    if _has_truth(values, field.type):
+        raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: the value has a boolean")
     if not _is_whole(values, field.type):
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: the value has a number with a fraction")
     return column
+
+
+def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """Return whether a boolean becomes a number with a fraction. Arrow makes 1.0 and 0.0 of them without an error."""
+    is_ = pa.types
+    if is_.is_floating(kind):
+        return bool in map(type, values)
+    if not is_.is_nested(kind):
+        return False
+    there = [value for value in values if value is not None]
+    if is_.is_struct(kind):
+        return any(_has_truth([value.get(field.name) for value in there], field.type) for field in kind)
+    if is_.is_map(kind):
+        return _has_truth([item for value in there for item in value.values()], kind.item_type)
+    return _has_truth(list(chain.from_iterable(there)), kind.value_type)
 
 
 def _is_whole(values: Sequence[Any], kind: pa.DataType) -> bool:

@@ -1,9 +1,14 @@
 import pyarrow as pa
+import pytest
 
+from penstock.base.errors import ConfigError
 from penstock.base.limits import EVENT_TIME_US_MAX, SOURCE_READ_BYTES_MAX
 from penstock.connectors.source_rows import Stamper, head
-from penstock.contract.event_time import EventTime
+from penstock.contract.event_time import EventTime, TimeUnit
+from penstock.contract.ids import SplitId
 from penstock.steps.base import BOUND_COLUMN, NO_BOUND
+
+SPLIT = SplitId("a.parquet")
 
 
 def batch(*sizes: int) -> pa.RecordBatch:
@@ -35,5 +40,11 @@ def test_a_far_time_does_not_advance_the_time_of_its_split() -> None:
     times = [-(2**63) + 3, 100, 2**63 - 1, EVENT_TIME_US_MAX + 1, 90, 200, None]
     rows = pa.record_batch({"at": pa.array(times, pa.int64()).cast(pa.timestamp("us"))})
     stamper = Stamper(EventTime("at", 10), None)
-    assert stamper.stamp(rows).column(BOUND_COLUMN).to_pylist() == [NO_BOUND, NO_BOUND, 90, 90, 90, 90, 190]
+    assert stamper.stamp(rows, SPLIT, 0).column(BOUND_COLUMN).to_pylist() == [NO_BOUND, NO_BOUND, 90, 90, 90, 90, 190]
     assert stamper.max_ts == 200
+
+
+def test_a_number_that_no_time_holds_is_refused_with_its_place_and_a_remedy() -> None:
+    stamper = Stamper(EventTime("at", 10, unit=TimeUnit.SECONDS), None)
+    with pytest.raises(ConfigError, match=r"'a\.parquet', rows from offset 7 on: .*correct the unit of event time"):
+        stamper.stamp(pa.record_batch({"at": [1, 2**62]}), SPLIT, 7)

@@ -107,7 +107,7 @@ class IngestReader:
         offset, batch = taken
         assert offset == self._offset, f"rows {offset} came where {self._offset} were due"
         self._offset += batch.num_rows
-        return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
+        return Read(self._stamper.stamp(batch, self._state.split, offset) if self._stamper else batch, offset)
 
     def state(self) -> SplitState:
         """Return where the next read begins; ``finished`` once the end was read."""

@@ -105,7 +105,7 @@ class LaneReader(ABC, Generic[WaitingFile, OpenFile]):
             if batch is not None:
                 offset, self._offset = self._offset, self._offset + batch.num_rows
                 self._pace.sent(batch.num_rows)
-                return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
+                return Read(self._stamper.stamp(batch, self._begun.split, offset) if self._stamper else batch, offset)
         return None
 
     def wait_s(self) -> float:

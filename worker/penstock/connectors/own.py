@@ -154,7 +154,9 @@ class OwnReader:
         if read.offset != self._next:
             raise StateError(f"{self._place}: rows from {read.offset} on, expected {self._next}")
         self._next += batch.num_rows
-        return Read(self._stamper.stamp(batch) if self._stamper is not None else batch, read.offset)
+        return Read(
+            self._stamper.stamp(batch, self._split, read.offset) if self._stamper is not None else batch, read.offset
+        )
 
     def state(self) -> SplitState:
         """Return where the next read begins, as the user's reader describes it.

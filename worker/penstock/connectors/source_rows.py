@@ -18,6 +18,7 @@ from penstock.base import limits
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.os_errors import may_pass
 from penstock.contract.event_time import EventTime, TimeUnit
+from penstock.contract.ids import SplitId
 from penstock.steps.base import BOUND_FIELD, NO_BOUND
 
 TIME = pa.timestamp("us")
@@ -93,13 +94,17 @@ class Stamper:
         if max_ts is not None:
             self.max_ts = max_ts if self.max_ts is None else max(self.max_ts, max_ts)
 
-    def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def stamp(self, batch: pa.RecordBatch, split: SplitId, offset: int) -> pa.RecordBatch:
         """Append the hidden column. A null event time is skipped: it does not advance the time.
 
-        Nor does one that no window takes: see ``EVENT_TIME_US_MAX``.
+        Nor does one that no window takes: see ``EVENT_TIME_US_MAX``. ``split`` and ``offset``, of the first row, are
+        for errors. Raises ConfigError for a value that no timestamp[us] holds.
         """
         place = batch.schema.get_field_index(self._column)
-        shown = as_times(batch.column(place), self._unit)
+        try:
+            shown = as_times(batch.column(place), self._unit)
+        except ConfigError as error:
+            raise ConfigError(f"split {split!r}, rows from offset {offset} on: {error}") from error
         if self._unit is not None:
             batch = batch.set_column(place, batch.schema.field(place).with_type(TIME), shown)
         times = shown.cast(pa.int64())
@@ -117,9 +122,10 @@ class Stamper:
 def as_times(values: pa.Array, unit: TimeUnit | None) -> pa.Array:
     """Return event times as timestamp[us]; with a unit, the values are whole numbers of it.
 
-    Raises ConfigError for a number that no timestamp[us] holds.
+    Raises ConfigError with a remedy for a value that no timestamp[us] holds.
     """
     try:
         return (values if unit is None else values.cast(pa.int64()).cast(pa.timestamp(unit.value))).cast(TIME)
     except pa.ArrowInvalid as error:
-        raise ConfigError(f"event time: {error}") from error
+        remedy = "correct such rows in the input" if unit is None else "correct the unit of event time, or such rows"
+        raise ConfigError(f"event time: {error}: {remedy}") from error

@@ -443,7 +443,7 @@ class TextReader:
             return None
         offset, self._offset = self._offset, self._offset + batch.num_rows
         self._pace.sent(batch.num_rows)
-        return Read(self._stamper.stamp(batch) if self._stamper else batch, offset)
+        return Read(self._stamper.stamp(batch, self._state.split, offset) if self._stamper else batch, offset)
 
     def state(self) -> SplitState:
         """Return where the next read begins."""

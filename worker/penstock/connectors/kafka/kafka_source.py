@@ -204,7 +204,7 @@ class KafkaReader:
         if rows is None:
             return None
         offset, self._offset = self._offset, self._offset + rows.num_rows
-        return Read(self._stamper.stamp(rows) if self._stamper else rows, offset)
+        return Read(self._stamper.stamp(rows, self._state.split, offset) if self._stamper else rows, offset)
 
     def _rows(self, max_rows: int) -> Any:
         if self._consumer is None:

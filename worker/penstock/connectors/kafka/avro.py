@@ -8,7 +8,7 @@ Without it a declared column that the writer's schema lacks is null, and other f
 
 import io
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
@@ -139,41 +139,40 @@ def _column(values: list[Any], field: pa.Field, time: pa.DataType | None) -> pa.
         column = of_type(pa.array(values, wide_type(field.type)), field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: {error}") from error
-    if _has_truth(values, field.type):
+    leaves = list(_leaves(values, field.type))
+    if any(_has_truth(*leaf) for leaf in leaves):
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: the value has a boolean")
-    if not _is_whole(values, field.type):
+    if not all(_is_whole(*leaf) for leaf in leaves):
         raise pa.ArrowInvalid(f"column {field.name!r} is {field.type}: the value has a number with a fraction")
     return column
 
 
-def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Return whether a boolean becomes a number with a fraction. Arrow makes 1.0 and 0.0 of them without an error."""
+def _leaves(values: Sequence[Any], kind: pa.DataType) -> Iterator[tuple[Sequence[Any], pa.DataType]]:
+    """Yield the values that are not nested, of each type by itself, with that type."""
     is_ = pa.types
-    if is_.is_floating(kind):
-        return bool in map(type, values)
     if not is_.is_nested(kind):
-        return False
+        yield values, kind
+        return
     there = [value for value in values if value is not None]
     if is_.is_struct(kind):
-        return any(_has_truth([value.get(field.name) for value in there], field.type) for field in kind)
-    if is_.is_map(kind):
-        return _has_truth([item for value in there for item in value.values()], kind.item_type)
-    return _has_truth(list(chain.from_iterable(there)), kind.value_type)
+        for field in kind:
+            yield from _leaves([value.get(field.name) for value in there], field.type)
+    elif is_.is_map(kind):
+        yield from _leaves([item for value in there for item in value.values()], kind.item_type)
+    else:
+        yield from _leaves(list(chain.from_iterable(there)), kind.value_type)
+
+
+def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """Return whether a boolean becomes a number with a fraction. Arrow makes 1.0 and 0.0 of them without an error."""
+    return pa.types.is_floating(kind) and bool in map(type, values)
 
 
 def _is_whole(values: Sequence[Any], kind: pa.DataType) -> bool:
     """Return whether all that becomes whole numbers is whole. Arrow leaves out fractions without an error."""
-    is_ = pa.types
-    if is_.is_integer(kind) or is_.is_temporal(kind):
-        return FRACTIONS.isdisjoint(map(type, values)) or all(int(v) == v for v in values if type(v) in FRACTIONS)
-    if not is_.is_nested(kind):
+    if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
         return True
-    there = [value for value in values if value is not None]
-    if is_.is_struct(kind):
-        return all(_is_whole([value.get(field.name) for value in there], field.type) for field in kind)
-    if is_.is_map(kind):
-        return _is_whole([item for value in there for item in value.values()], kind.item_type)
-    return _is_whole(list(chain.from_iterable(there)), kind.value_type)
+    return FRACTIONS.isdisjoint(map(type, values)) or all(int(v) == v for v in values if type(v) in FRACTIONS)
 
 
 def _id_of(value: bytes) -> int:

@@ -161,6 +161,13 @@ def test_at_the_end_of_the_input_keys_stay() -> None:
         assert list(t.state("keep")) == ["ann"]
 
 
+def test_a_key_whose_timer_fires_at_the_end_is_not_over_before_it() -> None:
+    with ps.testing.run(job(count, {"later": later}), inputs={"rows": [{"who": "ann", "n": 1, "at": 5}]}) as t:
+        t.run()
+        assert firsts(t) == [("ann", 1)], "the timer of 30 is behind the end of the key's life, but no time has passed"
+        assert t.state("keep")["ann"] == WithTimer(n=11, later=None)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ps.ConfigError, match=r"the ttl of Seen \(.*\) goes by event time, and the rows have none"):
         ps.testing.run(job(time=None))

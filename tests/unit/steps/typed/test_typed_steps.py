@@ -134,12 +134,13 @@ def test_a_state_outlives_a_restore_with_other_workers() -> None:
             assert restored.state("keep")["a"].last == [1, 2]
 
 
-def test_rows_keep_the_place_and_the_event_time_of_their_record() -> None:
+@pytest.mark.parametrize("compiled", ["require", "never"])
+def test_rows_keep_the_place_and_the_event_time_of_their_record(compiled: Any) -> None:
     def build() -> ps.Job:
         job = ps.Job()
         columns = {"who": "string", "n": "int64", "kind": "string", "at": "timestamp[us]"}
         orders = job.source("orders", ps.parquet("x"), columns=columns, event_time="at")
-        sums = orders.flat_map("spread", spread)
+        sums = orders.flat_map("spread", spread, compiled=compiled)
         counts = sums.key_by("who").window("counts", "1s", n=ps.count())
         counts.sink("out", ps.discard())
         counts.late.sink("late", ps.discard())

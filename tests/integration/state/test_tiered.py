@@ -101,6 +101,20 @@ def test_rows_come_back_from_disk_and_deltas_are_whole(table: TieredTable, monke
     assert table.size_bytes < 3 * BUDGET
 
 
+def test_a_cut_behind_a_commit_has_only_what_changed_since_though_rows_are_on_disk(table: TieredTable) -> None:
+    every: list[str | None] = [f"key number {n}" for n in range(3500)]
+    expected: dict[str | None, int] = {}
+    for first in range(0, len(every), 500):
+        add(table, expected, every[first : first + 500])
+    assert table._cold is not None, "the budget was meant to be too small"
+    generation, cut = table.cut()
+    assert len(whole(table, cut).groups) == len(every)
+    table.settle(generation)
+    add(table, expected, every[:300])
+    _, later = table.cut()
+    assert set(CODEC.columns(whole(table, later).keys)[0].to_pylist()) == set(every[:300])
+
+
 def test_a_cut_keeps_changed_rows_on_disk_out_of_memory(tmp_path: Path) -> None:
     schema = StateSchema("s", (("k", pa.string()),), (Value("b", "bytes"),))
     table = TieredTable(schema, BUDGET, lambda: tmp_path / "cold")

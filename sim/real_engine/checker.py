@@ -8,12 +8,14 @@ C  copies of a side table are equal at a barrier, and one task stores its copy
 C  a savepoint has all its files when its index appears and at the end of the run, and none of them is deleted
 E  what an engine reports as published is visible; nothing is visible that is not committed
 G  terms, attempts, versions and epochs never go back
+N  at rest the job's directory has no file that the job's object does not need
 """
 
 from penstock.base.errors import PenstockError
+from penstock.connectors.published import OWNER
 from penstock.contract import control_messages as msg
 from penstock.contract.codec import ABSENT, decode
-from penstock.contract.ids import Attempt, BlobName, Epoch, Ordinal, SplitId, Term, Version
+from penstock.contract.ids import Attempt, BlobName, Epoch, Ordinal, SplitId, Term, Version, parse_name
 from penstock.contract.keygroups import groups_of
 from penstock.contract.latest import Desired, Latest
 from penstock.contract.manifest import BlobRef, RootManifest, TaskManifest
@@ -21,7 +23,7 @@ from penstock.contract.plan import Assignment
 from penstock.protocol.savepoints import files_of
 from penstock.protocol.state_entries import groups_of_files
 from sim.cluster.savepoint_files import Index, at, index_name
-from sim.kernel.calls import SAVEPOINTS
+from sim.kernel.calls import ROOT_FILE, SAVEPOINTS
 from sim.kernel.kernel import SimKernel, Violation
 from sim.real_engine.jobs.checked_job import CheckedJob
 from sim.real_engine.outputs import Outputs
@@ -152,6 +154,16 @@ class RealChecker:
         files = [file.blob for root in roots for task in self._manifest(root).tasks for file in task.files]
         return [*roots, *files, *([latest.members] if latest.members else [])]
 
+    def left(self) -> list[str]:
+        """List the files of a job that has ended which nobody lists and no later epoch would collect.
+
+        The file that says whose the staged output of a sink is stays as long as the job's directory.
+        """
+        assert self._latest is not None
+        listed = {ROOT_FILE, *(ref.name for ref in self._listed())}
+        files = (n for n in self.stores.job.list_for_collection() if n not in listed and not n.endswith(f"/{OWNER}"))
+        return [name for name in files if self._latest.finished or _epoch_of(name) <= self._latest.epoch]
+
     def _manifest(self, ref: BlobRef) -> RootManifest:
         """Return a manifest as it was when it was first read."""
         if ref.name not in self._manifests:
@@ -216,6 +228,11 @@ class RealChecker:
         tasks = () if self._root is None else self._root.tasks
         self._job.ended_at({state.split: state.offset for task in tasks for state in task.splits})
         self._job.check_output({name: self._outputs.rows(name) for name in self._job.outputs})
+
+
+def _epoch_of(name: BlobName) -> Epoch:
+    parts = parse_name(name)
+    return Epoch(0) if parts is None else parts.epoch
 
 
 def _copies(task: TaskManifest) -> dict[str, tuple[int, int]]:

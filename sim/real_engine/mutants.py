@@ -38,6 +38,15 @@ _TABLE = (
         ),
     ),
     EngineMutant(
+        "staged-name-stays",
+        "a file of the job's directory keeps its staged name, too, and nobody lists that",
+        _line(
+            "storage.blobs",
+            "self.files.unlink(staged_leaf, within=folder)  # before the sync: nobody looks for it later",
+            "pass",
+        ),
+    ),
+    EngineMutant(
         "output-folder-not-synced",
         "the names of published files are not durable",
         _line(

@@ -18,6 +18,7 @@ from penstock.contract.latest import Latest, Retained
 from penstock.contract.manifest import BlobRef, RootManifest
 from penstock.contract.plan import first_assignment
 from sim.files.call_hooks import FileCall
+from sim.kernel.calls import ROOT_FILE
 from sim.kernel.kernel import SimKernel, Violation
 from sim.real_engine.checker import RealChecker
 from sim.real_engine.file_faults import FileFaults
@@ -42,6 +43,10 @@ class Files(dict[BlobName, bytes]):
             raise StateError(f"{ref.name} is missing")
         return self[ref.name]
 
+    def list_for_collection(self) -> list[BlobName]:
+        """List all files."""
+        return sorted(self)
+
 
 def manifest(epoch: int) -> bytes:
     """Return a manifest without tasks."""
@@ -51,7 +56,9 @@ def manifest(epoch: int) -> bytes:
 def checker(job: CheckedJob) -> tuple[RealChecker, Files]:
     """Return a checker that has seen two checkpoints, and the files."""
     files = Files({OLDER.name: manifest(1), NEWER.name: manifest(2), MEMBERS.name: b""})
-    made = RealChecker(SimKernel(0, lambda _: None), job, cast(Any, files), cast(Any, None))
+    made = RealChecker(
+        SimKernel(0, lambda _: None), job, cast(Any, SimpleNamespace(job=files, get=files.get)), cast(Any, None)
+    )
     first = replace(Latest(JobUid("job"), SwapId("s")), epoch=Epoch(1), root=OLDER, members=MEMBERS)
     made.swapped("latest", None, first)
     kept = (Retained(Epoch(1), OLDER), Retained(Epoch(2), NEWER))
@@ -68,6 +75,15 @@ def test_nothing_that_the_object_lists_may_go(name: BlobName) -> None:
     del files[name]  # by an engine, which asks nobody
     with pytest.raises(Violation, match="is listed, but"):
         judge.finish()
+
+
+def test_a_file_that_nobody_lists_and_no_later_epoch_collects_is_left() -> None:
+    judge, files = checker(sided.SidedJob())
+    owner, later = BlobName("staged/out/_staging/OWNER.json"), BlobName("1-3-life-7.state")
+    files.update(dict.fromkeys((ROOT_FILE, owner, later), b""))
+    assert judge.left() == [], "the checkpoint of epoch 3 will list or collect its file"
+    files.update(dict.fromkeys((BlobName("1-2-life-6.state"), BlobName("ROOT.1")), b""))
+    assert judge.left() == ["1-2-life-6.state", "ROOT.1"]
 
 
 @pytest.mark.parametrize("name", ["link", "rename"])

@@ -10,6 +10,8 @@ from penstock.base.errors import PenstockError, StateError, StorageError
 from penstock.contract.ids import BlobName
 from penstock.contract.manifest import BlobRef
 from penstock.storage.blobs import DirectoryBlobStore
+from sim.files.mounted_files import Mount, MountedFiles
+from sim.files.virtual_disk import VirtualDisk
 from tests.support.contracts import check_blob_store
 
 NAME = BlobName("state/1-1-x-1.state")
@@ -221,3 +223,12 @@ def test_a_fixed_name_is_durable_when_it_is_there(
     monkeypatch.setattr(os, "link", link)
     store.put_whole(BlobName("ROOT"), BlobName("ROOT-1"), b"uid")
     assert str(tmp_path / "root") in synced, "synced behind the link"
+
+
+def test_a_staged_file_of_a_fixed_name_does_not_come_back_when_the_power_fails() -> None:
+    disk = VirtualDisk()
+    store = DirectoryBlobStore(Path("/job"), MountedFiles(disk, Mount("one")))
+    store.put_whole(BlobName("ROOT"), BlobName("ROOT-1"), b"uid")
+    disk.power_failure()
+    after = DirectoryBlobStore(Path("/job"), MountedFiles(disk, Mount("two")))
+    assert list(after.list_for_collection()) == ["ROOT"]

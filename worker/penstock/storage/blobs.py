@@ -120,11 +120,11 @@ class DirectoryBlobStore:
         try:
             with self._folder(folders) as folder:
                 self.files.link(staged_leaf, leaf, within=folder)
+                self.files.unlink(staged_leaf, within=folder)  # before the sync: nobody looks for it later
                 self.files.fsync(folder)
         except OSError as error:
-            raise _write_error(error, self._root / name) from error
-        finally:
             self.delete(staged)
+            raise _write_error(error, self._root / name) from error
 
     def sync_name(self, name: BlobName) -> None:
         """Make the name of a file durable that another process has made. Raises StorageError."""

@@ -5,6 +5,7 @@ from sim.publishers.table_mutants import OF_TABLES
 
 RULES = {
     "fence-first": "the marker is read behind the fence, and again under the lock",
+    "late-requests": "a request that arrives late ends no later transaction, and adds nothing to it",
     "marker-inside": "rows and marker come in one step",
     "marker-rises": "of an epoch with visible blocks the others are written",
     "marker-ahead": "a marker of other output, or of a higher epoch, is an error",
@@ -38,7 +39,14 @@ MUTANTS = {
             "fence-first",
             line(_TOPIC, _FENCE, f"self._marker = self._read(); {_FENCE}; return"),
             "plain-topic",
-            12,
+            6,
+        ),
+        Mutant(
+            "a-producer-goes-on-that-has-lost-touch",
+            "late-requests",
+            line(_TOPIC, "if self._lost_touch():", "if False:"),
+            "plain-topic",
+            142,
         ),
         Mutant("marker-without-its-lock", "fence-first", line(_TABLE, _LOCKED, "found = found"), "plain-table", 0),
         Mutant(
@@ -81,7 +89,7 @@ MUTANTS = {
             "marker-lost",
             line(_MARKED, "if wanted.how is Unpublished.PUBLISH:", "if True:"),
             "lost-topic",
-            4,
+            49,
         ),
         Mutant(
             "lost-marker-begins-anew",
@@ -97,7 +105,7 @@ MUTANTS = {
                 _TOPIC, 'self._commit(OutputMarker(visible, "seed", 0))', 'self._commit(OutputMarker(Epoch(0), "", 0))'
             ),
             "rest-topic",
-            47,
+            10,
         ),
         Mutant(
             "first-marker-of-a-table-is-zero",
@@ -111,7 +119,7 @@ MUTANTS = {
             "drop-marks",
             line(_TOPIC, "self._commit(wanted.marker)", "self._producer.commit_transaction(ANSWER_MAX_S)"),
             "given-up-topic",
-            110,
+            44,
         ),
         Mutant(
             "given-up-table-without-marker",
@@ -144,9 +152,9 @@ MUTANTS = {
         Mutant(
             "successor-is-fenced-and-overwritten",
             "skip-refused",
-            line(_TOPIC, "if self._marker != before:", "if False:"),
+            line(_TOPIC, "if self._marker != marker:", "if False:"),
             "less-topic",
-            178,
+            46,
         ),
     )
 }

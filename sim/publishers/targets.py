@@ -25,6 +25,7 @@ from sim.servers.postgres_client import PostgresApi
 SCHEMA = pa.schema([("word", pa.string()), ("number", pa.int64())])
 NAME, NOWHERE = "output", Path("/nowhere")  # nothing is staged
 LARGE, HUGE = 2_000, 20_000  # characters of a word
+ASKED_MAX = 2  # times, by a client of Kafka
 LIMIT, LOWER_LIMIT = 10_000, 1_000  # bytes that the target takes: at first, and when it takes less
 LATE = (
     "append",
@@ -94,11 +95,13 @@ class TopicTarget:
             replace_name(module, "make_client", client_maker(self._carry))
         replace_name(marked_topic, "SHARE_OF_TIMEOUT", -1.0)  # each block is a transaction
 
-    def _carry(self, name: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
-        try:
-            return running().ask(name, lambda: getattr(self._server, name)(*arguments))
-        except NoReply as error:
-            raise NoAnswer from error
+    def _carry(self, name: str, arguments: tuple[Any, ...], timeout_s: float, lost: Callable[[], None]) -> Any:
+        for _ in range(ASKED_MAX):
+            try:
+                return running().ask(name, lambda: getattr(self._server, name)(*arguments))
+            except NoReply:
+                lost()
+        raise NoAnswer
 
     def staged(self) -> StagedTarget:
         """See PublishTarget."""

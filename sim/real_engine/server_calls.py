@@ -212,7 +212,7 @@ class ServerCalls:
 
     # --- As the way to Kafka (kafka_clients.KafkaWire)
 
-    def ask_kafka(self, name: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
+    def ask_kafka(self, name: str, arguments: tuple[Any, ...], timeout_s: float, lost: Callable[[], None]) -> Any:
         """Make a request of the brokers, again while they do not answer. Raises NoAnswer, KafkaRefusal."""
         until_us = self._host.kernel.now_us + int(timeout_s * SECOND)
         left = self._draw.randint(1, KAFKA_ASKED_MAX)
@@ -225,6 +225,7 @@ class ServerCalls:
                 kind = "claim" if name in KAFKA_CLAIMS else "server"
                 return self.carry(lambda: getattr(self.kafka, name)(*arguments), kind, may_be_late=name in KAFKA_LATE)
             except Silent:
+                lost()
                 left -= 1
             except Waits:
                 self._host.scheduler.block(WAIT_US)

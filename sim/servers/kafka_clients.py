@@ -1,7 +1,7 @@
 """The twins of the clients of Kafka (``confluent_kafka``), for the virtual server.
 
-As librdkafka does, a client asks again when no answer comes, until its time is over. Then the call fails, and the
-client complains that it does not get through.
+As librdkafka does, a client complains when no answer comes, connects anew and asks again, until its time is over.
+Then the call fails.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +27,11 @@ class NoAnswer(Exception):
 class KafkaWire(Protocol):
     """The way to the server."""
 
-    def __call__(self, name: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
-        """Call a method of the server, again and again while it does not answer. Raises NoAnswer, KafkaRefusal."""
+    def __call__(self, name: str, arguments: tuple[Any, ...], timeout_s: float, lost: Callable[[], None]) -> Any:
+        """Call a method of the server, again and again while it does not answer. Raises NoAnswer, KafkaRefusal.
+
+        ``lost`` is called for each request without an answer.
+        """
         ...
 
 
@@ -43,13 +46,16 @@ class KafkaClient:
     def ask(self, timeout_s: float, name: str, *arguments: Any) -> Any:
         """Make a request. Raises KafkaException."""
         try:
-            return self._wire(name, arguments, timeout_s)
+            return self._wire(name, arguments, timeout_s, self._complain)
         except NoAnswer:
             error = KafkaError(KafkaError._TIMED_OUT, "no answer in time")
-            self.complaints(KafkaError(KafkaError._TRANSPORT, "the connection was lost"))
+            self._complain()
         except KafkaRefusal as refusal:
             error = KafkaError(getattr(KafkaError, refusal.name), refusal.name)
         raise KafkaException(error)
+
+    def _complain(self) -> None:
+        self.complaints(KafkaError(KafkaError._TRANSPORT, "the connection was lost"))
 
     def poll(self, _timeout_s: float) -> None:
         """Have callbacks called: here there are none."""

@@ -180,7 +180,7 @@ def check_topic(folder: Path, every: int) -> kit.SinkReport:
     """Check the Kafka sink."""
     with served(Brokers) as ask:
 
-        def carry(name: str, arguments: tuple[Any, ...], timeout_s: float) -> Any:
+        def carry(name: str, arguments: tuple[Any, ...], timeout_s: float, lost: Callable[[], None]) -> Any:
             try:
                 return ask(name, arguments)
             except (OSError, EOFError) as error:

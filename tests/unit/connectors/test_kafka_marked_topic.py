@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from penstock.base.errors import ConfigError
-from penstock.connectors.kafka import marked_topic
+from penstock.base.errors import ConfigError, StorageError
+from penstock.connectors.kafka import marked_topic, topics
 from penstock.connectors.kafka.encoding import RECORDS
 from penstock.connectors.kafka.kafka_sink import KafkaSink
 from penstock.connectors.kafka.marked_topic import MarkedTopic
@@ -21,8 +22,8 @@ from penstock.contract.kafka_options import KafkaOutput
 from penstock.contract.latest import Unpublished
 from penstock.contract.manifest import SinkHandle
 from penstock.protocol.marked import OutputMarker, Wanted
-from sim.servers.kafka import VirtualKafka
-from sim.servers.kafka_clients import client_maker
+from sim.servers.kafka import KafkaRefusal, VirtualKafka
+from sim.servers.kafka_clients import NoAnswer, client_maker
 from tests.support.staged_output import TASK
 
 ANSWER_MAX_S = 30.0
@@ -142,7 +143,7 @@ def test_a_marker_that_the_brokers_forgot_while_nothing_was_written_is_written_a
     """They forget it seven days behind the last write (``offsets.retention.minutes``)."""
     server = VirtualKafka(lambda: 0.0)
     server.make_topic("words", 1)
-    made = client_maker(lambda name, arguments, _: getattr(server, name)(*arguments))
+    made = client_maker(lambda name, arguments, *_: getattr(server, name)(*arguments))
     monkeypatch.setattr(marked_topic, "make_client", made)
     topic = MarkedTopic(dict, "words", "job/out/0.0", "murmur2_random")
     rows = pa.RecordBatch.from_pylist([{"key": None, "value": b"{}"}], schema=RECORDS)
@@ -160,6 +161,44 @@ def test_a_marker_that_the_brokers_forgot_while_nothing_was_written_is_written_a
     assert topic.known(Epoch(950)) == 950, "it is written again, so that it is kept for longer"
     assert server.marker_of("words", "out", "0.0") == 950
     assert len(server.records("words")) == 3
+
+
+@pytest.mark.parametrize("how", [Unpublished.PUBLISH, Unpublished.SKIP])
+def test_a_commit_that_arrives_late_ends_no_later_transaction(
+    monkeypatch: pytest.MonkeyPatch, how: Unpublished
+) -> None:
+    """The client asks again when no answer comes. The brokers may hear its first request later."""
+    server = VirtualKafka(lambda: 0.0)
+    server.make_topic("words", 1)
+    commits: list[tuple[Any, ...]] = []
+    late: list[tuple[Any, ...]] = []
+
+    def wire(name: str, arguments: tuple[Any, ...], timeout_s: float, lost: Callable[[], None]) -> Any:
+        if name == "commit":
+            commits.append(arguments)
+            if len(commits) == 2:  # the first one was of the marker alone
+                late.append(arguments)
+                lost()
+        elif name == "append" and late and arguments[-1][0][1][1] == b"4":
+            with suppress(KafkaRefusal):
+                server.commit(*late.pop())
+            raise NoAnswer
+        return getattr(server, name)(*arguments)
+
+    monkeypatch.setattr(topics, "make_client", client_maker(wire))
+    monkeypatch.setattr(marked_topic, "make_client", client_maker(wire))
+    monkeypatch.setattr(marked_topic, "SHARE_OF_TIMEOUT", -1.0)  # each block is a transaction
+    topic = MarkedTopic(dict, "words", "job/out/0.0", "murmur2_random")
+
+    def blocks() -> Iterator[Iterator[pa.RecordBatch]]:
+        for block in ((1, 2), (3, 4)):
+            yield (pa.RecordBatch.from_pylist([{"key": None, "value": b"%d" % n}], schema=RECORDS) for n in block)
+
+    wanted = Wanted(Epoch(1), "digest", 2, topic.known(Epoch(0)), how)
+    with pytest.raises(StorageError):
+        topic.publish(wanted, blocks())
+    topic.publish(wanted, blocks())
+    assert [value for _, value in server.records("words")] == [b"1", b"2", b"3", b"4"]
 
 
 def test_a_batch_that_is_larger_than_the_queue_of_the_client_is_published(

@@ -3,6 +3,10 @@
 The marker is the offset that a consumer group of the same name has committed for partition 0 of the output
 topic: the epoch, with the digest and the number of visible blocks as metadata. ``protocol/marked.py`` judges it.
 
+The client asks again when a broker does not answer. Brokers cannot tell a late request from one of the producer's next
+transaction, because this client does not take part in KIP-890: a late commit would end that in its midst. So a producer
+that has lost a connection begins no other transaction. The next producer of the id fences its requests.
+
 The order matters. ``init_transactions`` fences and aborts predecessors, so it comes **before** the marker is read: a
 predecessor could otherwise commit between the two. An id that has not failed since keeps its producer, and knows its
 marker; the broker tells it when somebody else has fenced it.
@@ -112,7 +116,7 @@ class MarkedTopic:
             if number <= visible:
                 continue
             if began is None:
-                self._producer.begin_transaction()
+                self._begin_transaction()
                 began = monotonic()
             for records in block:
                 for piece in pieces_of(records, CLIENT_QUEUE_KBYTES * 1024 // 4):
@@ -144,15 +148,13 @@ class MarkedTopic:
         refused = dict.fromkeys(keyless, "it has no key, and the topic is compacted")
         before = self._marker
         while True:
-            self._producer.begin_transaction()
+            self._begin_transaction(skips=True)
             by_client, by_broker = self._refused([(n, r) for n, r in enumerate(records) if n not in refused])
             refused |= {**by_client, **(by_broker if self._alone else {})}
             if not by_broker:
                 break
-            self._forget()  # the transaction cannot go on, and what was sent behind the record is lost with it
-            self._begin(skips=True, alone=True)
-            if self._marker != before:
-                raise StorageError(f"{self._where}: another worker has published meanwhile: the marker is read again")
+            # The transaction cannot go on, and what was sent behind the record is lost with it.
+            self._begin_anew(before, skips=True, alone=True)
         self._commit(marker)
         for number, why in refused.items():
             log.warning(
@@ -193,6 +195,19 @@ class MarkedTopic:
         if failed is not None and not by_broker:
             raise failed
         return by_client, by_broker
+
+    def _begin_transaction(self, *, skips: bool = False) -> None:
+        """Begin a transaction, by another producer if this one has lost a connection. Raises StorageError."""
+        if self._lost_touch():
+            self._begin_anew(self._marker, skips=skips, alone=self._alone)
+        self._producer.begin_transaction()
+
+    def _begin_anew(self, marker: OutputMarker | None, *, skips: bool, alone: bool) -> None:
+        """Go on with another producer. Raises StorageError unless it finds ``marker``: a successor has published."""
+        self._forget()
+        self._begin(skips=skips, alone=alone)
+        if self._marker != marker:
+            raise StorageError(f"{self._where}: another worker has published meanwhile: the marker is read again")
 
     def _make_room(self, size: int) -> None:
         """Wait until the client has sent its queue, if ``size`` bytes more would fill more than half of it."""

@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.integration.kubernetes.binaries import API_BINARIES, REMEDY, cache
 from tests.support.long_tests import LONG
@@ -16,6 +16,8 @@ from tools.servers import table_spark
 # drawn in each run, so what is left to find, many runs find; `make unit` draws the fewer ones.
 settings.register_profile("all", deadline=None, max_examples=40)
 settings.register_profile("quick", deadline=None, max_examples=20)
+# With a fault of tools/mutants the first example that fails is enough: to make it small takes minutes.
+settings.register_profile("faults", deadline=None, max_examples=200, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("all")
 
 

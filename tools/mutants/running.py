@@ -32,6 +32,7 @@ ALL_TIMEOUT_S = 3600  # of all tests, without a fault
 SOURCE_PATHS = ("worker", "operator", "spark", ".")
 _NOTICED_BY = re.compile(r"^(?:FAILED|ERROR) (\S+)(.*)", re.MULTILINE)
 _TIMED_OUT = "from pytest-timeout"
+DRAWN = ("--hypothesis-seed=0", "--hypothesis-profile=faults")  # the same examples each time, more than usually
 PASSED = 0  # exit statuses of pytest
 NOTHING_RUN = (4, 5)  # its arguments were wrong, or no test was found
 
@@ -81,7 +82,7 @@ class Tree:
 
         A single test fails after ``test_s``.
         """
-        flags = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", "--hypothesis-seed=0")
+        flags = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", *DRAWN)
         command = [sys.executable, "-m", "pytest", *flags, "-o", f"timeout={test_s}", *tests]
         paths = os.pathsep.join(str(self.folder / path) for path in SOURCE_PATHS)
         process = subprocess.Popen(

@@ -7,13 +7,15 @@
     queue ─> queue-out                         a source that forgets what was committed
 
 Each output row has the running number of its key. So rows that are lost, repeated or out of order
-per key show at once. In a database, the counts are a table with one row of each word.
+per key show at once. The numbers of the input rows are added up, so each row is told from others of
+its word. In a database, the counts are a table with one row of each word.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,15 +28,18 @@ from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 from sim.kernel.kernel import Violation
 from sim.real_engine.jobs.checked_job import CheckedJob, OutputPlace
-from sim.real_engine.jobs.input_rows import START, TIMED, InputFiles, Row, must_count, must_equal
+from sim.real_engine.jobs.input_rows import START, TIMED, InputFiles, Row, must_count, must_equal, must_keep_order
 
 STEP, WINDOW = timedelta(seconds=4), timedelta(minutes=5)
 QUEUES = 2
 QUEUE_PAUSE_S = 0.01
 QUEUE_READ_ROWS = 4
 TABLES = {
-    "counts": ({"word": "text", "n": "bigint"}, ("word",)),
-    "totals": ({"window_start": "timestamp without time zone", "words": "bigint", "rows": "bigint"}, ()),
+    "counts": ({"word": "text", "n": "bigint", "ids": "bigint"}, ("word",)),
+    "totals": (
+        {"window_start": "timestamp without time zone", "words": "bigint", "rows": "bigint", "ids": "bigint"},
+        (),
+    ),
     "queue": ({"id": "bigint"}, ()),
 }
 TOPICS = {"counts": 3, "totals": 1, "queue": 1}
@@ -121,10 +126,11 @@ def job(parameters: ps.Parameters) -> ps.Job:
     made = ps.Job()
     size = Size(**{field.name: parameters.integer(field.name) for field in fields(Size)})
     rows = size.input().source(made, parameters)
-    counted = rows.key_by("word").aggregate("counts", n=ps.count())
+    counted = rows.key_by("word").aggregate("counts", n=ps.count(), ids=ps.sum("id"))
     counted.sink("counts-out", _sink(parameters, "counts"))
-    windows = rows.key_by("word").window("minutes", "5m", n=ps.count())
-    totals = windows.key_by("window_start").aggregate("totals", words=ps.count(), rows=ps.sum("n"))
+    windows = rows.key_by("word").window("minutes", "5m", n=ps.count(), ids=ps.sum("id"))
+    sums = {"rows": ps.sum("n"), "ids": ps.sum("ids")}
+    totals = windows.key_by("window_start").aggregate("totals", words=ps.count(), **sums)
     totals.sink("totals-out", _sink(parameters, "totals"))
     made.source("queue", Queue(size.queued)).sink("queue-out", _sink(parameters, "queue"))
     return made
@@ -155,7 +161,7 @@ class CountingJob(CheckedJob):
         self.place = place
         self.parameters = {**asdict(size), "place": place.value}
         self.inputs = (size.input(),)
-        self._queued, self._rows = size.queued, size.input().all_rows()
+        self._queued, self._rows, self._rows_of_file = size.queued, size.input().all_rows(), size.rows
 
     def begin_run(self) -> None:
         """Fill the queue anew."""
@@ -166,26 +172,50 @@ class CountingJob(CheckedJob):
         if self.place is OutputPlace.TABLE:
             newest = Counter({row["word"]: row["n"] for row in found["counts"]})
             must_equal("counts", newest, Counter(row["word"] for row in self._rows))
+            sums = Counter({row["word"]: row["ids"] for row in found["counts"]})
+            must_equal("counts: sums of numbers", sums, _added_up((row["word"], row["id"]) for row in self._rows))
         else:
             must_count("counts", found["counts"], self._rows)
+            self._check_each_row(found["counts"])
         self._check_totals(found["totals"])
         queued = Counter(dict.fromkeys(range(self._queued), QUEUES))
         must_equal("queue", Counter(row["id"] for row in found["queue"]), queued)
 
+    def _check_each_row(self, counts: list[Row]) -> None:
+        """Check that each row of the input was counted, once and in the order of its file."""
+        before, counted = Counter[str](), list[Row]()
+        for row in counts:
+            counted.append({"word": row["word"], "id": row["ids"] - before[row["word"]]})
+            before[row["word"]] = row["ids"]
+        rows = Counter((row["word"], row["id"]) for row in self._rows)
+        must_equal("counts: rows", Counter((row["word"], row["id"]) for row in counted), rows)
+        must_keep_order("counts", counted, self._rows_of_file)
+
     def _check_totals(self, rows: list[Row]) -> None:
-        windows = Counter((r["word"], START + (r["at"] - START) // WINDOW * WINDOW) for r in self._rows)
-        words, sums = Counter(at for _, at in windows), Counter[datetime]()
-        for (_, at), count in windows.items():
-            sums[at] += count
-        seen, total = Counter[datetime](), Counter[datetime]()
+        windows = Counter((r["word"], _window(r)) for r in self._rows)
+        words = Counter(at for _, at in windows)
+        seen, total, ids = Counter[datetime](), Counter[datetime](), Counter[datetime]()
         for found in rows:
             at = _time(found["window_start"])
             seen[at] += 1
-            total[at] = found["rows"]
+            total[at], ids[at] = found["rows"], found["ids"]
             if found["words"] != seen[at]:
                 raise Violation("E", f"totals: {at} has {found['words']} words, not {seen[at]}")
         must_equal("totals: windows", seen, words)
-        must_equal("totals: rows in windows", total, sums)
+        must_equal("totals: rows in windows", total, _added_up((_window(row), 1) for row in self._rows))
+        must_equal("totals: sums of numbers", ids, _added_up((_window(row), row["id"]) for row in self._rows))
+
+
+def _added_up(pairs: Iterable[tuple[Any, int]]) -> Counter[Any]:
+    sums = Counter[Any]()
+    for key, number in pairs:
+        sums[key] += number
+    return sums
+
+
+def _window(row: Row) -> datetime:
+    start: datetime = START + (row["at"] - START) // WINDOW * WINDOW
+    return start
 
 
 def _time(value: datetime | str) -> datetime:

@@ -17,6 +17,7 @@ from penstock.keyed_state.keyed_backend import KeyedStateBackend
 from penstock.model.declared.state_types import state_type
 from penstock.model.keys import KeyCodec
 from penstock.model.table_columns import NO_TIMER
+from penstock.protocol.state_entries import Files
 from penstock.steps.base import NOTHING_DUE, StateSchema, TimerColumn
 from penstock.steps.typed.evolving_schema import evolving_schema
 from penstock.storage.blobs import DirectoryBlobStore
@@ -52,6 +53,14 @@ def schema_of(cls: type, *timers: str) -> StateSchema:
 def opened(schema: StateSchema, folder: Path) -> tuple[KeyedStateBackend, Any]:
     state = KeyedStateBackend(StateSettings(), (Range(0, GROUPS),), GROUPS, folder)
     return state, state.open(schema)
+
+
+def stored(state: KeyedStateBackend, blobs: DirectoryBlobStore) -> Files:
+    """Write a checkpoint of all that is there."""
+    cut = state.flip(Epoch(1))
+    while not state.copy_on():
+        pass
+    return cut.write(lambda end: BlobName(f"1{end}"), blobs)
 
 
 def test_columns_say_what_older_rows_get() -> None:
@@ -90,10 +99,7 @@ def test_timers_of_a_renamed_field_fire_and_those_of_an_added_one_do_not(tmp_pat
     table.column("idle")[rows] = np.arange(len(rows)) % 7 + 10
     table.column("__begun")[rows] = 1
     table.arm(rows, REACHED)
-    cut = state.flip(Epoch(1))
-    while not state.copy_on():
-        pass
-    files = cut.write(lambda end: BlobName(f"1{end}"), blobs)
+    files = stored(state, blobs)
 
     again, table = opened(schema_of(After, "quiet", "late"), tmp_path)
     again.load(files, blobs)
@@ -110,5 +116,32 @@ def test_timers_of_a_renamed_field_fire_and_those_of_an_added_one_do_not(tmp_pat
         taken, left = taken + len(due.rows), left - len(due.rows)
     assert taken == len(NAMES)
     assert table.next_timer(TimeKind.EVENT) == NOTHING_DUE
+    state.close()
+    again.close()
+
+
+@ps.state
+class Five:
+    last: ps.Ring[int, 5]  # type: ignore[valid-type]
+
+
+@ps.state
+class Two:
+    last: ps.Ring[int, 2]  # type: ignore[valid-type]
+
+
+def test_a_ring_that_gets_less_room_keeps_its_newest_values_wherever_they_begin(tmp_path: Path) -> None:
+    blobs, keys = DirectoryBlobStore(tmp_path / "blobs"), CODEC.keys([pa.array(["full", "short"], pa.string())])
+    state, table = opened(schema_of(Five), tmp_path)
+    rows = table.rows(keys)
+    table.column("last")[rows] = [[7, 8, 4, 5, 6], [1, 2, 0, 0, 0]]
+    table.column("last.head")[rows], table.column("last.length")[rows] = [2, 0], [5, 2]
+    files = stored(state, blobs)
+    again, table = opened(schema_of(Two), tmp_path)
+    again.load(files, blobs)
+    rows = table.rows(keys)
+    assert table.column("last")[rows].tolist() == [[7, 8], [1, 2]]
+    assert table.column("last.head")[rows].tolist() == [0, 0]
+    assert table.column("last.length")[rows].tolist() == [2, 2]
     state.close()
     again.close()

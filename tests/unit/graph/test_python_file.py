@@ -1,10 +1,14 @@
 """A Python file as a job file: its job is found, or it is said in which line why not."""
 
+import errno
+import io
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.graph import JobFile, keep_job_file, load_job, read_job_file
 
 GRAPH = """\
@@ -101,6 +105,24 @@ def test_an_import_with_a_wrong_line_names_that_file() -> None:
 
 def test_an_object_takes_no_parameters() -> None:
     assert "word_count.py:3: this job takes no parameters (rows)" in refused(OBJECT, "job.parameters.rows=1")
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "job.py", "job.places.json"])
+def test_storage_that_does_not_answer_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """An engine that cannot read its job begins again; one whose job is wrong does not."""
+    file = Path("job.py" if name == "job.py" else "job.yaml")
+    Path(name).write_text("{}")
+    file.write_text("kind: StreamJob")
+    real = io.open
+
+    def fails(path: Any, *more: Any, **options: Any) -> Any:
+        if Path(path).name == name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, *more, **options)
+
+    monkeypatch.setattr(io, "open", fails)
+    with pytest.raises(StorageError, match=rf"{name}: cannot be read: Input/output error"):
+        read_job_file(file)
 
 
 def test_what_is_no_readable_file_is_said() -> None:

@@ -7,6 +7,7 @@ here is tried again, because a needless try harms less than a job that failed fo
 """
 
 import errno
+from pathlib import Path
 
 from penstock.base.errors import ConfigError, StorageError
 
@@ -35,6 +36,12 @@ def may_pass(error: BaseException) -> bool:
     if not isinstance(error, OSError) or error.errno in (None, errno.ENOENT):
         return False
     return not is_lasting(error)
+
+
+def unreadable(path: Path, error: OSError) -> ConfigError | StorageError:
+    """Return the error to raise where a file of a job cannot be read. An engine tries again after a StorageError."""
+    kind = StorageError if may_pass(error) else ConfigError
+    return kind(f"{path}: cannot be read: {error.strerror or error}")
 
 
 def storage_error(what: str, error: OSError) -> ConfigError | StorageError:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.base.errors import ConfigError, PeerError
+from penstock.base.os_errors import unreadable
 from penstock.contract.codec import parsed
 from penstock.contract.job_reader import SET, override, read_stream_job
 from penstock.contract.reader import Origin
@@ -31,7 +32,7 @@ class JobFile:
 
 
 def read_job_file(path: Path, settings: Sequence[str] = (), *, cluster: bool = False) -> JobFile:
-    """Read a file and apply ``--set`` texts in order. Raises ConfigError with file and line.
+    """Read a file and apply ``--set`` texts in order. Raises ConfigError with file and line, StorageError.
 
     With ``cluster`` the file must also have all that the API server requires.
     """
@@ -78,5 +79,7 @@ def _read_places(path: Path) -> tuple[Origin, Path] | None:
     try:
         kept = parsed(path.read_text(encoding="utf-8"))
         return Origin(kept["file"], kept["places"]), Path(kept["folder"] or ".")
-    except (OSError, PeerError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (PeerError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from penstock.base.errors import ConfigError
+from penstock.base.os_errors import unreadable
 from penstock.base.user_code import short_path
 from penstock.contract.reader import Origin
 from penstock.contract.schema import Plain
@@ -22,13 +23,13 @@ _REMEDY = "write a function job(params) that returns the ps.Job, or make one ps.
 
 
 def read_python_file(path: Path) -> tuple[Plain, Origin]:
-    """Read a Python file as a StreamJob named after it. Raises ConfigError naming the file."""
+    """Read a Python file as a StreamJob named after it. Raises ConfigError and StorageError naming the file."""
     try:
         source = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no text in UTF-8: {error}") from error
     name = re.sub("[^a-z0-9]+", "-", path.stem.lower()).strip("-")

@@ -10,6 +10,7 @@ from typing import Final
 import yaml
 
 from penstock.base.errors import ConfigError
+from penstock.base.os_errors import unreadable
 from penstock.base.user_code import short_path
 from penstock.contract.reader import Origin
 from penstock.contract.schema import Plain
@@ -28,13 +29,13 @@ _SHORT_BOOLEANS: Final = {"y": True, "Y": True, "n": False, "N": False}
 
 
 def read_yaml_file(path: Path) -> tuple[Plain, Origin]:
-    """Read one document. Raises ConfigError with the file, and with the line where possible."""
+    """Read one document. Raises ConfigError with the file, and with the line where possible, and StorageError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"{path}: has {len(data)} bytes; at most {FILE_BYTES_MAX} are read")
     return parse_yaml(data, short_path(str(path)))

@@ -61,7 +61,7 @@ sim: $(STAMP)  ## run the simulation longer: SCENARIO=chaos SEEDS=1..2000; SEED=
 	@echo "== make sim: $(SCENARIO), $(if $(SEED),seed $(SEED),seeds $(SEEDS)); a violation prints how to repeat it"
 	@$(BIN)/python -m sim --scenario $(SCENARIO) $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
-fuzz: $(STAMP)  ## read many altered messages of Arrow: MESSAGES=1000000 FIRST=0 (make test reads 10,000)
+fuzz: $(STAMP)  ## read many altered messages of Arrow: MESSAGES=1000000 FIRST=0 (make test reads 5,000)
 	@echo "== make fuzz: $(MESSAGES) messages; a failure prints the command that repeats it"
 	@PYTHONPATH=worker:operator:spark:. $(BIN)/python -m tests.fuzz --first $(FIRST) \
 		--messages $(MESSAGES)

@@ -252,11 +252,11 @@ def check_snapshots(folder: Path, every: int) -> kit.SinkReport:
 @pytest.mark.parametrize(
     ("check", "every"),
     [
-        (check_bucket, count(61, 5)),
+        (check_bucket, count(127, 5)),
         (check_table, count(331, 11)),
         pytest.param(check_upserts, 11, marks=long_only),
-        (check_topic, count(131, 11)),
-        (check_versions, count(131, 11)),
+        (check_topic, count(263, 11)),
+        (check_versions, count(263, 11)),
         (check_snapshots, count(499, 61)),
     ],
 )

@@ -165,9 +165,11 @@ def raw_peer(make_worker: Make) -> Iterator[tuple[RawPeer, Any]]:
     nobody = Peer(HELLO.incarnation, "grpc://127.0.0.1:1")
     worker.open(1, {0: nobody, 1: worker.peer()}, channel(0, 1))
     raw = RawPeer(worker)
-    yield raw, worker
-    for stream in raw.streams:
-        stream.end()
+    try:
+        yield raw, worker
+    finally:  # a worker waits for the calls of its peers, so a test that has failed would not end
+        for stream in raw.streams:
+            stream.end()
 
 
 @pytest.mark.parametrize(

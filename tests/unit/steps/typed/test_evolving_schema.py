@@ -145,3 +145,31 @@ def test_a_ring_that_gets_less_room_keeps_its_newest_values_wherever_they_begin(
     assert table.column("last.length")[rows].tolist() == [2, 2]
     state.close()
     again.close()
+
+
+@ps.state
+class Plain:
+    n: int
+    label: str = "new"
+
+
+@ps.state
+class Optional:
+    n: int | None
+    label: str | None = None
+
+
+def test_values_stay_when_their_field_may_be_none_also_a_default_that_was_never_written(tmp_path: Path) -> None:
+    blobs, keys = DirectoryBlobStore(tmp_path / "blobs"), CODEC.keys([pa.array(["written", "not"], pa.string())])
+    state, table = opened(schema_of(Plain), tmp_path)
+    rows = table.rows(keys)
+    table.column("n")[rows] = [5, 0]
+    table.write_bytes("label", rows[:1], pa.array([b"old"], pa.large_binary()))
+    files = stored(state, blobs)
+    again, table = opened(schema_of(Optional), tmp_path)
+    again.load(files, blobs)
+    rows = table.rows(keys)
+    assert (table.column("n")[rows].tolist(), table.column("n.set")[rows].tolist()) == ([5, 0], [1, 1])
+    assert table.read_bytes("label", rows).to_pylist() == [b"old", b"new"]
+    state.close()
+    again.close()

@@ -80,8 +80,8 @@ MUTANTS = (
     StorageMutant(
         "name of an index is not synced",
         BLOBS,
-        "leaf, within=folder)\n                self.files.fsync(folder)\n",
-        "leaf, within=folder)\n",
+        "looks for it later\n                self.files.fsync(folder)\n",
+        "looks for it later\n",
         Savepoints,
         CallFault.POWER_AFTER,
     ),

@@ -126,8 +126,8 @@ class Five:
 
 
 @ps.state
-class Two:
-    last: ps.Ring[int, 2]  # type: ignore[valid-type]
+class Four:
+    last: ps.Ring[int, 4]  # type: ignore[valid-type]
 
 
 def test_a_ring_that_gets_less_room_keeps_its_newest_values_wherever_they_begin(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_a_ring_that_gets_less_room_keeps_its_newest_values_wherever_they_begin(
     table.column("last")[rows] = [[7, 8, 4, 5, 6], [1, 2, 0, 0, 0]]
     table.column("last.head")[rows], table.column("last.length")[rows] = [2, 0], [5, 2]
     files = stored(state, blobs)
-    again, table = opened(schema_of(Two), tmp_path)
+    again, table = opened(schema_of(Four), tmp_path)
     again.load(files, blobs)
     rows = table.rows(keys)
-    assert table.column("last")[rows].tolist() == [[7, 8], [1, 2]]
+    assert table.column("last")[rows].tolist() == [[5, 6, 7, 8], [1, 2, 0, 0]]
     assert table.column("last.head")[rows].tolist() == [0, 0]
-    assert table.column("last.length")[rows].tolist() == [2, 2]
+    assert table.column("last.length")[rows].tolist() == [4, 2]
     state.close()
     again.close()
 

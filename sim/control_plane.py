@@ -4,6 +4,7 @@ The engines are of two kinds: the tasks and channels of ``sim/cluster`` (see :cl
 or the engine that ships (see ``sim/real_engine``).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.contract.control_messages import Command, EngineReport
@@ -38,7 +39,7 @@ from sim.kernel.calls import (
     WriteLease,
 )
 from sim.kernel.faults import Faults, Verdict
-from sim.kernel.kernel import SECOND, SimCrash, SimKernel, SimNode
+from sim.kernel.kernel import SECOND, SimCrash, SimKernel, SimNode, Violation
 from sim.kernel.messages import Compiled, Order, SocketClosed
 from sim.kernel.nemesis import Moment, Timed
 from sim.kernel.network import Network, Packet
@@ -48,6 +49,7 @@ SOCKET_US = (20, 400)
 COMPILE_US = (20_000, 150_000)
 HINTED = 0.5  # of the writes are told to a keeper
 HINT_US = (100, 60_000)
+COLLECTED_WITHIN_US = 8 * SECOND  # of the end of the job: the keepers' garbage
 KIND: dict[type, str] = {
     MetaSwap: "swap",
     WriteLease: "lease",
@@ -107,6 +109,10 @@ class ControlPlane:
 
     def new_engine(self, ordinal: Ordinal, name: str) -> SimNode:
         """Return a new life of a worker's engine."""
+        raise NotImplementedError
+
+    def _advance(self, until_us: int, *, until_done: bool = False) -> bool:
+        """Run up to a time, or until the job has ended. Return whether it has. Raises Violation."""
         raise NotImplementedError
 
     def begin(self, injector: SimNode) -> None:
@@ -286,6 +292,20 @@ class ControlPlane:
     def write_desired(self, desired: Desired) -> None:
         """Write what is wanted."""
         self.service.write(DESIRED, desired)
+
+    def let_collect(self, left: Callable[[], list[str]]) -> None:
+        """Wait until no garbage is ``left`` behind a job that has ended. Raises Violation after a while.
+
+        A closed job gets no new keeper. If its last keeper dies, the next run collects its garbage.
+        """
+        until_us = self.kernel.now_us + COLLECTED_WITHIN_US
+        while names := left():
+            if not any(self.worker_runs(ordinal) for ordinal in self.ordinals()):
+                self.kernel.happened("no keeper left to collect")
+                return
+            if self.kernel.now_us >= until_us:
+                raise Violation("N", f"{len(names)} files are left at rest, {names[0]} is one")
+            self._advance(self.kernel.now_us + SECOND // 2)
 
     def ordinals(self) -> list[Ordinal]:
         """List the workers that are known."""

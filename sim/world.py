@@ -21,7 +21,6 @@ from sim.shrinking import RunParts
 from sim.workload import EVENT_TIMED, OUT_OF_ORDER_US, make_job, make_plan
 
 EVENTS_MAX = 400_000
-GRACE_US = 8 * SECOND
 
 
 class World(ControlPlane):
@@ -115,25 +114,9 @@ class World(ControlPlane):
         if balanced < least:
             raise Violation("L", f"key groups have moved by load {balanced} times, not {least}")
         self.judge.output.finish(self.service.disk.visible)
-        self._rest()
-
-    def _rest(self) -> None:
-        """Let the collection of files come to rest, then look for leaks.
-
-        A closed job gets no new keeper. When its last keeper dies, the files that are left wait for
-        the next run.
-        """
         calm = self.scenario.profile is None and not self.moments
         undisturbed = calm and not self.faults.injected
-        until = self.kernel.now_us + GRACE_US
-        while self.judge.left(self.latest(), undisturbed=undisturbed):
-            if not any(self.worker_runs(ordinal) for ordinal in self.ordinals()):
-                self.kernel.happened("no keeper left to collect")
-                return
-            if self.kernel.now_us >= until:
-                left = self.judge.left(self.latest(), undisturbed=undisturbed)
-                raise Violation("N", f"{len(left)} files are left at rest, {left[0]} is one")
-            self._advance(self.kernel.now_us + SECOND // 2)
+        self.let_collect(lambda: self.judge.left(self.latest(), undisturbed=undisturbed))
 
     def _advance(self, until_us: int, *, until_done: bool = False) -> bool:
         while self.kernel.now_us < until_us:

@@ -155,9 +155,9 @@ class RealChecker:
         return [*roots, *files, *([latest.members] if latest.members else [])]
 
     def left(self) -> list[str]:
-        """List the files of a job that has ended which nobody lists and no later epoch would collect.
+        """List the garbage of a job that has ended: files that its object does not need, and no later epoch collects.
 
-        The file that says whose the staged output of a sink is stays as long as the job's directory.
+        The file that names the owner of staged output is no garbage. It stays as long as the job's directory.
         """
         assert self._latest is not None
         listed = {ROOT_FILE, *(ref.name for ref in self._listed())}

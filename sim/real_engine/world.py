@@ -41,7 +41,6 @@ STALENESS = 0.3
 POWER_FAILURES = (0, 0, 1)
 SAVEPOINTS = Path("/savepoints")  # on the virtual disk
 EVENTS_MAX = 200_000
-COLLECTED_US = 8 * SECOND  # files that nobody lists go so soon after the end
 SENDER_END_US = 10 * SECOND  # a sender ends so soon after its job
 
 
@@ -147,24 +146,13 @@ class EngineWorld(ControlPlane):
             raise Violation("L", f"the job failed: {failure}")
         self._let_senders_end()
         self.judge.finish()
-        self._rest()
+        self.let_collect(self.judge.left)
 
     def _let_senders_end(self) -> None:
         until_us = self.kernel.now_us + SENDER_END_US
         while self._senders.waiting:
             if self.kernel.now_us >= until_us:
                 raise Violation("L", f"the job has ended, but not its senders {self._senders.waiting}")
-            self._advance(self.kernel.now_us + SECOND // 2)
-
-    def _rest(self) -> None:
-        """Let the collection of files come to rest, then look for leaks, as :meth:`sim.world.World._rest` does."""
-        until_us = self.kernel.now_us + COLLECTED_US
-        while left := self.judge.left():
-            if not any(self.worker_runs(ordinal) for ordinal in self.ordinals()):
-                self.kernel.happened("no keeper left to collect")
-                return
-            if self.kernel.now_us >= until_us:
-                raise Violation("N", f"{len(left)} files are left at rest, {left[0]} is one")
             self._advance(self.kernel.now_us + SECOND // 2)
 
     def close(self) -> int:

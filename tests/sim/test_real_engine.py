@@ -101,7 +101,7 @@ def test_a_directed_scenario_ends(scenario: str) -> None:
     assert [str(result) for result in results if result.rule or result.stuck] == []
 
 
-@pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 97), ("rescale-up", 122), ("pushed", 145)])
+@pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 97), ("rescale-up", 113), ("pushed", 145)])
 def test_a_fault_at_an_effect_breaks_no_promise(scenario: str, stride: int) -> None:
     """One run each at every so many of (effect, way to fail): ``make night`` has all of them.
 

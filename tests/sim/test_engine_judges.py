@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from random import Random
 from types import SimpleNamespace
@@ -22,9 +23,9 @@ from sim.kernel.calls import ROOT_FILE
 from sim.kernel.kernel import SimKernel, Violation
 from sim.real_engine.checker import RealChecker
 from sim.real_engine.file_faults import FileFaults
-from sim.real_engine.jobs import migrated, pushed, sided
-from sim.real_engine.jobs.checked_job import CheckedJob
-from sim.real_engine.jobs.input_rows import Row
+from sim.real_engine.jobs import counting, migrated, pushed, sided
+from sim.real_engine.jobs.checked_job import CheckedJob, OutputPlace
+from sim.real_engine.jobs.input_rows import START, Row
 from sim.real_engine.world import EngineWorld
 from sim.workload import Shape, make_plan
 
@@ -140,14 +141,37 @@ def outputs_of_migrated(rows: list[Row] | None = None) -> dict[str, list[Row]]:
     return {"sums": found}
 
 
+SIZE = counting.Size(files=2, rows=60, rate=100, queued=3)
+
+
+def outputs_of_counting() -> dict[str, list[Row]]:
+    """Return a right output of the job that counts, whose windows are emitted word by word."""
+    rows = SIZE.input().all_rows()
+    ids, windows = Counter[str](), dict[tuple[datetime, str], list[int]]()
+    counts: list[Row] = []
+    for row in counted(rows):
+        ids[row["word"]] += row["id"]
+        counts.append({"word": row["word"], "n": row["n"], "ids": ids[row["word"]]})
+        window = START + (row["at"] - START) // counting.WINDOW * counting.WINDOW
+        windows.setdefault((window, row["word"]), []).append(row["id"])
+    totals: list[Row] = []
+    sums: dict[datetime, list[int]] = {}
+    for (window, _), own in windows.items():
+        sums[window] = [a + b for a, b in zip(sums.get(window, [0, 0, 0]), (1, len(own), sum(own)), strict=True)]
+        totals.append({"window_start": window, **dict(zip(("words", "rows", "ids"), sums[window], strict=True))})
+    queue: list[Row] = [{"id": number} for _ in range(counting.QUEUES) for number in range(SIZE.queued)]
+    return {"counts": counts, "totals": totals, "queue": queue}
+
+
 @pytest.mark.parametrize(
     ("job", "right"),
     [
+        (counting.CountingJob(SIZE), outputs_of_counting),
         (sided.SidedJob(), outputs_of_sided),
         (pushed.PushedJob(), outputs_of_pushed),
         (migrated.MigratedJob(), outputs_of_migrated),
     ],
-    ids=["sided", "pushed", "migrated"],
+    ids=["counting", "sided", "pushed", "migrated"],
 )
 def test_a_right_output_passes(job: CheckedJob, right: Callable[[], Mapping[str, list[Row]]]) -> None:
     job.check_output(right())
@@ -159,6 +183,33 @@ def test_a_row_in_the_place_of_another_of_its_word_is_noticed() -> None:
     rows[other] = {**rows[other], "id": rows[one]["id"]}
     with pytest.raises(Violation, match="1 rows are missing, 1 are too many"):
         sided.SidedJob().check_output({"seen": rows})
+
+
+def test_a_count_that_has_another_row_of_its_word_is_noticed() -> None:
+    job, right = counting.CountingJob(SIZE), outputs_of_counting()
+    at = [at for at, row in enumerate(right["counts"]) if row["word"] == "w0"][1]
+    wrong: list[Row] = [
+        {**row, "ids": row["ids"] - 7 * (n >= at and row["word"] == "w0")} for n, row in enumerate(right["counts"])
+    ]
+    with pytest.raises(Violation, match="counts: rows: 1 rows are missing, 1 are too many"):
+        job.check_output({**right, "counts": wrong})
+    first, second = (n for n, row in enumerate(right["counts"]) if row["word"] == "w0" and n <= at)
+    early = right["counts"].copy()
+    early[first] = {**early[first], "ids": early[second]["ids"] - early[first]["ids"]}
+    with pytest.raises(Violation, match="comes behind"):
+        job.check_output({**right, "counts": early})
+
+
+def test_a_window_that_has_another_row_is_noticed() -> None:
+    job, right = counting.CountingJob(SIZE), outputs_of_counting()
+    right["totals"][-1] = {**right["totals"][-1], "ids": right["totals"][-1]["ids"] + 1}
+    with pytest.raises(Violation, match="totals: sums of numbers"):
+        job.check_output(right)
+    job, right = counting.CountingJob(SIZE, OutputPlace.TABLE), outputs_of_counting()
+    job.check_output(right)
+    right["counts"].append({**right["counts"][-1], "ids": 0})
+    with pytest.raises(Violation, match="counts: sums of numbers"):
+        job.check_output(right)
 
 
 def test_rows_of_a_file_in_another_order_are_noticed() -> None:

@@ -7,8 +7,8 @@
     queue ─> queue-out                         a source that forgets what was committed
 
 Each output row has the running number of its key. So rows that are lost, repeated or out of order
-per key show at once. The numbers of the input rows are added up, so each row is told from others of
-its word. In a database, the counts are a table with one row of each word.
+per key show at once. It also has the sum of the numbers of its rows. The difference of two sums is the
+row that was counted. In a database, the counts are a table with one row of each word.
 """
 
 from collections import Counter
@@ -129,8 +129,8 @@ def job(parameters: ps.Parameters) -> ps.Job:
     counted = rows.key_by("word").aggregate("counts", n=ps.count(), ids=ps.sum("id"))
     counted.sink("counts-out", _sink(parameters, "counts"))
     windows = rows.key_by("word").window("minutes", "5m", n=ps.count(), ids=ps.sum("id"))
-    sums = {"rows": ps.sum("n"), "ids": ps.sum("ids")}
-    totals = windows.key_by("window_start").aggregate("totals", words=ps.count(), **sums)
+    by_window = windows.key_by("window_start")
+    totals = by_window.aggregate("totals", words=ps.count(), rows=ps.sum("n"), ids=ps.sum("ids"))
     totals.sink("totals-out", _sink(parameters, "totals"))
     made.source("queue", Queue(size.queued)).sink("queue-out", _sink(parameters, "queue"))
     return made
@@ -182,7 +182,7 @@ class CountingJob(CheckedJob):
         must_equal("queue", Counter(row["id"] for row in found["queue"]), queued)
 
     def _check_each_row(self, counts: list[Row]) -> None:
-        """Check that each row of the input was counted, once and in the order of its file."""
+        """Check that each input row was counted once, and that rows of a word and a file were counted in order."""
         before, counted = Counter[str](), list[Row]()
         for row in counts:
             counted.append({"word": row["word"], "id": row["ids"] - before[row["word"]]})
@@ -192,8 +192,7 @@ class CountingJob(CheckedJob):
         must_keep_order("counts", counted, self._rows_of_file)
 
     def _check_totals(self, rows: list[Row]) -> None:
-        windows = Counter((r["word"], _window(r)) for r in self._rows)
-        words = Counter(at for _, at in windows)
+        words = Counter(at for _, at in {(row["word"], _window(row)) for row in self._rows})
         seen, total, ids = Counter[datetime](), Counter[datetime](), Counter[datetime]()
         for found in rows:
             at = _time(found["window_start"])
@@ -202,7 +201,7 @@ class CountingJob(CheckedJob):
             if found["words"] != seen[at]:
                 raise Violation("E", f"totals: {at} has {found['words']} words, not {seen[at]}")
         must_equal("totals: windows", seen, words)
-        must_equal("totals: rows in windows", total, _added_up((_window(row), 1) for row in self._rows))
+        must_equal("totals: rows in windows", total, Counter(map(_window, self._rows)))
         must_equal("totals: sums of numbers", ids, _added_up((_window(row), row["id"]) for row in self._rows))
 
 

@@ -70,13 +70,8 @@ def _mean_the_same(source: str, changed: str) -> bool:
     )
 
 
-@lru_cache(maxsize=64)  # many faults are of one file
-def _statements_of_file(source: str) -> list[tuple[list[str], ast.stmt]]:
-    return _statements(source)
-
-
 def _statements(source: str) -> list[tuple[list[str], ast.stmt]]:
-    """Return the outermost statements, each with its lines; what stands before a statement is with it."""
+    """Return the outermost statements, each with its lines. Comments and decorators belong to the next statement."""
     lines, end = source.splitlines(), 0
     found: list[tuple[list[str], ast.stmt]] = []
     for tree in ast.parse(source).body:
@@ -84,6 +79,9 @@ def _statements(source: str) -> list[tuple[list[str], ast.stmt]]:
         end = tree.end_lineno or len(lines)
         found.append((lines[begin:end], tree))
     return found
+
+
+_statements_of_file = lru_cache(maxsize=64)(_statements)  # many faults are of one file
 
 
 def read_faults(folder: Path = FAULTS) -> dict[str, Fault]:

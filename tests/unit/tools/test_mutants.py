@@ -40,9 +40,16 @@ def test_an_entry_that_does_not_fit_is_an_error(source: str, problem: str) -> No
         FAULT.applied(source)
 
 
-def test_a_replacement_that_means_the_same_is_an_error() -> None:
+@pytest.mark.parametrize(("old", "new"), [("x + 1", "(x + 1)"), ("# why", "# because"), ("b = 2", "b  =  2")])
+def test_a_replacement_that_means_the_same_is_an_error(old: str, new: str) -> None:
     with pytest.raises(StaleFault, match="means the same"):
-        Fault("f", "a.py", "x + 1", "(x + 1)", "", ()).applied("y = x + 1")
+        Fault("f", "a.py", old, new, "", ()).applied("# why\ny = x + 1\na = 1; b = 2\n")
+
+
+@pytest.mark.parametrize(("old", "new"), [("@one", "@two"), ("b = 2", "b = 3"), ("a = 1; ", ""), ("pass", "return")])
+def test_a_replacement_may_be_in_any_statement_and_in_its_decorators(old: str, new: str) -> None:
+    source = "# why\n@one\ndef f():\n    pass\na = 1; b = 2\n"
+    assert Fault("f", "a.py", old, new, "", ()).applied(source) == source.replace(old, new)
 
 
 def test_an_entry_follows_its_text_into_another_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from sim.publishers.table_mutants import OF_TABLES
 
 RULES = {
     "fence-first": "the marker is read behind the fence, and again under the lock",
-    "late-requests": "a request that arrives late ends no later transaction, and adds nothing to it",
+    "late-requests": "a late request changes no later transaction",
     "marker-inside": "rows and marker come in one step",
     "marker-rises": "of an epoch with visible blocks the others are written",
     "marker-ahead": "a marker of other output, or of a higher epoch, is an error",
@@ -42,7 +42,7 @@ MUTANTS = {
             6,
         ),
         Mutant(
-            "a-producer-goes-on-that-has-lost-touch",
+            "transaction-after-a-lost-connection",
             "late-requests",
             line(_TOPIC, "if self._lost_touch():", "if False:"),
             "plain-topic",

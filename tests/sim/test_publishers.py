@@ -14,7 +14,7 @@ SEEDS = count(8, 1000)
 SEEDS_OF_ICEBERG = count(2, 250)  # a run takes a quarter of a second: its client is in Python
 BROKEN_ONCE = (
     ("less-topic", 22),  # a publisher that left rows out fenced its successor, and wrote an older epoch again
-    ("plain-topic", 142),  # a commit of Kafka that came late made a part of the next transaction visible
+    ("plain-topic", 142),  # a late request committed a part of the next transaction of Kafka
     ("rest-topic", 47),  # a marker that had been lost at rest began at 0, with the same consequence
     ("lost-table", 18),  # a marker that had been lost began at 0, so a publisher that came late wrote its epoch again
     ("others-delta", 15),  # VACUUM removed an old copy of a file while a later try added it to the table

@@ -3,9 +3,10 @@
 The marker is the offset that a consumer group of the same name has committed for partition 0 of the output
 topic: the epoch, with the digest and the number of visible blocks as metadata. ``protocol/marked.py`` judges it.
 
-The client asks again when a broker does not answer. Brokers cannot tell a late request from one of the producer's next
-transaction, because this client does not take part in KIP-890: a late commit would end that in its midst. So a producer
-that has lost a connection begins no other transaction. The next producer of the id fences its requests.
+If a broker does not answer, the client repeats the request, and the first one may arrive later. This client does not
+support KIP-890, so brokers cannot tell a late request from one of the producer's next transaction: a late commit would
+commit a part of that. So a producer that has lost a connection begins no further transaction. It is replaced by a new
+one with the same id, which fences the late requests.
 
 The order matters. ``init_transactions`` fences and aborts predecessors, so it comes **before** the marker is read: a
 predecessor could otherwise commit between the two. An id that has not failed since keeps its producer, and knows its
@@ -146,15 +147,14 @@ class MarkedTopic:
         """
         keyless = [n for n, record in enumerate(records) if self._rules.needs_key and record["key"] is None]
         refused = dict.fromkeys(keyless, "it has no key, and the topic is compacted")
-        before = self._marker
         while True:
             self._begin_transaction(skips=True)
             by_client, by_broker = self._refused([(n, r) for n, r in enumerate(records) if n not in refused])
             refused |= {**by_client, **(by_broker if self._alone else {})}
             if not by_broker:
                 break
-            # The transaction cannot go on, and what was sent behind the record is lost with it.
-            self._begin_anew(before, skips=True, alone=True)
+            # A refusal ends the transaction: all that was sent in it has to be sent again.
+            self._begin_anew(skips=True, alone=True)
         self._commit(marker)
         for number, why in refused.items():
             log.warning(
@@ -197,13 +197,14 @@ class MarkedTopic:
         return by_client, by_broker
 
     def _begin_transaction(self, *, skips: bool = False) -> None:
-        """Begin a transaction, by another producer if this one has lost a connection. Raises StorageError."""
+        """Begin a transaction. A producer that has lost a connection is replaced first. Raises StorageError."""
         if self._lost_touch():
-            self._begin_anew(self._marker, skips=skips, alone=self._alone)
+            self._begin_anew(skips=skips, alone=self._alone)
         self._producer.begin_transaction()
 
-    def _begin_anew(self, marker: OutputMarker | None, *, skips: bool, alone: bool) -> None:
-        """Go on with another producer. Raises StorageError unless it finds ``marker``: a successor has published."""
+    def _begin_anew(self, *, skips: bool, alone: bool) -> None:
+        """Replace the producer. Raises StorageError if the marker has changed: then a successor has published."""
+        marker = self._marker
         self._forget()
         self._begin(skips=skips, alone=alone)
         if self._marker != marker:

@@ -16,7 +16,7 @@ from tools.servers import table_spark
 # drawn in each run, so what is left to find, many runs find; `make unit` draws the fewer ones.
 settings.register_profile("all", deadline=None, max_examples=40)
 settings.register_profile("quick", deadline=None, max_examples=20)
-# With a fault of tools/mutants the first example that fails is enough: to make it small takes minutes.
+# For the faults of tools/mutants: the first example that fails is enough. Shrinking it would take minutes.
 settings.register_profile("faults", deadline=None, max_examples=200, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("all")
 

@@ -1,4 +1,4 @@
-"""Random runs with mixed faults: a third of the seeds of RANDOM in every test run, and all of them in a long one."""
+"""Random runs with mixed faults. A test run has a third of the seeds of RANDOM, a long one has all of them."""
 
 from collections.abc import Iterable
 

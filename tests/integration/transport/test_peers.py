@@ -167,7 +167,7 @@ def raw_peer(make_worker: Make) -> Iterator[tuple[RawPeer, Any]]:
     raw = RawPeer(worker)
     try:
         yield raw, worker
-    finally:  # a worker waits for the calls of its peers, so a test that has failed would not end
+    finally:  # a worker waits for the calls of its peers, so a failed test would hang without this
         for stream in raw.streams:
             stream.end()
 

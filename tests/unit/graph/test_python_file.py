@@ -109,7 +109,7 @@ def test_an_object_takes_no_parameters() -> None:
 
 @pytest.mark.parametrize("name", ["job.yaml", "job.py", "job.places.json"])
 def test_storage_that_does_not_answer_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """An engine that cannot read its job begins again; one whose job is wrong does not."""
+    """After a StorageError an engine is started again, after a ConfigError the job fails."""
     file = Path("job.py" if name == "job.py" else "job.yaml")
     Path(name).write_text("{}")
     file.write_text("kind: StreamJob")

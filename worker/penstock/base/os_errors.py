@@ -39,7 +39,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def unreadable(path: Path, error: OSError) -> ConfigError | StorageError:
-    """Return the error to raise where a file of a job cannot be read. An engine tries again after a StorageError."""
+    """Return the error to raise if a job file cannot be read. After a StorageError an engine is started again."""
     kind = StorageError if may_pass(error) else ConfigError
     return kind(f"{path}: cannot be read: {error.strerror or error}")
 

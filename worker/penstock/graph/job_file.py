@@ -32,7 +32,7 @@ class JobFile:
 
 
 def read_job_file(path: Path, settings: Sequence[str] = (), *, cluster: bool = False) -> JobFile:
-    """Read a file and apply ``--set`` texts in order. Raises ConfigError with file and line, StorageError.
+    """Read a file and apply ``--set`` texts in order. Raises ConfigError with file and line; StorageError.
 
     With ``cluster`` the file must also have all that the API server requires.
     """

@@ -23,7 +23,7 @@ _REMEDY = "write a function job(params) that returns the ps.Job, or make one ps.
 
 
 def read_python_file(path: Path) -> tuple[Plain, Origin]:
-    """Read a Python file as a StreamJob named after it. Raises ConfigError and StorageError naming the file."""
+    """Read a Python file as a StreamJob named after it. Raises ConfigError or StorageError that names the file."""
     try:
         source = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

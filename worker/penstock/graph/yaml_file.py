@@ -29,7 +29,7 @@ _SHORT_BOOLEANS: Final = {"y": True, "Y": True, "n": False, "N": False}
 
 
 def read_yaml_file(path: Path) -> tuple[Plain, Origin]:
-    """Read one document. Raises ConfigError with the file, and with the line where possible, and StorageError."""
+    """Read one document. Raises ConfigError with file and, if possible, line; StorageError with the file."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

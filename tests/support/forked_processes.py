@@ -38,6 +38,8 @@ ROOT = Path(__file__).parents[2]
 LOADED = (
     "penstock.keeper.__main__",
     "penstock.cli.app",
+    "penstock.cli.crash_reporter",
+    "penstock.cli.debug",
     "penstock.cli.function_lines",
     "penstock.cli.local_settings",
     "penstock.cli.past_runs",
@@ -45,9 +47,12 @@ LOADED = (
     "penstock.cli.record",
     "penstock.cli.run_watch",
     "penstock.cli.screen",
+    "penstock.metrics.exporter",
     "penstock.supervisor",
     "grpc._server",  # comes with a server of one's own
-    "pydantic.type_adapter",  # comes with the first command that typer calls
+    "pandas",  # comes with the first array that Arrow makes
+    "pydantic.type_adapter",  # these two come with the first command that typer calls
+    "typer._adapters",
 )
 STARTS_OTHERS = "penstock.cli"
 READ_AT_START = ("PYTHON", "NUMBA", "OMP_", "OPENBLAS", "MALLOC", "LD_", "LANG", "LC_", "GRPC", "ARROW")

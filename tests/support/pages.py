@@ -7,7 +7,6 @@ that command prints; before it the job of the newest ``job.yaml`` is run, if a f
 
 import contextlib
 import io
-import multiprocessing
 import os
 import re
 import runpy
@@ -103,13 +102,9 @@ class Reader:
     def _run(self) -> None:
         for name in LEFT:
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        log = self.folder / "run.log"
-        warm = multiprocessing.get_context("forkserver")
-        warm.set_forkserver_preload(["tests.support.pages", "penstock.cli.app", "penstock.engine.build", "pytest"])
-        process = warm.Process(target=run_job, args=(str(self.folder), str(log)))
-        process.start()
-        process.join(WITHIN_S)
-        assert process.exitcode == 0, log.read_text()
+        command = [sys.executable, "-m", "penstock.cli", "run", "job.yaml", "--workers", "1", "--debug"]
+        done = subprocess.run(command, check=False, cwd=self.folder, text=True, capture_output=True, timeout=WITHIN_S)
+        assert done.returncode == 0, done.stdout + done.stderr
         self.changed = False
         self.ran += 1
 
@@ -126,18 +121,6 @@ class Reader:
                 if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.folder)):
                     del sys.modules[name]
         return told.getvalue()
-
-
-def run_job(folder: str, log: str) -> None:
-    """Run job.yaml in this process, which was forked from one that has loaded what a job needs."""
-    from penstock.cli.app import make_app  # loaded before the fork
-
-    os.chdir(folder)
-    sys.path.insert(0, folder)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    make_app()(["run", "job.yaml", "--workers", "1", "--debug"])
 
 
 def session(page: Path, folder: Path) -> list[tuple[Block, int, str]]:

@@ -3,13 +3,9 @@
 import signal
 from pathlib import Path
 
-import pytest
-
 from penstock.base.limits import LOCAL_LEASE_DURATION_S
 from penstock.contract.status import JobStatus, WorkerStatus
 from tests.integration.cluster_rig import Cluster, running, send
-
-pytestmark = pytest.mark.timeout(600)
 
 
 def kill(cluster: Cluster, *, leader: bool) -> None:

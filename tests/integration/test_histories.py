@@ -6,8 +6,6 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-import pytest
-
 from penstock.storage.sqlite import Database, SqliteMetaStore
 from sim.checks.histories import Outcome, RegisterState, SwapCall, linearize
 from tests.support.store_histories import NAME, Log, history, run_clients
@@ -34,7 +32,6 @@ def log_until_killed(path: Path, lines: int) -> str:
         return log + process.stdout.read()
 
 
-@pytest.mark.timeout(300)
 def test_an_order_explains_what_callers_saw_of_a_store_whose_process_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "meta.sqlite"
     first = first_state(path)

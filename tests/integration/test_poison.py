@@ -12,8 +12,6 @@ import pytest
 
 from penstock.cli.exits import Exit
 
-pytestmark = pytest.mark.timeout(600)
-
 ROWS = 40_000
 POISON = 23_456  # the row of the second file that kills
 ATTEMPTS = 2

@@ -43,7 +43,6 @@ from tests.support.staged_output import staged
 from tools.servers.fetched import ServerMissing
 from tools.servers.table_spark import ALL, TableSpark
 
-pytestmark = pytest.mark.timeout(600)
 NOON = datetime(2026, 11, 27, 12, 30, 15, 123456, tzinfo=UTC)
 COLUMNS: dict[str, tuple[pa.DataType, IcebergType]] = {
     "number": (pa.int64(), LongType()),

@@ -3,14 +3,12 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from tests.integration.command_job import running
 from tests.integration.table_jobs import check_exact_through_kills
 from tests.integration.word_files import Words, counting
 from tests.support.delta import Table
 
-pytestmark = pytest.mark.timeout(600)
 JOB = counting({"delta": {"table": "in", "follow": 0.2}}, {"output": {"delta": {"table": "table"}}})
 
 

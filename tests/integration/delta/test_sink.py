@@ -31,7 +31,6 @@ from tests.support.delta import Table
 from tests.support.long_tests import count
 from tests.support.staged_output import OTHER_TASK, ROWS, TASK, check_sink_apart, staged, staged_by_both
 
-pytestmark = pytest.mark.timeout(900)
 COLUMNS = {"word": "string", "number": "long"}
 WORDS = Counter(ROWS["word"].to_pylist())
 EVERY = count(97, 5)  # outgoing calls

@@ -23,7 +23,6 @@ from tests.support import tables
 from tests.support.delta import Table
 from tests.support.tables import numbers, states, take
 
-pytestmark = pytest.mark.timeout(300)
 NOON = datetime.datetime(2026, 11, 27, 12, tzinfo=datetime.UTC)
 FOLLOW_S = 0.1
 

@@ -11,7 +11,6 @@ from tests.failpoints.runs import FailpointRun, Meanwhile
 from tests.integration.local_job import Folders, make_lines
 from tests.support.tcp_proxy import Link, TcpProxy
 
-pytestmark = pytest.mark.timeout(600)
 LOOK_S = 0.02
 
 

@@ -13,7 +13,6 @@ from tests.failpoints.runs import FailpointRun, nothing_more
 from tests.integration.local_job import make_lines
 from tests.support.long_tests import long_only
 
-pytestmark = pytest.mark.timeout(600)
 SAMPLE = [
     # What makes output visible, and what commits it.
     Order("link * < file_sink*", 1, Action.KILL_AFTER),

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 from pyiceberg.types import LongType, StringType
 
 from tests.integration.table_jobs import check_exact_through_kills
 from tests.integration.word_files import counting
 from tests.support.iceberg import NAME, IcebergTable, local_catalog
 
-pytestmark = pytest.mark.timeout(600)
 INPUT = "lake.input"
 
 

@@ -32,7 +32,6 @@ from tests.support.iceberg import NAME, IcebergTable, expire_all_but_the_newest,
 from tests.support.long_tests import count
 from tests.support.staged_output import ROWS, TASK, check_sink_apart, staged, staged_by_both
 
-pytestmark = pytest.mark.timeout(900)
 COLUMNS: dict[str, IcebergType] = {"word": StringType(), "number": LongType()}
 EVERY = count(499, 23)  # outgoing calls
 

@@ -27,7 +27,6 @@ from tests.support import tables
 from tests.support.iceberg import NAME, IcebergTable, expire_all_but_the_newest, local_catalog
 from tests.support.tables import numbers, states, take
 
-pytestmark = pytest.mark.timeout(300)
 NOON = datetime.datetime(2026, 11, 27, 12, tzinfo=datetime.UTC)
 COLUMNS = {"word": StringType(), "day": DateType(), "number": LongType(), "at": TimestamptzType()}
 FOLLOW_S = 0.1

@@ -15,7 +15,6 @@ from tools.servers.java_server import java
 from tools.servers.postgres import program
 
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

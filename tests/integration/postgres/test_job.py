@@ -4,13 +4,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.integration.command_job import running
 from tests.integration.word_files import WordFiles, counting
 from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
 
-pytestmark = pytest.mark.timeout(900)
 FOLLOWED = {"json": {"path": "in", "follow": 0.2}}
 
 

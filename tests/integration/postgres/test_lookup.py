@@ -14,7 +14,6 @@ from tests.integration.command_job import running
 from tests.integration.local_job import wait_until
 from tests.support.postgres import PASSWORD, PASSWORD_VARIABLE, Postgres
 
-pytestmark = pytest.mark.timeout(600)
 COLUMNS = {"price": "decimal128(12, 2)", "stock": "int64", "at": "timestamp[us, tz=UTC]"}
 TABLE = "sku text PRIMARY KEY, price numeric(10,2), stock integer, at timestamptz, name varchar(9)"
 ITEMS = ["x\0y", "a", "b", "gone", None, "a", "", "b"]  # the first one can be in no table

@@ -15,7 +15,6 @@ from penstock.contract.postgres_options import PostgresLookup
 from tests.integration.command_job import RunningJob, running
 from tests.support.postgres import PASSWORD_VARIABLE, Postgres, TableUser
 
-pytestmark = pytest.mark.timeout(300)
 KEYS, COLUMNS = pa.schema({"word": pa.string()}), pa.schema({"price": pa.int64()})
 WORDS, ROWS = "abcde", 900
 

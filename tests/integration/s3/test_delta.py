@@ -17,7 +17,6 @@ from tests.support.delta import Table
 from tests.support.s3 import S3, SECRET_VARIABLE, USER_VARIABLE
 from tools.servers.s3 import S3Server
 
-pytestmark = pytest.mark.timeout(600)
 ROWS = pa.record_batch({"word": ["a", "b", "a"], "number": pa.array(range(3), pa.int64())})
 TASKS = [TaskId(StageIndex(1), Ordinal(worker), 0) for worker in range(2)]
 

@@ -22,7 +22,6 @@ from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER, USER_VARIABLE
 from tests.support.tables import numbers, opened, states
 from tools.servers.s3 import S3Server
 
-pytestmark = pytest.mark.timeout(600)
 ROWS = pa.record_batch({"word": ["a", "b", "a"], "number": pa.array(range(3), pa.int64())})
 
 AWAY = "s3: s3://.*: check `endpoint`, and that the store runs"

@@ -3,14 +3,10 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.integration.command_job import running
 from tests.integration.word_files import Words, counting
 from tests.support.s3 import S3, SECRET, SECRET_VARIABLE, USER_VARIABLE
 from tools.servers.s3 import S3Server
-
-pytestmark = pytest.mark.timeout(600)
 
 
 def written(s3: S3, bucket: str) -> list[dict[str, object]]:

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from sim.kernel.cases import EVERY_RUN, parse_share
 from sim.mutants.patching import install
 from sim.mutants.table import MUTANTS
 
@@ -18,6 +19,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", metavar="A..B", help="many seeds, both ends included")
     parser.add_argument("--crash-at", metavar="K:before|after|unknown", help="one fault, at effect K")
     parser.add_argument("--every-crash", action="store_true", help="every effect, three ways")
+    parser.add_argument("--share", type=parse_share, default=EVERY_RUN, metavar="K/N", help="each N-th run, from K on")
     parser.add_argument("--mutant", help="change one line of the core first; a name from --list")
     parser.add_argument("--hunt", type=int, metavar="N", help="run a mutant up to N times")
     parser.add_argument("--only", metavar="PARTS", help="of the faults and requests, only these: f0,p2,m1 or none")
@@ -86,7 +88,7 @@ def _many(arguments: argparse.Namespace) -> int:
         cases = [case for name in names for case in running.seeds(name, numbers)]
     started = time.monotonic()
     results = []
-    for result in running.run_all(cases, arguments.processes):
+    for result in running.run_all(cases[arguments.share], arguments.processes):
         results.append(result)
         if result.rule:
             print(result, flush=True)

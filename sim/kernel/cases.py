@@ -1,8 +1,19 @@
 """What a simulated run depends on, and what it gives. The two simulators add what only they have."""
 
+from argparse import ArgumentTypeError
 from dataclasses import dataclass, field
 
 from sim.kernel.faults import CrashAt
+
+EVERY_RUN = slice(None)
+
+
+def parse_share(text: str) -> slice:
+    """Read ``K/N``: of a list of runs each N-th one, from number K on; so 0/N to (N-1)/N are all of them."""
+    first, _, shares = text.partition("/")
+    if not (first.isdecimal() and shares.isdecimal() and int(first) < int(shares)):
+        raise ArgumentTypeError(f"{text} is not K/N, with K from 0 to N - 1")
+    return slice(int(first), None, int(shares))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from sim.kernel.cases import EVERY_RUN, parse_share
 from sim.kernel.faults import parse_crash
 from sim.real_engine import engine_runs
 from sim.real_engine.mutants import MUTANTS
@@ -19,7 +20,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="0..19", metavar="A..B", help="both ends included")
     parser.add_argument("--crash-at", metavar="K:before|after|unknown", help="one fault, at effect K")
     parser.add_argument("--every-crash", action="store_true", help="every effect of the first seed, three ways")
-    parser.add_argument("--stride", type=int, default=1, help="of these runs, every so many")
+    parser.add_argument("--share", type=parse_share, default=EVERY_RUN, metavar="K/N", help="each N-th run, from K on")
     parser.add_argument("--mutant", choices=MUTANTS, help="change one line of the engine first")
     parser.add_argument("--until-wrong", action="store_true", help="end at the first violation")
     parser.add_argument("--trace", action="store_true", help="print every event")
@@ -31,9 +32,10 @@ def _arguments() -> argparse.Namespace:
 def _cases(arguments: argparse.Namespace) -> list[engine_runs.EngineCase]:
     first, _, last = arguments.seeds.partition("..")
     crash = parse_crash(arguments.crash_at) if arguments.crash_at else None
+    share: slice = arguments.share
     if arguments.every_crash:
-        return engine_runs.every_crash(arguments.scenario, int(first), arguments.stride)
-    seeds = range(int(first), int(last or first) + 1)
+        return engine_runs.every_crash(arguments.scenario, int(first))[share]
+    seeds = range(int(first), int(last or first) + 1)[share]
     return [engine_runs.EngineCase(arguments.scenario, seed, crash, arguments.mutant) for seed in seeds]
 
 

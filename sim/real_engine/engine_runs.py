@@ -133,12 +133,11 @@ def _pool(processes: int, mutant: str | None = None) -> ProcessPoolExecutor:
 _lasting = cache(_pool)
 
 
-def every_crash(scenario: str, seed: int, stride: int = 1) -> list[EngineCase]:
-    """List three cases for each effect of a run without faults; with a ``stride`` one of so many, evenly."""
+def every_crash(scenario: str, seed: int) -> list[EngineCase]:
+    """List three cases for each effect of a run without faults."""
     (quiet,) = run_all([EngineCase(scenario, seed, CrashAt(-1, Verdict.DONE))], processes=1)
-    cases = [
+    return [
         EngineCase(scenario, seed, CrashAt(index, verdict))
         for index in range(quiet.effects)
         for verdict in AT_EVERY_EFFECT
     ]
-    return cases[::stride]

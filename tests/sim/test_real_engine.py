@@ -108,7 +108,7 @@ def test_a_fault_at_an_effect_breaks_no_promise(scenario: str, stride: int) -> N
 
     No stride is a multiple of 3, the number of ways to fail. So each is met.
     """
-    cases = every_crash(scenario, seed=0, stride=count(stride, 7))
+    cases = every_crash(scenario, seed=0)[:: count(stride, 7)]
     assert len(cases) > 15
     results = list(run_all(cases, processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []

@@ -10,7 +10,7 @@ import penstock as ps
 from penstock.base.errors import ConfigError, StateError
 from penstock.connectors.open_connectors import ConnectorInspector, open_source
 from penstock.contract.columns import Column
-from penstock.contract.event_time import EventTime
+from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.contract.graph import Connector, Source
 from penstock.steps.undecoded import RECORD_FIELDS
 
@@ -111,6 +111,26 @@ def test_folders_are_columns_of_good_lines_and_a_followed_folder_has_dead_letter
     letters = {row[place]: row[number] for row in found if row[number] is not None}
     assert letters.keys() == {f"day=1/a.{'jsonl' if kind == 'json' else 'csv'}"}
     assert len(found) == 6
+
+
+@pytest.mark.parametrize("follow", [None, 0.1])
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_an_event_time_that_no_timestamp_holds_is_a_dead_letter(
+    tmp_path: Path, kind: str, follow: float | None
+) -> None:
+    lines: dict[str, tuple[str, ...]] = {
+        "json": ('{"n": 0, "at": 5}', '{"n": 1, "at": 9223372036854775}', '{"n": 2}', '{"n": 3, "at": 7}')
+    }
+    lines["csv"] = ("n,at", "0,5", "1,9223372036854775", "2,", "3,7")
+    (tmp_path / ("a.jsonl" if kind == "json" else "a.csv")).write_text("\n".join(lines[kind]))
+    options = {"path": str(tmp_path), "on_error": "dead-letter", "follow": follow}
+    columns = (Column("n", "int64"), Column("at", "int64"))
+    source = open_source(Source(Connector(kind, options), columns, EventTime("at", 0, unit=TimeUnit.SECONDS)))
+    found = [row for state in source.splits() for row in read(source, state, 100)]
+    assert [row["n"] for row in found] == [0, None, 2, 3]
+    reason, _, value, _, _ = (found[1][field.name] for field in RECORD_FIELDS)
+    assert "out of bounds timestamp: 9223372036854775: correct the unit of event time, or such rows" in reason
+    assert b"9223372036854775" in value
 
 
 def test_without_the_option_a_bad_line_fails_the_job_and_names_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.decoding import RowDecoder
 from penstock.connectors.kafka.lane_position import LanePosition, parse_position
 from penstock.contract.bad_records import OnBadRecord
+from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.contract.kafka_options import KafkaInput, RecordFormat
 from penstock.steps.undecoded import REASON, RECORD_FIELDS
 
@@ -78,6 +79,17 @@ def test_a_record_that_does_not_decode_is_there_as_it_came() -> None:
     bad = [(b"k", b"\xff{", "orders-3", 1), (None, b'{"number": "x"}', "orders-3", 3)]
     assert hidden == [nothing, bad[0], nothing, bad[1]]
     assert [row[REASON] is not None for row in found] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("taken", [{"on_error": OnBadRecord.DEAD_LETTER}, {"error_column": "why"}])
+def test_an_event_time_that_no_timestamp_holds_does_not_decode(taken: dict[str, Any]) -> None:
+    decoder = RowDecoder(options(**taken), SCHEMA, EventTime("number", 0, unit=TimeUnit.MILLISECONDS))
+    values = [b'{"number": 1}', b'{"number": 9223372036854775807}', b'{"word": "x"}']
+    found = decoder.rows([Message(n, value) for n, value in enumerate(values)])
+    assert found.column("number").to_pylist() == [1, None, None]
+    reasons = found.column("why" if "error_column" in taken else REASON).to_pylist()
+    assert [why is not None for why in reasons] == [False, True, False]
+    assert "correct the unit of event time" in reasons[1]
 
 
 def test_a_key_that_is_no_text_is_a_record_that_does_not_decode() -> None:

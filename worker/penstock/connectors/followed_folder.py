@@ -116,7 +116,7 @@ class FolderLane(LaneReader[str, TextRows]):
         self._lane = parse_lane(state.spec)
         self._read = set(self._lane.read)
         if self._lane.file is not None:
-            self._rows = open_rows(parent.path, parent.form, self._lane.file)
+            self._rows = open_rows(parent.path, parent.form, self._lane.file, parent.event_time)
         self._sizes: dict[str, int | None] = {}  # of the files that wait
         self._read_last: deque[tuple[str, int]] = deque(maxlen=LOOKED_AT_AGAIN)  # names and sizes
 
@@ -150,7 +150,8 @@ class FolderLane(LaneReader[str, TextRows]):
             if identity.version:  # an object is whole as soon as it is there
                 self._read.add(name_hash(file))
             return None
-        return open_rows(self._parent.path, self._parent.form, spell_spec(identity, LinePlace()))
+        parent = self._parent
+        return open_rows(parent.path, parent.form, spell_spec(identity, LinePlace()), parent.event_time)
 
     def _look(self) -> None:
         try:

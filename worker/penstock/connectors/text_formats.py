@@ -17,7 +17,9 @@ import pyarrow.json
 from penstock.base.errors import ConfigError
 from penstock.connectors.file_output import FileForm, HashingFile, clean_schema, plain
 from penstock.connectors.published import SUFFIXES
+from penstock.connectors.source_rows import as_times
 from penstock.connectors.text_lines import as_text
+from penstock.contract.event_time import EventTime
 
 Decode = Callable[[pa.Array], pa.RecordBatch]  # of lines with their ends, as large_binary; raises ArrowInvalid
 CONTROL = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -48,6 +50,20 @@ def decode(lines: pa.Array, decoder: Decode) -> pa.RecordBatch | BadLine:
             end, why = middle, found
     last = _tried(lines.slice(good, 1), decoder)
     return BadLine(good, last if isinstance(last, str) else why)
+
+
+def with_times_checked(decoder: Decode, event_time: EventTime) -> Decode:
+    """Return a decoder for which a line whose event time no timestamp[us] holds does not decode."""
+
+    def checked(lines: pa.Array) -> pa.RecordBatch:
+        rows = decoder(lines)
+        try:
+            as_times(rows.column(event_time.column), event_time.unit)
+        except ConfigError as error:
+            raise pa.ArrowInvalid(str(error)) from error
+        return rows
+
+    return checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from penstock.connectors.text_formats import (
     decode,
     decode_each,
     json_decoder,
+    with_times_checked,
 )
 from penstock.connectors.text_lines import PACKED, Block, LinePlace, blocks
 from penstock.contract.codec import parsed
@@ -256,14 +257,14 @@ class TextSource:
 
     def open(self, state: SplitState) -> "TextReader":
         """Open a file at a row. Raises StateError when it is not the file that was listed."""
-        rows = open_rows(self._path, self._form, state.spec)
+        rows = open_rows(self._path, self._form, state.spec, self._event_time)
         stamper = Stamper(self._event_time, state.max_ts) if self._event_time else None
         reader_class = TextReader if self._rate else UnpacedTextReader
         return reader_class(rows, state, stamper, RateLimit(self._rate))
 
 
-def open_rows(path: InputPath, form: TextForm, spec: str) -> "TextRows":
-    """Open a file of the folder ``path`` where ``spec`` says.
+def open_rows(path: InputPath, form: TextForm, spec: str, event_time: EventTime | None) -> "TextRows":
+    """Open a file of the folder ``path`` where ``spec`` says. What is no ``event_time`` may be a dead letter.
 
     Raises StateError when it is not the file of ``spec``, StorageError when a retry may help.
     """
@@ -276,6 +277,8 @@ def open_rows(path: InputPath, form: TextForm, spec: str) -> "TextRows":
         raise storage_error(f"text source: file {file}", error) from error
     begin = behind if place.byte < behind.byte else place
     decoder = _decoder(form, names, replayed(form.folders, identity.file, file))
+    if form.has_letters and event_time is not None:
+        decoder = with_times_checked(decoder, event_time)
     return TextRows(file, identity, decoder, begin, form.schema if form.has_letters else None)
 
 

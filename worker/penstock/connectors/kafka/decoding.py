@@ -23,9 +23,11 @@ from penstock.connectors.text_formats import (
     decode_each,
     json_decoder,
     with_ends,
+    with_times_checked,
 )
 from penstock.connectors.text_lines import as_text
 from penstock.contract.bad_records import OnBadRecord
+from penstock.contract.event_time import EventTime
 from penstock.contract.kafka_options import KafkaInput, RecordFormat
 from penstock.steps.undecoded import with_letters
 
@@ -44,8 +46,11 @@ class RecordPart:
 class RowDecoder:
     """Makes rows of records, in the columns of ``schema``."""
 
-    def __init__(self, options: KafkaInput, schema: pa.Schema) -> None:
-        """Raises ConfigError when a column is not declared, or has a type that cannot be filled."""
+    def __init__(self, options: KafkaInput, schema: pa.Schema, event_time: EventTime | None = None) -> None:
+        """Raises ConfigError when a column is not declared, or has a type that cannot be filled.
+
+        A record whose value has no ``event_time`` that a timestamp holds does not decode, where something takes those.
+        """
         self._schema = schema
         self._topic = options.topic
         self._parts = _parts(options, schema)
@@ -57,6 +62,9 @@ class RowDecoder:
         filled = {part.name for part in self._parts} | {self._error}
         self._value = pa.schema([f for f in schema if f.name not in filled])
         self._decode = _decoder(options, self._value)
+        taken = self.has_letters or self._error is not None
+        if taken and event_time is not None and event_time.column in self._value.names:
+            self._decode = with_times_checked(self._decode, event_time)
 
     def rows(self, messages: Sequence[Any]) -> pa.RecordBatch:
         """Return one row for each record, with the hidden columns of dead letters if the source has them.

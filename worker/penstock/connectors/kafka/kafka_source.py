@@ -81,7 +81,7 @@ class KafkaSource:
         self.bounded = options.until is not None
         self.schema = with_stamp(plain, event_time)
         self.options = options
-        self.decoder = RowDecoder(options, plain)
+        self.decoder = RowDecoder(options, plain, event_time)
         self._event_time = event_time
         self._checked = ("", 0.0)
         self._compacted = False

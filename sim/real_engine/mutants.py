@@ -267,8 +267,7 @@ _TABLE = (
         "deleted-row-stays-on-disk",
         "a row that was deleted comes back from disk",
         _line("keyed_state.tiered", "self._cold.delete(self._cold.keys_of(copied))", "pass"),
-        "chaos-timers-on-disk",
-        seed=7,
+        "chaos-forgetful-on-disk",
     ),
     EngineMutant(
         "time-said-before-timers-on-disk",

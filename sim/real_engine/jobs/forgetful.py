@@ -1,7 +1,8 @@
-"""A job whose keys are forgotten after a time of event time, while others go on::
+"""A job whose keys are forgotten, after a time of event time or by their function, while others go on::
 
-    rows ─> per (word, file): process with a lifetime ─> seen-out
-    rows ─> per (word, file): distinct within a time ──> firsts-out
+    rows ─> per (word, file): process with a lifetime ───────> seen-out
+    rows ─> per (word, file): distinct within a time ────────> firsts-out
+    rows ─> per (word, file): process that clears its state ─> rounds-out
 
 A key has rows of one file only, in order of time. So the result does not depend on how files interleave. Each third row
 only looks at the state, which lengthens no life. A timer fires once in each life, also at the end of the input.
@@ -17,7 +18,7 @@ import penstock as ps
 from sim.real_engine.jobs.checked_job import CheckedJob
 from sim.real_engine.jobs.input_rows import SECOND, START, UNTIMED, InputFiles, Row, micros, must_equal
 
-ROWS, WORDS, LOOK = 110, 9, 3
+ROWS, WORDS, LOOK, ROUND = 110, 9, 3, 3
 LIFE = 30 * SECOND
 GREET_US = 5_000_000
 
@@ -73,12 +74,28 @@ def greet(t: ps.Time, key: Any, s: Memory, out: ps.Out[Remembered]) -> None:
     out.emit(Remembered(t, -key.file))
 
 
+@ps.state
+class Round:
+    """How often a key was seen since it was cleared."""
+
+    times: int = 0
+
+
+def go_round(r: Sighting, s: Round, out: ps.Out[Remembered]) -> None:
+    """Count a row; the last one of a round ends it."""
+    s.times += 1
+    out.emit(Remembered(r.id, s.times))
+    if s.times == ROUND:
+        s.clear()  # type: ignore[attr-defined]  # the decorator makes it
+
+
 def job(parameters: ps.Parameters) -> ps.Job:
     """Build the job."""
     made, output = ps.Job(), parameters["output"]
     rows = INPUT.source(made, parameters).key_by("word", "file")
     rows.process("seen", see, on_timer={"greet": greet}).sink("seen-out", ps.parquet(f"{output}/seen"))
     rows.distinct("firsts", within="30s").sink("firsts-out", ps.parquet(f"{output}/firsts"))
+    rows.process("rounds", go_round).sink("rounds-out", ps.parquet(f"{output}/rounds"))
     return made
 
 
@@ -86,13 +103,14 @@ class ForgetfulJob(CheckedJob):
     """The job's input and oracle."""
 
     entrypoint = f"{__name__}:job"
-    outputs = ("seen", "firsts")
+    outputs = ("seen", "firsts", "rounds")
     inputs = (INPUT,)
 
     def check_output(self, found: Mapping[str, list[Row]]) -> None:
-        """Compare what each row has seen, and which rows were first."""
+        """Compare what each row has seen, which rows were first, and the number of each row in its round."""
         must_equal("lifetimes", Counter((row["id"], row["times"]) for row in found["seen"]), _seen())
         must_equal("distinct", Counter(row["id"] for row in found["firsts"]), _firsts())
+        must_equal("rounds", Counter((row["id"], row["times"]) for row in found["rounds"]), _rounds())
 
 
 def _of_keys() -> Iterable[list[Row]]:
@@ -129,3 +147,7 @@ def _firsts() -> Counter[Any]:
                 expected[row["id"]] += 1
                 until = row["at"] + LIFE
     return expected
+
+
+def _rounds() -> Counter[Any]:
+    return Counter((row["id"], number % ROUND + 1) for rows in _of_keys() for number, row in enumerate(rows))

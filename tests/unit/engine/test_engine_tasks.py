@@ -34,7 +34,7 @@ def joining(*names: TaskId) -> em.MakeTasks:
 
 
 def made() -> Unstarted:
-    job, host = SimpleNamespace(parts=parts), SimpleNamespace(clock=FakeClock())
+    job, host = SimpleNamespace(parts=parts), SimpleNamespace(clock=FakeClock(), work_clock=float)
     engine = Unstarted(TaskPlacement(Ordinal(0), cast(Any, job), cast(Any, None), cast(Any, host)))
     engine.make(joining(*HERE), Attempt(1))
     return engine

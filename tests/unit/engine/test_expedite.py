@@ -41,7 +41,9 @@ def performer(state: State) -> TaskEffects:
     core = SimpleNamespace(state=SimpleNamespace(task=TASK), step=lambda event, now: [event])
     chain = SimpleNamespace(digests=tuple)
     parts: Any = SimpleNamespace(core=core, state=state, sinks={}, source=None, edges=[], chain=chain)
-    host: Any = SimpleNamespace(snapshot_writer=SimpleNamespace(store=lambda *_: None), clock=FakeClock())
+    host: Any = SimpleNamespace(
+        snapshot_writer=SimpleNamespace(store=lambda *_: None), clock=FakeClock(), work_clock=float
+    )
     return TaskEffects(parts, host, Wakeup())
 
 

@@ -95,6 +95,7 @@ class Hands:
         writer = SimpleNamespace(name=lambda *_: "name", store=lambda captured, _: self.stored.append(captured))
         host = SimpleNamespace(
             clock=FakeClock(),
+            work_clock=float,
             snapshot_writer=writer,
             spread=lambda _: None,
             changed=lambda: None,

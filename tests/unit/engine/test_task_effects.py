@@ -22,6 +22,11 @@ TASK = TaskId(StageIndex(1), Ordinal(0), 0)
 BATCH = pa.record_batch({"end": pa.array([10, 20])})
 
 
+def runtime() -> TaskRuntime:
+    """Return as much of a worker as these tests need."""
+    return cast(TaskRuntime, SimpleNamespace(clock=FakeClock(), work_clock=float))
+
+
 class Core:
     """A core that wants nothing and remembers what it was told."""
 
@@ -108,7 +113,7 @@ def hands(told: list[object], slices: int = 0) -> tuple[TaskEffects, list[pa.Rec
         {},
         cast(Any, State(told)),
     )
-    return Hands(parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), cast(Any, threading.Event())), rows
+    return Hands(parts, runtime(), cast(Any, threading.Event())), rows
 
 
 def test_the_rows_of_a_slice_are_sent_before_anything_else_and_no_second_slice_fires() -> None:
@@ -123,7 +128,7 @@ def test_an_order_that_comes_while_the_task_waits_for_room_keeps_it_awake() -> N
     """Rows that a rescale has held may leave at the end of a pass that has looked for orders already."""
     wakeup, output, channel = Wakeup(), FullOutput(), ChannelId(0, TASK, TASK)
     parts = TaskParts(cast(Any, Core([])), cast(Any, None), (), {}, None)
-    performer = TaskEffects(parts, cast(TaskRuntime, SimpleNamespace(clock=FakeClock())), wakeup)
+    performer = TaskEffects(parts, runtime(), wakeup)
     performer._outputs[channel], output.inbox = cast(Any, output), performer.inbox
     performer._send(ev.Send(channel, Data(BATCH, 2, 2)))
     assert not performer.inbox.empty

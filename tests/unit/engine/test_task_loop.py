@@ -162,6 +162,7 @@ class Task:
         parts = TaskParts(self.core, cast(Any, self.chain), (), {"out": self.slot}, None, self.source)
         host = SimpleNamespace(
             clock=FakeClock(),
+            work_clock=float,
             input=lambda _: self.input,
             output=self.outputs.of,
             changed=lambda: None,

@@ -48,6 +48,7 @@ class TaskEffects:
         self._parts = parts
         self._host = host
         self._now = host.clock.monotonic
+        self._work_clock = host.work_clock
         self._wakeup = wakeup
         self._outputs: dict[ChannelId, Output] = {}
         self._filling: dict[Output, None] = {}  # given rows since they were last flushed
@@ -121,7 +122,7 @@ class TaskEffects:
     # --- Steps and their rows -----------------------------------------------------------------
 
     def _process(self, action: ev.ProcessRows) -> None:
-        since, self._waited_s = monotonic(), 0.0
+        since, self._waited_s = self._work_clock(), 0.0
         rows, origin = action.data.rows, action.origin
         self.progress.rows_in += rows
         slot, source, chain = self._parts.in_flight, self._parts.source, self._parts.chain
@@ -135,7 +136,7 @@ class TaskEffects:
             finally:
                 slot.leave()
         self._flush()
-        now = monotonic()
+        now = self._work_clock()
         if source is None:
             if self.input is not None:
                 self.input.worked(action.data, now - since, self._waited_s, now)
@@ -222,12 +223,12 @@ class TaskEffects:
         if output.try_send(element, more=True):
             return
         self.wake_receivers()  # the receiver must empty the channel while this thread waits
-        since = monotonic()
+        since = self._work_clock()
         while not output.try_send(element):
             if self.copy_on():
                 self.progress.block(lambda: self._wakeup.wait(REST_S))
             self._while_waiting()
-        self._waited_s += monotonic() - since
+        self._waited_s += self._work_clock() - since
         self._wakeup.set()  # what ended the wait may be an order or input: the task must not sleep before it has looked
         self.core.step(ev.ReadBlocked(), 0.0)
 

@@ -60,6 +60,10 @@ class TaskRuntime(Protocol):
     snapshot_writer: SnapshotWriter
     clock: Clock
 
+    def work_clock(self) -> float:
+        """Return the seconds by which work is measured: slices and credit follow them."""
+        ...
+
     def input(self, task: TaskId) -> TaskInput:
         """Return the input of a task, once the attempt's streams are open."""
         ...

@@ -353,6 +353,10 @@ class Worker:
 
     # --- For tasks (TaskRuntime) ---------------------------------------------------------------------
 
+    def work_clock(self) -> float:
+        """Return the seconds of this machine."""
+        return monotonic()
+
     def input(self, task: TaskId) -> TaskInput:
         """Return the input of a task."""
         return self._exchange.input(task)

@@ -42,6 +42,7 @@ class EngineContext:
     blobs: BlobStore
     snapshot_writer: SnapshotWriter
     clock: Clock
+    work_clock: Callable[[], float]
     scheduler: TaskScheduler
     inputs: dict[TaskId, TaskInput] = field(default_factory=dict)
     outputs: dict[ChannelId, LocalOutput] = field(default_factory=dict)
@@ -151,6 +152,10 @@ class InProcessEngine:
             task.loop.inbox.put(event)
 
     # --- For tasks ------------------------------------------------------------------------------
+
+    def work_clock(self) -> float:
+        """Return the seconds by which work is measured."""
+        return self._context.work_clock()
 
     def input(self, task: TaskId) -> TaskInput:
         """Return the input of a task."""

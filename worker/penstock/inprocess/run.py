@@ -61,7 +61,8 @@ def run(
     _check_ends(prepared, limits)
     for source in prepared.lists.values():
         source.begin()
-    tasks = InProcessTasks(prepared.job, positive(workers), SystemClock())
+    clock = SystemClock()
+    tasks = InProcessTasks(prepared.job, positive(workers), clock, clock.monotonic)
     try:
         tasks.start()
         complete = _drive(tasks, prepared, limits)

@@ -13,6 +13,7 @@ and sinks are the classes of a cluster.
 
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,9 +70,17 @@ class Stored(NamedTuple):
 class InProcessTasks:
     """All tasks of one job, and the leader that they would have in a cluster."""
 
-    def __init__(self, job: CompiledJob, workers: int, clock: Clock, stored: Stored | None = None) -> None:
+    def __init__(
+        self,
+        job: CompiledJob,
+        workers: int,
+        clock: Clock,
+        work_clock: Callable[[], float],
+        stored: Stored | None = None,
+    ) -> None:
         """Prepare the job, from the checkpoint ``stored`` if it is given. :meth:`start` builds the tasks.
 
+        How many rows a task takes at once follows how long its work takes, by ``work_clock`` (seconds).
         Raises ConfigError when a connector cannot be opened.
         """
         self.clock = clock
@@ -89,7 +98,7 @@ class InProcessTasks:
             raise
         scheduler = self._scheduler = TaskScheduler()
         self._writer = SnapshotWriter(self._files, life, DeferredExecutor(scheduler.deferred))
-        self._context = EngineContext(self._job, self._files, self._writer, clock, scheduler)
+        self._context = EngineContext(self._job, self._files, self._writer, clock, work_clock, scheduler)
         self._engines = [InProcessEngine(Ordinal(i), self._context) for i in range(workers)]
         self._stored = stored
         self._before: Counts = Counter()  # the counts at the start of this attempt

@@ -7,6 +7,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.units import duration_s
 
 EventTime = datetime | str | int
+LOOK_S = 0.01
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -56,3 +57,18 @@ class StandingClock:
             self._seconds += duration_s(duration) if isinstance(duration, str) else float(duration)
         except ValueError as error:
             raise ConfigError(f"advance: {error}") from None
+
+
+class EvenWork:
+    """Measures how long work takes, the same on each machine: each look at it is ``LOOK_S`` after the one before.
+
+    So the rows of a test are divided into the same slices in each run. Slices grow, as those of quick work do.
+    """
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def __call__(self) -> float:
+        """Return seconds."""
+        self._looks += 1
+        return self._looks * LOOK_S

@@ -17,7 +17,7 @@ from penstock.inprocess.prepare import Inputs, JobLike, Prepared, prepare
 from penstock.inprocess.run import Result, positive, result_of, resume, rows_of, stopped_at
 from penstock.inprocess.tasks import InProcessTasks, Stored
 from penstock.steps.typed.state_contents import state_objects
-from penstock.testing.clock import EventTime, StandingClock, event_time_us
+from penstock.testing.clock import EventTime, EvenWork, StandingClock, event_time_us
 
 State = dict[Any, Any]
 
@@ -42,7 +42,7 @@ class Run:
         self.clock = StandingClock()
         self._prepared = prepared
         stored = None if snapshot is None else snapshot.stored
-        self._tasks = InProcessTasks(prepared.job, workers, self.clock, stored)
+        self._tasks = InProcessTasks(prepared.job, workers, self.clock, EvenWork(), stored)
         for name, shown in ({} if snapshot is None else snapshot.shown).items():
             prepared.sinks[name].show(shown)
         self._finished = False

@@ -3,6 +3,7 @@
 Only for processes of one thread: a fork has the forking thread and no other.
 """
 
+import gc
 import os
 from collections.abc import Callable
 from multiprocessing import Pipe
@@ -16,6 +17,7 @@ def in_a_fork(work: Callable[[], T]) -> T:
     ours, theirs = Pipe(duplex=False)
     child = os.fork()
     if child == 0:
+        gc.freeze()  # what ends garbage of the parent may wait for its threads, which are not here
         try:
             theirs.send(work())
         finally:

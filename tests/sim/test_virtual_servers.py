@@ -257,7 +257,7 @@ def check_snapshots(folder: Path, every: int) -> kit.SinkReport:
         pytest.param(check_upserts, 11, marks=long_only),
         (check_topic, count(263, 11)),
         (check_versions, count(263, 11)),
-        (check_snapshots, count(499, 61)),
+        (check_snapshots, count(1_009, 61)),
     ],
 )
 def test_a_sink_keeps_its_rules_on_a_virtual_server(

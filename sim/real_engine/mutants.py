@@ -191,7 +191,7 @@ _TABLE = (
         "a record that only looks lengthens the life of its key",
         _line(
             "steps.typed.lifetime",
-            "if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or self._rows.log.wrote):",
+            "if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or wrote):",
             "if time_us == NO_BOUND or until <= before:",
         ),
         "chaos-forgetful",

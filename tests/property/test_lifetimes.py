@@ -19,7 +19,7 @@ from penstock.base.values import replace
 from penstock.steps.typed import timer_calls
 
 TTL_US = 20
-TICK, IDLE, ADD, LOOK, CLEAR, FAIL = range(6)
+TICK, IDLE, ADD, LOOK, STOP, FAIL, WIPE = range(7)
 
 
 @ps.record
@@ -55,13 +55,17 @@ def take(r: Any, s: Any, now: int) -> bool:
         s.tick = now + r.delay - 5
     elif r.what == IDLE:
         s.idle = r.at + r.delay - 5
+    elif r.what == WIPE:
+        s.clear()
+        if r.delay % 2:
+            s.n += 1
     elif r.what != LOOK:
         s.n += 1
-    if r.what == CLEAR:
+    if r.what == STOP:
         s.tick = None
     if r.what == FAIL:
         raise ValueError(r.delay)
-    return bool(r.what != LOOK)
+    return bool(r.what != LOOK) and not (r.what == WIPE and r.delay % 2 == 0)
 
 
 def tick(t: int, s: Any, _: int) -> bool:
@@ -123,6 +127,9 @@ class KeyModel:
     def forget(self) -> None:
         self.n, self.over = 0, None
 
+    def clear(self) -> None:
+        self.n, self.tick, self.idle, self.over = 0, None, None, None
+
 
 class Model:
     """All keys, and what was emitted of each."""
@@ -150,7 +157,8 @@ class Model:
         return max(time, self.reached) if self.ttl == "event" else time
 
     def _renew(self, key: KeyModel, time: int, *, wrote: bool) -> None:
-        if self.ttl == "none" or not (wrote or key.over is None):
+        nothing = key.over is None and key.n == 0 and not wrote  # a look begins no life
+        if self.ttl == "none" or nothing or not (wrote or key.over is None):
             return
         if key.over is None or time + TTL_US > key.over:
             key.over = time + TTL_US
@@ -222,7 +230,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(timer_calls, "FIRED_TIMERS_MAX", request.param)
 
 
-ROW = st.builds(Row, st.sampled_from("pqrs"), st.integers(0, 5), st.integers(0, 25), st.integers(-40, 25))
+ROW = st.builds(Row, st.sampled_from("pqrs"), st.integers(0, 6), st.integers(0, 25), st.integers(-40, 25))
 TURN = st.tuples(st.lists(ROW, max_size=8), st.integers(0, 15), st.integers(0, 15), st.sampled_from([0, 0, 0, 1, 2, 3]))
 
 
@@ -236,6 +244,12 @@ TURN = st.tuples(st.lists(ROW, max_size=8), st.integers(0, 15), st.integers(0, 1
     ]
 )
 @example(turns=[([], 0, 0, 1), ([Row("p", TICK, 0, -20)], 0, 0, 0), ([Row("p", TICK, 0, 20)], 0, 0, 0)])
+@example(turns=[([Row("p", STOP, 17, 17)], 23, 0, 0), ([Row("p", LOOK, 0, 17), Row("p", STOP, 9, -20)], 0, 0, 0)])
+@example(
+    turns=[([Row("p", STOP, 0, 17)], 23, 0, 0), ([Row("p", LOOK, 0, 17)], 0, 0, 0), ([Row("p", ADD, 0, -20)], 0, 0, 0)]
+)
+@example(turns=[([Row("p", ADD, 0, 17)], 23, 0, 0), ([Row("p", WIPE, 0, 9), Row("p", ADD, 0, -20)], 0, 0, 0)])
+@example(turns=[([], 23, 0, 0), ([Row("p", WIPE, 1, 17), Row("p", ADD, 0, -20)], 0, 0, 0)])
 @given(turns=st.lists(TURN, min_size=1, max_size=7))
 @pytest.mark.parametrize("ttl", list(STATES))
 @pytest.mark.usefixtures("slices")

@@ -65,9 +65,7 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
     def undo(self, row: int) -> None:
         """Take back all that the record has written and emitted. A key that it would have begun is not kept."""
         super().undo(row)
-        place = self._places[row]
-        if self._lives is None or not self._lives.has(place):
-            self._rows.undone(place)
+        self._rows.undone(self._places[row])
 
     def store(self) -> None:
         """Queue the timers that the records have set, and store what they have written."""

@@ -1,9 +1,9 @@
 """When a key is forgotten whose state has a ``ttl``: the time is a timer column of its own, which each write renews.
 
 A key is over for a record if and only if its time is not after that of the record, nor after the time that the step has
-reached. So it does not matter when the queue removes it. The times of a key never fall. A record may be so late that
-the key which it begins is over at once: then nothing of it is kept. Timers of the user do not expire: a key of which
-some are set keeps them, and nothing else.
+reached. So it does not matter when the queue removes it. A life begins with a write and ends with ``clear()`` (decision
+161), and the times of a key never fall. A record may be so late that the key which it begins is over at once: then
+nothing of it is kept. Timers of the user do not expire: a key of which some are set keeps them, and nothing else.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,7 @@ class Lifetime:
         self._ttl_us = ttl_us
         self._rows = rows
         self._expires: Any = None
+        rows.lives = self.has
 
     def bind(self, table: BoundTable) -> None:
         """Take the column of a table."""
@@ -38,26 +39,44 @@ class Lifetime:
         """Return whether the key of a row lives up to a time: earlier records or timers have written to it."""
         return bool(self._expires[row] != NO_TIMER)
 
-    def begin(self, row: int, now_us: int) -> None:
-        """Forget the key at which the rows stand, if it is over at a time."""
+    def begin(self, row: int, now_us: int) -> int:
+        """Forget the key at which the rows stand, if it is over at a time. Return the mark of the call that follows."""
         if NO_TIMER != self._expires[row] <= now_us:
-            self._rows.log.write(self._expires, row, NO_TIMER)
-            self._rows.forget()
+            self._end(row)
+        return self._rows.log.mark()
 
-    def renew(self, row: int, time_us: int, now_us: int = NO_BOUND) -> None:
+    def renew(self, row: int, time_us: int, now_us: int = NO_BOUND, mark: int = 0) -> None:
         """Let the key at which the rows stand live from a time on, if the call that ends has written to its state.
 
-        It is forgotten if it is over at ``now_us``. Nothing changes if the time is not known (NO_BOUND).
+        The call began at ``mark`` of the log. The key is forgotten if it is over at ``now_us``, or was cleared and not
+        written since. A life begins with a write; a key of which nothing is kept has none, whatever looks at it.
+        Nothing is renewed if the time is not known (NO_BOUND).
         """
-        before = self._expires[row]
+        rows = self._rows
+        if rows.cleared(row):
+            rows.begun_anew(row)
+            self._end_life(row)
+            if rows.is_first(row):
+                rows.undone(row)
+                return
+        before, wrote = self._expires[row], rows.log.wrote_since(mark)
+        if before == NO_TIMER and not wrote and rows.has_first_values():
+            rows.undone(row)
+            return
         until = min(time_us + self._ttl_us, NOTHING_DUE - 1)
-        if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or self._rows.log.wrote):
+        if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or wrote):
             return
         if until > now_us:
-            self._rows.log.write(self._expires, row, until)
+            rows.log.write(self._expires, row, until)
         else:
-            self._rows.log.write(self._expires, row, NO_TIMER)
-            self._rows.forget()
+            self._end(row)
+
+    def _end(self, row: int) -> None:
+        self._end_life(row)
+        self._rows.forget()
+
+    def _end_life(self, row: int) -> None:
+        self._rows.log.write(self._expires, row, NO_TIMER)
 
 
 class RecordLives:
@@ -68,18 +87,15 @@ class RecordLives:
         self._lifetime = lifetime
         self._now: list[int] = np.maximum(times, reached).tolist()
         self._times: list[int] = times.tolist()
-
-    def has(self, row: int) -> bool:
-        """Return whether the key of a row was there before the record that is undone."""
-        return self._lifetime.has(row)
+        self._mark = 0
 
     def begin(self, record: int, row: int) -> None:
         """Forget the key of a record, whose row this is, if it is over."""
-        self._lifetime.begin(row, self._now[record])
+        self._mark = self._lifetime.begin(row, self._now[record])
 
     def renew(self, record: int, row: int) -> None:
         """Let the key live from the time of the record on, if its call has written."""
-        self._lifetime.renew(row, self._times[record], self._now[record])
+        self._lifetime.renew(row, self._times[record], self._now[record], self._mark)
 
 
 class TimerLives:

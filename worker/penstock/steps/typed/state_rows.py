@@ -8,7 +8,7 @@
 values of a new key are undone with the record that has met the key first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -37,6 +37,7 @@ class StateRows:
         self._begun: Any = memoryview(b"")
         self._cleared: dict[int, bool] = {}
         self._undone: set[int] = set()
+        self.lives: Callable[[int], bool] = lambda row: False
         self.proxy = _proxy(state, {name: cell.shown() for name, cell in self.cells.items()}, self._clear)
 
     def bind(self, table: BoundTable) -> None:
@@ -70,12 +71,24 @@ class StateRows:
         if self._undone:
             self._undone.discard(self._cursor.row)
 
+    def cleared(self, row: int) -> bool:
+        """Return whether a function has cleared the key of a row, and :meth:`begun_anew` was not called since."""
+        return self._cleared.get(row, False)
+
+    def begun_anew(self, row: int) -> None:
+        """Note that a function has written to a key that it had cleared."""
+        self._cursor.log.write(self._cleared, row, False)
+
+    def has_first_values(self) -> bool:
+        """Return whether the fields of the row have their first values, whatever its timers are."""
+        return all(cell.is_first() for cell in self.cells.values() if not isinstance(cell, TimerCell | TimersCell))
+
     def kept_rows(self, rows: Iterable[int]) -> None:
         """Note that a later record of each of these keys has succeeded."""
         self._undone.difference_update(rows)
 
     def undone(self, row: int) -> None:
-        """Note that a record of the key was undone. A key of which nothing else is kept is deleted by :meth:`store`."""
+        """Note that a record of the key was undone, or only looked. :meth:`store` deletes it if nothing is kept."""
         self._undone.add(row)
 
     def _first_values(self, row: int) -> None:
@@ -89,26 +102,24 @@ class StateRows:
         for cell in self.cells.values():
             if not isinstance(cell, TimerCell | TimersCell):
                 cell.reset()
-        self._note_cleared(self._cursor.row)
+        self._undone.add(self._cursor.row)
 
     def _clear(self) -> None:
         row = self._cursor.row
         self._first_values(row)
-        self._note_cleared(row)
-
-    def _note_cleared(self, row: int) -> None:
         self._cleared.setdefault(row, False)
         self._cursor.log.write(self._cleared, row, True)
 
     def store(self) -> None:
-        """Store texts, and delete the keys that a function has cleared and not written since."""
+        """Store texts, and delete the keys of which nothing is kept: no value, no timer, and no life."""
         self._table.store()
         cleared = {row for row, cleared in self._cleared.items() if cleared}
-        deleted = [row for row in sorted(cleared | self._undone) if self._is_first(row)]
+        deleted = [row for row in sorted(cleared | self._undone) if self.is_first(row) and not self.lives(row)]
         if deleted:
             self._table.state.delete(np.array(deleted, np.int32))
 
-    def _is_first(self, row: int) -> bool:
+    def is_first(self, row: int) -> bool:
+        """Move to a row, and return whether its fields, timers too, have their first values."""
         self._cursor.row = row
         if self._begins and not self._begun[row]:
             return True

@@ -31,10 +31,13 @@ class UndoLog:
         self._entries.append((target, slice(len(target), None), ()))
         target.append(value)
 
-    @property
-    def wrote(self) -> bool:
-        """Return whether something was written since :meth:`begin`. What was appended, for example emitted, is not."""
-        return any(type(place) is not slice for _, place, _ in self._entries)
+    def mark(self) -> int:
+        """Return the place behind the newest write, for :meth:`wrote_since`."""
+        return len(self._entries)
+
+    def wrote_since(self, mark: int = 0) -> bool:
+        """Return whether something was written since :meth:`begin`, or a mark. What was appended is not, as emitted."""
+        return any(type(place) is not slice for _, place, _ in self._entries[mark:])
 
     def undo(self) -> None:
         """Revert all writes since :meth:`begin`."""

@@ -134,6 +134,15 @@ STAGES = (
         expected_s=900,
     ),
     Stage(
+        "drawn-examples",
+        "runs of the property tests, each with other examples",
+        goal=20,
+        each=1,
+        command="-m pytest -q -n {processes} -p no:cacheprovider --hypothesis-profile drawn tests/property",
+        done_by_piece=1,
+        expected_s=600,
+    ),
+    Stage(
         "real-processes",
         "kills, pauses and rescales of real processes",
         goal=400,

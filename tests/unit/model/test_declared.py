@@ -262,6 +262,7 @@ STATES = [
     ("n: ps.Ring[int]", 3, "ps.Ring[int]: it takes 2 items in brackets"),
     ("n: ps.Ring[int, 0]", 3, "a Ring keeps 1 to 65536 values, not 0"),
     ("n: ps.Ring[int, 2.0]", 3, "a Ring keeps 1 to 65536 values, not 2.0"),
+    ("n: ps.Ring[int, 6]\n    m: ps.Ring[int, 6.0]", 4, "a Ring keeps 1 to 65536 values, not 6.0"),
     ("n: ps.Ring[int, 70_000]", 3, "a Ring keeps 1 to 65536 values, not 70000"),
     ("n: ps.Ring[str, 5]", 3, "a Ring keeps numbers, bools, ps.Time and ps.Enum, not string"),
     ("n: ps.Ring[int | None, 5]", 3, "not int64 | None"),

@@ -78,10 +78,14 @@ class OutHint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _FieldHint:
-    """A field kind whose items are still hints, because a record may be among them."""
+    """A field kind whose items are still hints, because a record may be among them.
+
+    The types of the items tell 2 from 2.0: ``typing`` gives equal hints the same object.
+    """
 
     name: str
     items: tuple[object, ...]
+    types: tuple[type, ...]
 
 
 if TYPE_CHECKING:
@@ -231,7 +235,7 @@ else:
 
         def __getitem__(self, items):
             items = items if isinstance(items, tuple) else (items,)
-            return Annotated[object, _FieldHint(self._name, items)]
+            return Annotated[object, _FieldHint(self._name, items, tuple(map(type, items)))]
 
         def __repr__(self):
             return f"ps.{self._name}"

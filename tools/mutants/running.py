@@ -32,10 +32,8 @@ ALL_TIMEOUT_S = 3600  # of all tests, without a fault
 SOURCE_PATHS = ("worker", "operator", "spark", ".")
 _NOTICED_BY = re.compile(r"^(?:FAILED|ERROR) (\S+)(.*)", re.MULTILINE)
 _TIMED_OUT = "from pytest-timeout"
-DRAWN = (
-    "--hypothesis-seed=0",
-    "--hypothesis-profile=faults",
-)  # the same examples in each run; more of them than in make test
+# The same drawn examples in each run; more of them than in make test.
+DRAWN = ("--hypothesis-seed=0", "--hypothesis-profile=faults")
 PASSED = 0  # exit statuses of pytest
 NOTHING_RUN = (4, 5)  # its arguments were wrong, or no test was found
 

@@ -264,7 +264,9 @@ class TextSource:
 
 
 def open_rows(path: InputPath, form: TextForm, spec: str, event_time: EventTime | None) -> "TextRows":
-    """Open a file of the folder ``path`` where ``spec`` says. What is no ``event_time`` may be a dead letter.
+    """Open a file of the folder ``path`` where ``spec`` says.
+
+    If the form has dead letters, a line whose ``event_time`` no timestamp holds is one.
 
     Raises StateError when it is not the file of ``spec``, StorageError when a retry may help.
     """

@@ -354,7 +354,7 @@ class Worker:
     # --- For tasks (TaskRuntime) ---------------------------------------------------------------------
 
     def work_clock(self) -> float:
-        """Return the seconds of this machine."""
+        """Return the monotonic seconds of this machine."""
         return monotonic()
 
     def input(self, task: TaskId) -> TaskInput:

@@ -53,8 +53,7 @@ class Lifetime:
         Nothing is renewed if the time is not known (NO_BOUND).
         """
         rows = self._rows
-        if rows.cleared(row):
-            rows.begun_anew(row)
+        if rows.take_cleared(row):
             self._end_life(row)
             if rows.is_first(row):
                 rows.undone(row)

@@ -71,13 +71,12 @@ class StateRows:
         if self._undone:
             self._undone.discard(self._cursor.row)
 
-    def cleared(self, row: int) -> bool:
-        """Return whether a function has cleared the key of a row, and :meth:`begun_anew` was not called since."""
-        return self._cleared.get(row, False)
-
-    def begun_anew(self, row: int) -> None:
-        """Note that a function has written to a key that it had cleared."""
-        self._cursor.log.write(self._cleared, row, False)
+    def take_cleared(self, row: int) -> bool:
+        """Return whether a function has cleared the key of a row since the last call of this method."""
+        cleared = self._cleared.get(row, False)
+        if cleared:
+            self._cursor.log.write(self._cleared, row, False)
+        return cleared
 
     def has_first_values(self) -> bool:
         """Return whether the fields of the row have their first values, whatever its timers are."""

@@ -65,7 +65,7 @@ class KeyedTypedCalls(TypedCalls[Mapping[str, EmittedRows]]):
     def undo(self, row: int) -> None:
         """Take back all that the record has written and emitted. A key that it would have begun is not kept."""
         super().undo(row)
-        self._rows.undone(self._places[row])
+        self._rows.may_be_empty(self._places[row])
 
     def store(self) -> None:
         """Queue the timers that the records have set, and store what they have written."""

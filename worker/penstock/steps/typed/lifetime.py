@@ -29,7 +29,7 @@ class Lifetime:
         self._ttl_us = ttl_us
         self._rows = rows
         self._expires: Any = None
-        rows.lives = self.has
+        rows.keep_while(self.has)
 
     def bind(self, table: BoundTable) -> None:
         """Take the column of a table."""
@@ -56,11 +56,11 @@ class Lifetime:
         if rows.take_cleared(row):
             self._end_life(row)
             if rows.is_first(row):
-                rows.undone(row)
+                rows.may_be_empty(row)
                 return
         before, wrote = self._expires[row], rows.log.wrote_since(mark)
         if before == NO_TIMER and not wrote and rows.has_first_values():
-            rows.undone(row)
+            rows.may_be_empty(row)
             return
         until = min(time_us + self._ttl_us, NOTHING_DUE - 1)
         if time_us == NO_BOUND or until <= before or not (before == NO_TIMER or wrote):

@@ -36,18 +36,22 @@ class StateRows:
         self._begins = state.begins
         self._begun: Any = memoryview(b"")
         self._cleared: dict[int, bool] = {}
-        self._undone: set[int] = set()
-        self.lives: Callable[[int], bool] = lambda row: False
+        self._maybe_empty: set[int] = set()
+        self._lives: Callable[[int], bool] = lambda row: False
         self.proxy = _proxy(state, {name: cell.shown() for name, cell in self.cells.items()}, self._clear)
 
     def bind(self, table: BoundTable) -> None:
         """Show the rows of a table from now on. Called for each batch."""
         self._table = table
-        self._cleared, self._undone = {}, set()
+        self._cleared, self._maybe_empty = {}, set()
         if self._begins:
             self._begun = table.fixed(BEGUN)
         for cell in self.cells.values():
             cell.bind(table)
+
+    def keep_while(self, lives: Callable[[int], bool]) -> None:
+        """Keep a row of which nothing else is kept, too, while this says that its key lives."""
+        self._lives = lives
 
     def call_for(self, names: Iterable[str]) -> None:
         """Note that functions are called at the times of these fields: tables have their timer columns."""
@@ -68,8 +72,8 @@ class StateRows:
 
     def kept(self) -> None:
         """Note that a record of the key has succeeded."""
-        if self._undone:
-            self._undone.discard(self._cursor.row)
+        if self._maybe_empty:
+            self._maybe_empty.discard(self._cursor.row)
 
     def take_cleared(self, row: int) -> bool:
         """Return whether a function has cleared the key of a row since the last call of this method."""
@@ -84,11 +88,11 @@ class StateRows:
 
     def kept_rows(self, rows: Iterable[int]) -> None:
         """Note that a later record of each of these keys has succeeded."""
-        self._undone.difference_update(rows)
+        self._maybe_empty.difference_update(rows)
 
-    def undone(self, row: int) -> None:
+    def may_be_empty(self, row: int) -> None:
         """Note that a record of the key was undone, or only looked. :meth:`store` deletes it if nothing is kept."""
-        self._undone.add(row)
+        self._maybe_empty.add(row)
 
     def _first_values(self, row: int) -> None:
         for cell in self.cells.values():
@@ -101,7 +105,7 @@ class StateRows:
         for cell in self.cells.values():
             if not isinstance(cell, TimerCell | TimersCell):
                 cell.reset()
-        self._undone.add(self._cursor.row)
+        self._maybe_empty.add(self._cursor.row)
 
     def _clear(self) -> None:
         row = self._cursor.row
@@ -113,7 +117,7 @@ class StateRows:
         """Store texts, and delete the keys of which nothing is kept: no value, no timer, and no life."""
         self._table.store()
         cleared = {row for row, cleared in self._cleared.items() if cleared}
-        deleted = [row for row in sorted(cleared | self._undone) if self.is_first(row) and not self.lives(row)]
+        deleted = [row for row in sorted(cleared | self._maybe_empty) if self.is_first(row) and not self._lives(row)]
         if deleted:
             self._table.state.delete(np.array(deleted, np.int32))
 

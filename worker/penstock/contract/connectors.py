@@ -27,6 +27,8 @@ from penstock.contract.schema import (
     rows_of,
 )
 
+ZIPF_EXPONENT = 1.05
+
 
 class Role(StrEnum):
     """Whether a connector reads, writes, or is asked for rows."""
@@ -131,7 +133,12 @@ class WordsSpec(Fields):
     distribution: Annotated[str, Field("distribution", "how words are drawn: uniform or zipf", length_min=1)] = (
         "uniform"
     )
-    exponent: Annotated[float, Field("exponent", "exponent of the zipf distribution", minimum=0)] = 1.05
+    exponent: Annotated[float, Field("exponent", "exponent of the zipf distribution", minimum=0)] = ZIPF_EXPONENT
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        if self.exponent != ZIPF_EXPONENT and self.distribution == "uniform":
+            raise ConfigError("generator: exponent is for distribution zipf, and this one is uniform: leave it out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,11 @@ class DiscardOutput(Fields):
         float | None,
         Field("markAfter", "seconds of warm-up whose latency does not count", minimum=0),
     ] = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError when an option would do nothing."""
+        if self.stall_after is not None and self.stall_for is None:
+            raise ConfigError("discard: stallAfter says when a stall begins: give stallFor, too, or leave it out")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from penstock.contract.s3_options import (
 )
 from penstock.contract.schema import Field, Fields, LongText, Quantity, SecretPlace
 
+CATALOG_NAME = "default"
+SQLITE = "sqlite:///"  # and the path of a file: a catalog without a server
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergTableOptions(Fields):
@@ -43,7 +46,7 @@ class IcebergTableOptions(Fields):
         LongText | None, Field("warehouse", "which warehouse of a REST catalog, where it has several")
     ] = None
     catalog_name: Annotated[str, Field("catalogName", "the name of the catalog in a file of SQLite", length_min=1)] = (
-        "default"
+        CATALOG_NAME
     )
     token: Annotated[
         SecretPlace | None,
@@ -70,7 +73,12 @@ class IcebergTableOptions(Fields):
     session_token: SessionToken = None
 
     def __post_init__(self) -> None:
-        """Raise ConfigError when an option would do nothing, with whatever catalog."""
+        """Raise ConfigError when an option would do nothing."""
+        if self.catalog_name != CATALOG_NAME and not self.catalog.startswith(SQLITE):
+            raise ConfigError(
+                "iceberg: catalogName is for a catalog in a file of SQLite, and this is a REST catalog: give warehouse"
+                " if it has several, or leave it out"
+            )
         if self.credential is not None and self.token is not None:
             raise ConfigError("iceberg: credential is what a token is had for: give token or credential")
         for name, given in (("oauth2Server", self.oauth2_server), ("scope", self.scope)):

@@ -11,6 +11,8 @@ from penstock.contract.schema import Field, Fields, LongText, SecretPlace
 
 SCHEMA_CHARS_MAX = 65_536
 COMMA = ","
+DISCOVER_EVERY_S = 300.0
+TRANSACTIONAL_ID_PREFIX = "penstock-"
 
 Servers = Annotated[
     LongText,
@@ -118,7 +120,7 @@ class KafkaOutput(Fields):
     transactional_id_prefix: Annotated[
         str,
         Field("transactionalIdPrefix", "begins the name of transactional ids and of groups, for access rights"),
-    ] = "penstock-"
+    ] = TRANSACTIONAL_ID_PREFIX
     delivery: Annotated[
         Delivery,
         Field(
@@ -150,6 +152,12 @@ class KafkaOutput(Fields):
             subject=self.subject is not None,
             registerSchema=not self.register_schema,
         )
+        if self.partitioner is not KeyPartitioner.JAVA and self.key_column is None:
+            raise ConfigError("kafka: partitioner is for records with a key: give keyColumn, too, or leave it out")
+        if self.transactional_id_prefix != TRANSACTIONAL_ID_PREFIX and self.delivery is Delivery.AT_LEAST_ONCE:
+            raise ConfigError(
+                "kafka: transactionalIdPrefix is for delivery exactly-once, and this one is at-least-once: leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ class KafkaInput(Fields):
     ] = None
     discover_every: Annotated[
         float, Field("discoverEvery", "seconds between two looks for new partitions", minimum=0.1)
-    ] = 300.0
+    ] = DISCOVER_EVERY_S
     delimiter: Annotated[Delimiter, Field("delimiter", "the character between two values of csv")] = COMMA
     key_column: Annotated[
         str | None, Field("keyColumn", "the column that gets the key of a record (binary or string)")
@@ -240,3 +248,8 @@ class KafkaInput(Fields):
             readerSchema=self.reader_schema is not None,
         )
         _only_with(RecordFormat.CSV, self, delimiter=self.delimiter != COMMA)
+        if self.discover_every != DISCOVER_EVERY_S and self.until is not None:
+            raise ConfigError(
+                "kafka: discoverEvery is for a source without an end, and this one has until: it reads the partitions"
+                " that are there when the job begins: leave one of them out"
+            )

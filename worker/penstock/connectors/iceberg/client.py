@@ -16,9 +16,8 @@ from penstock.connectors import extras
 from penstock.connectors.missing import NotThere
 from penstock.connectors.s3.object_folder import SHOWN_CHARS, Unusable, told
 from penstock.connectors.secret_places import read_secret
-from penstock.contract.iceberg_options import IcebergTableOptions
+from penstock.contract.iceberg_options import SQLITE, IcebergTableOptions
 
-SQLITE = "sqlite:///"
 BUSY_MAX_S = "30"  # until a catalog in a file has its lock
 RETRIES = "commit.retry.num-retries"
 FILES = "penstock.connectors.iceberg.table_files.TableFiles"

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.connectors.staged_columns import pyarrow_columns
+from penstock.contract.iceberg_options import SQLITE
 
 VERSION_MAX = 2  # of the format; the client writes no later one
 FIELD_ID = b"PARQUET:field_id"
@@ -63,7 +64,7 @@ class IcebergColumns:
         """Return what makes a table for such rows, in Python."""
         namespace, local = table.rpartition(".")[0], catalog.startswith("sqlite")
         kind, module = ("SqlCatalog", "sql") if local else ("RestCatalog", "rest")
-        where = Path(catalog.removeprefix("sqlite:///")).absolute().parent / "warehouse"
+        where = Path(catalog.removeprefix(SQLITE)).absolute().parent / "warehouse"
         more = f', warehouse="file://{where}"' if local else ""
         return (
             f"import pyarrow as pa; from pyiceberg.catalog.{module} import {kind};"

@@ -1,5 +1,7 @@
 """The database of rows on disk, one call at a time."""
 
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -43,3 +45,13 @@ def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     assert max(map(len, few)) == 10
     assert [row.key for part in few for row in part] == of_group
     cold.close()
+
+
+def test_a_database_whose_disk_fails_closes_and_gives_its_files_back(tmp_path: Path) -> None:
+    table = HotTable(SCHEMA)
+    rows = table.rows(CODEC.keys([pa.array(["a"])]))
+    cold = ColdRows(tmp_path / "cold", SCHEMA)
+    cold.put(table.copy_rows(rows), np.array([7], np.int64), table.queued_timers(rows))
+    shutil.rmtree(tmp_path / "cold")  # what is in memory cannot be written any more
+    cold.close()
+    assert not [name for name in map(os.path.realpath, Path("/proc/self/fd").iterdir()) if str(tmp_path) in name]

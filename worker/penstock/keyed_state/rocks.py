@@ -89,10 +89,12 @@ class ColdRows:
         self._layout = np.dtype(fields)
 
     def close(self) -> None:
-        """Close the database; the caller removes the folder."""
-        self._dirty.close()
-        self._timers.close()
-        self._values.close()
+        """Close the database, also when its disk is full or gone; the caller removes the folder.
+
+        It closes with the last reference. ``Rdict.close()`` would raise when the rows in memory cannot be written.
+        """
+        del self._dirty_handle, self._timers_handle
+        del self._dirty, self._timers, self._values
 
     # --- Keys ---------------------------------------------------------------------------------
 

@@ -55,9 +55,7 @@ class EngineWorld(ControlPlane):
     def __init__(self, scenario: Scenario, seed: int, job: PreparedJob, faults: Faults | None = None) -> None:
         self._scratch = job.folder / "scratch"
         self.compiled, self._changes = job.compiled, job.changes
-        self._empty_scratch()
         self._jobs = 1
-        self._on_disk = job.checked.on_disk
         self.disk = VirtualDisk()
         kernel = ThreadedKernel(seed, self.died)
         streams = kernel.streams
@@ -93,6 +91,7 @@ class EngineWorld(ControlPlane):
         kernel.add("senders", self._senders)
         self._plan_faults(scenario, faults)
         self.injector = FaultInjector(self)
+        self._empty_scratch(job.checked.on_disk)
         self.begin(self.injector)
         self._senders.plan(Random(f"{seed}/senders"), scenario.safety_us)
 
@@ -127,7 +126,9 @@ class EngineWorld(ControlPlane):
         """Return the directory of the job that runs now."""
         return STORAGE / self.job_uid
 
-    def _empty_scratch(self) -> None:
+    def _empty_scratch(self, databases: bool) -> None:
+        if databases:
+            gc.collect()  # those of the run before are open until then; without its folder, one closes after a second
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
 
@@ -157,10 +158,7 @@ class EngineWorld(ControlPlane):
 
     def close(self) -> int:
         """End what is left of the run; return the number of threads that do not end."""
-        left = self.scheduler.unwind()
-        if self._on_disk:
-            gc.collect()  # databases of processes that were killed are open until then
-        return left
+        return self.scheduler.unwind()
 
     def done(self) -> bool:
         """Return whether the job has ended."""

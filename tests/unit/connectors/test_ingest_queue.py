@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pyarrow as pa
+import pytest
 
 from penstock.base import limits
 from penstock.base.errors import StorageError
@@ -104,6 +105,20 @@ def test_a_partition_is_given_up_although_that_cannot_be_announced() -> None:
     hub.announce = fail  # type: ignore[method-assign]
     queue.close()
     assert not queue.is_open
+    assert queue.greet(2, 1).answer is IngestAnswer.RETRY
+
+
+def test_a_partition_that_cannot_be_announced_is_not_open() -> None:
+    queue, hub = pushed(1)
+    queue.close()
+
+    def fail() -> None:
+        raise StorageError("no room")
+
+    hub.announce = fail  # type: ignore[method-assign]
+    with pytest.raises(StorageError):
+        queue.open(0, finished=False)
+    assert not queue.is_open, "no reader was made that would close it"
     assert queue.greet(2, 1).answer is IngestAnswer.RETRY
 
 

@@ -110,18 +110,24 @@ class IngestHub:
 
         A partition begins at offset 0 in a new job, and its old note is removed then. So a note at a
         later offset was written by this job: the partition had ended, and then the job was restored to
-        an older checkpoint. Its sender has left and will not send the rows again. Raises StateError.
+        an older checkpoint. Its sender has left and will not send the rows again. Raises StateError; StorageError
+        when a retry may help.
         """
         note = finished_note(self._folder, partition)
-        if offset > 0 and (end := read_note(note, self._files)):
+        try:
+            end = read_note(note, self._files) if offset > 0 else ""
+            if not end:
+                with suppress(FileNotFoundError):
+                    self._files.unlink(note)
+        except OSError as error:
+            raise storage_error(f"ingest source: cannot read or remove {self._shown / note.name}", error) from error
+        if end:
             raise StateError(
                 f"ingest source: partition {partition} ended at row {end} and its "
                 f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
                 f"follows. Restore the newest checkpoint; or push it once more: remove "
                 f"{self._shown / note.name}, run the job again and start the sender anew"
             )
-        with suppress(FileNotFoundError):
-            self._files.unlink(note)
 
     def close(self) -> None:
         """End all streams and stop listening. Idempotent."""

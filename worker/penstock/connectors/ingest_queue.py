@@ -52,7 +52,8 @@ class PartitionQueue:
     def open(self, offset: int, finished: bool) -> None:
         """Own the partition, and drop rows that were queued for an earlier owner.
 
-        Raises StateError when its sender was dismissed: the job was restored to before the end.
+        Raises StateError when its sender was dismissed: the job was restored to before the end. Raises StorageError
+        when a retry may help; then the partition is closed.
         """
         if not finished:
             self._hub.unfinished(self.index, offset)
@@ -60,7 +61,12 @@ class PartitionQueue:
             self._rows.clear()
             self._bytes = 0
             self._step(core.Opened(offset, finished))
-        self._hub.announce()
+        try:
+            self._hub.announce()
+        except BaseException:
+            with self._changed:
+                self._step(core.Closed())  # no reader will close it, and its sender would stay here for ever
+            raise
 
     def close(self) -> None:
         """Own the partition no longer. It does no harm if that cannot be announced: the next owner announces itself."""

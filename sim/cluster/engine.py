@@ -183,6 +183,8 @@ class EngineNode(SimTaskScheduler):
             case em.SweepStaging():
                 for made in self.tasks.values():
                     made.open_sinks()
+            case em.ClearStaging():
+                self.core.cleared(action)  # files of workers that left are not simulated
             case em.WatchInputs():
                 pass  # the simulated input is all there from the beginning
 

@@ -22,6 +22,9 @@ BROKEN_ONCE = (
     ("chaos", 126),  # two workers made the output folder at once: one took it for a file
     ("chaos", 193),
     ("chaos-pushed", 9),  # a worker could not announce that it gave a partition up, and its task's thread died
+    ("chaos-pushed", 1059),  # a partition that could not be announced stayed open, and its sender stayed there
+    ("chaos-pushed-on-disk", 1048),  # the note of an earlier job could not be removed: the job failed
+    ("chaos-table", 1053),  # workers that had left had forgotten none of their staged files
     ("chaos-asked", 15),  # answers to restored rows and to new ones came at once: their batches differed in nullability
 )
 
@@ -102,14 +105,14 @@ def test_a_directed_scenario_ends(scenario: str) -> None:
     assert [str(result) for result in results if result.rule or result.stuck] == []
 
 
-@pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 97), ("rescale-up", 113), ("pushed", 145)])
+@pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 193), ("rescale-up", 227), ("pushed", 289)])
 def test_a_fault_at_an_effect_breaks_no_promise(scenario: str, stride: int) -> None:
     """One run each at every so many of (effect, way to fail): ``make night`` has all of them.
 
     No stride is a multiple of 3, the number of ways to fail. So each is met.
     """
     cases = every_crash(scenario, seed=0)[:: count(stride, 7)]
-    assert len(cases) > 15
+    assert len(cases) > 7
     results = list(run_all(cases, processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
     ways = {kind.partition(":")[2] for result in results for kind in result.injected}
@@ -134,7 +137,7 @@ def traces(hash_seed: str, seeds: str) -> list[str]:
     return [line.partition("trace=")[2].split()[0] for line in ran.stdout.splitlines() if "trace=" in line]
 
 
-@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(17, 1)], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(23, 1)], ids=lambda mutant: mutant.name)
 def test_a_seed_notices_the_fault(mutant: EngineMutant) -> None:
     seeds = dict.fromkeys((mutant.seed, *range(NOTICED_WITHIN)))
     cases = [EngineCase(mutant.scenario, seed, mutant=mutant.name) for seed in seeds]

@@ -258,3 +258,16 @@ def test_output_is_claimed_as_new_only_without_a_checkpoint() -> None:
     restored = em.ClaimOutput(replace(reset(), root=REF, epoch=Epoch(2)), None)
     assert not restored.fresh
     assert restored.origin is None
+
+
+def test_what_is_staged_is_cleared_once_before_the_engine_has_ended() -> None:
+    engine = running()
+    (_, clear) = engine(c.EndStreams(Attempt(1)))
+    assert isinstance(clear, em.ClearStaging)
+    assert kinds(engine(c.EndStreams(Attempt(1)))) == [em.TellTasks], "it is told again until it has ended"
+    engine.reach(finished=True)
+    assert not engine.core.status().ended
+    engine.core.cleared(em.ClearStaging(Attempt(2)))
+    assert not engine.core.status().ended, "that was of another attempt"
+    engine.core.cleared(clear)
+    assert engine.core.status().ended

@@ -103,7 +103,7 @@ class OutputPublisher:
         self._wall_us = wall_us
         self._sinks = sinks
         self._failed = failed
-        self._queue: SimpleQueue[PublishJob | Staging | None] = SimpleQueue()
+        self._queue: SimpleQueue[PublishJob | Staging | Callable[[], None] | None] = SimpleQueue()
         self._stop = Event()
         self._attempt = Attempt(0)
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
@@ -123,6 +123,10 @@ class OutputPublisher:
         """Remove staged files in the background, after the work that was given before."""
         self._queue.put(staging)
 
+    def call(self, clear: Callable[[], None]) -> None:
+        """Call something that removes staged files in the background, after the work that was given before."""
+        self._queue.put(clear)
+
     def close(self) -> None:
         """Ask the thread to end. The next attempt publishes committed output that is not visible yet."""
         self._stop.set()
@@ -132,8 +136,10 @@ class OutputPublisher:
         while (work := self._queue.get()) is not None and not self._stop.is_set():
             if isinstance(work, PublishJob):
                 self._publish(work)
-            else:
+            elif isinstance(work, Staging):
                 self._clear(work)
+            else:
+                work()
 
     def _publish(self, job: PublishJob) -> None:
         refused: list[StepRows] = []

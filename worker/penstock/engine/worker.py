@@ -314,6 +314,8 @@ class Worker:
                 self._do(em.ManifestRead(order, read(self.blobs, ref, self._job.plan)))
             case em.SweepStaging(attempt):
                 self._job.sweep(attempt)
+            case em.ClearStaging():
+                self._clear_staging(action)
             case em.WatchInputs(root, splits):
                 self._inputs.begin(known_splits(root, self._job.plan, splits))
 
@@ -330,6 +332,17 @@ class Worker:
             self.changed()
 
         self._publisher.publish(PublishJob(order.attempt, order.epoch, order.handles, done, order.sinks))
+
+    def _clear_staging(self, order: em.ClearStaging) -> None:
+        def clear() -> None:
+            try:
+                self._job.sweep(Attempt(order.attempt + 1))
+            except (PenstockError, OSError) as error:  # what is left takes space and does no other harm
+                log.warning("event=staging_left reason=%s", error)
+            self._core.cleared(order)
+            self.changed()
+
+        self._publisher.call(clear)
 
     def _say_status(self, status: c.EngineStatus) -> None:
         if status.ended:

@@ -125,6 +125,8 @@ class InProcessEngine:
                 self._core.published(action)
             case em.SweepStaging(attempt):
                 self._job.sweep(attempt)
+            case em.ClearStaging():
+                self._core.cleared(action)  # the tasks have forgotten what they had staged
             case em.WatchInputs():
                 pass  # nobody looks at the inputs again
             case _:

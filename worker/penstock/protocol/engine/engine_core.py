@@ -92,6 +92,7 @@ class EngineAttempt:
     whole: Epoch | Absent = ABSENT
     skipped: tuple[StepRows, ...] | Absent = ABSENT
     ending: bool = False
+    cleared: bool = False
 
     def confirm(self, epoch: Epoch) -> None:
         """Note that an epoch is committed."""
@@ -125,7 +126,7 @@ def status_of(at: EngineAttempt, ordinal: Ordinal, tasks: list[EngineTask]) -> E
         published=_published(at, tasks),
         exhausted=all(t.marks.exhausted for t in members if t not in leaving),
         left=_leaves(at, ordinal) and all(t.marks.finished for t in tasks),
-        ended=at.ending and all(t.marks.finished for t in tasks),
+        ended=at.cleared and all(t.marks.finished for t in tasks),
         skipped=at.skipped,
         whole=at.whole,
     )
@@ -212,6 +213,11 @@ class EngineCore:
         else:
             at.published_for = max(at.published_for, order.epoch)
 
+    def cleared(self, order: em.ClearStaging) -> None:
+        """Note that nothing is staged any more, or that it could not be removed. From any thread."""
+        if self.at.attempt == order.attempt:
+            self.at.cleared = True
+
     def may_close(self, peer: Ordinal) -> bool:
         """Return whether the streams of ``peer`` may close without an end: no table has that worker any more.
 
@@ -265,11 +271,16 @@ class EngineCore:
             case c.Settled(version=version):
                 return self._settle(version)
             case c.EndStreams():
-                self.at.ending = True
-                return [em.TellTasks(ev.EndAll())]
+                return self._end()
         raise AssertionError(f"no such order: {order}")
 
     # --- Attempts -----------------------------------------------------------------------------
+
+    def _end(self) -> list[em.Action]:
+        at = self.at
+        clear = [] if at.ending else [em.ClearStaging(at.attempt)]
+        at.ending = True
+        return [em.TellTasks(ev.EndAll()), *clear]
 
     def _reset(self, order: c.Reset) -> list[em.Action]:
         self.at = EngineAttempt(order.attempt, order.epoch)

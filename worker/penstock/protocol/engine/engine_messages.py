@@ -168,6 +168,16 @@ class SweepStaging:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearStaging:
+    """Remove all output that is still staged, and call ``cleared`` of the core: all of it is visible, and the job ends.
+
+    It is that of workers which have left: no later commit came to them, so they forgot nothing.
+    """
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
 class PublishFor:
     """Make output that the leader names visible, or do what ``sinks`` says of it. Then call ``published`` of the core.
 
@@ -203,6 +213,7 @@ Action: TypeAlias = (
     | TellTasks
     | InjectBarrier
     | SweepStaging
+    | ClearStaging
     | PublishFor
     | WatchInputs
 )

@@ -9,13 +9,13 @@ from hypothesis import Phase, settings
 
 from tests.integration.kubernetes.binaries import API_BINARIES, REMEDY, cache
 from tests.support.long_tests import LONG
-from tests.support.slow_tests import is_slow, slow_tests
+from tests.support.slow_tests import is_slow, missing, slow_tests
 from tools.servers import table_spark
 
 # Property tests never judge a time: the first example may compile a kernel. A change is judged by the same examples as
 # the one before, so it is not refused for what it did not do. `make unit`, `make long` and `make night` draw others in
 # each run, so what is left to find, many runs find.
-settings.register_profile("all", deadline=None, max_examples=40, derandomize=not LONG)
+settings.register_profile("all", deadline=None, max_examples=25, derandomize=not LONG)
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("drawn", deadline=None, max_examples=200)
 # For the faults of tools/mutants: the first example that fails is enough. Shrinking it would take minutes.
@@ -60,9 +60,12 @@ def pytest_collection() -> None:
     gc.disable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark slow tests. Take the time limits away from long ones: how long a count takes depends on the machine."""
     slow = slow_tests()
+    gone = missing(slow, (item.nodeid for item in items))
+    if gone and not any("::" in asked for asked in config.args):
+        raise pytest.UsageError(f"tests/support/slow_tests.csv: no test has these values: {', '.join(gone)}")
     for item in items:
         if is_slow(item.nodeid, slow):
             item.add_marker("slow")

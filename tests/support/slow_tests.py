@@ -23,3 +23,10 @@ def slow_tests() -> dict[str, float]:
 def is_slow(name: str, slow: Iterable[str]) -> bool:
     """Return whether a test is slow, or its function is."""
     return name in slow or name.partition("[")[0] in slow
+
+
+def missing(slow: Iterable[str], collected: Iterable[str]) -> list[str]:
+    """Return the slow tests that name values which their function, of which tests were collected, does not have."""
+    names = set(collected)
+    functions = {name.partition("[")[0] for name in names}
+    return [name for name in slow if name not in names and "[" in name and name.partition("[")[0] in functions]

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tests.support.slow_tests import is_slow, slow_tests
+from tests.support.slow_tests import is_slow, missing, slow_tests
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,3 +25,9 @@ def test_an_entry_is_a_test_or_all_tests_of_a_function() -> None:
     assert is_slow("tests/a.py::test_one[2]", slow)
     assert not is_slow("tests/a.py::test_one[1]", slow)
     assert not is_slow("tests/b.py::test_all", slow)
+
+
+def test_an_entry_whose_values_have_changed_is_named() -> None:
+    collected = ["tests/a.py::test_one[1]", "tests/a.py::test_one[2]", "tests/a.py::test_all[1]"]
+    slow = ["tests/a.py::test_one[2]", "tests/a.py::test_one[3]", "tests/a.py::test_all", "tests/b.py::test_two[1]"]
+    assert missing(slow, collected) == ["tests/a.py::test_one[3]"], "of b nothing was collected"

@@ -517,9 +517,9 @@ class Sink(Protocol):
         ...
 
     def sweep(self, attempt: "Attempt") -> None:
-        """Remove what older attempts left. Called only after START.
+        """Remove what older attempts left. Called only after START, and at the end of the job with the attempt behind.
 
-        Files that their threads finish later must be removed too: this attempt sweeps once only.
+        Files that their threads finish later must be removed too: an attempt sweeps once only.
         """
         ...
 

@@ -47,6 +47,19 @@ def test_large_messages_from_many_threads_do_not_mix() -> None:
         link.close()
 
 
+def test_a_link_on_which_a_message_was_not_sent_ends_for_both_sides() -> None:
+    ours, theirs = socket.socketpair()
+    keeper, engine = KeeperLink(ours), EngineLink.connect(f"fd:{theirs.detach()}")
+    ours.shutdown(socket.SHUT_WR)  # the engine can still speak, as after any error of this one call
+    with pytest.raises(LinkClosed):
+        keeper.send(Term(7), Start(Attempt(1)))
+    with pytest.raises(LinkClosed):
+        keeper.receive()
+    with pytest.raises(LinkClosed):
+        engine.send(EngineStatus(ready=Attempt(3)))
+    engine.close()
+
+
 def test_the_other_side_ending_is_seen_at_once() -> None:
     keeper, engine, raw = pair()
     raw.close()

@@ -118,6 +118,7 @@ class _Link(Generic[Received]):
             with self._sending:
                 self._socket.sendall(head + body)
         except OSError as error:
+            self.close()  # part of a message may be in the stream, and the other side waits for what never comes
             raise LinkClosed(str(error)) from error
 
 

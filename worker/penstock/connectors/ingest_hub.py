@@ -115,19 +115,17 @@ class IngestHub:
         """
         note = finished_note(self._folder, partition)
         try:
-            end = read_note(note, self._files) if offset > 0 else ""
-            if not end:
-                with suppress(FileNotFoundError):
-                    self._files.unlink(note)
+            if offset > 0 and (end := read_note(note, self._files)):
+                raise StateError(
+                    f"ingest source: partition {partition} ended at row {end} and its "
+                    f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
+                    f"follows. Restore the newest checkpoint; or push it once more: remove "
+                    f"{self._shown / note.name}, run the job again and start the sender anew"
+                )
+            with suppress(FileNotFoundError):
+                self._files.unlink(note)
         except OSError as error:
             raise storage_error(f"ingest source: cannot read or remove {self._shown / note.name}", error) from error
-        if end:
-            raise StateError(
-                f"ingest source: partition {partition} ended at row {end} and its "
-                f"sender was told to go; the checkpoint is of row {offset}, and nobody sends what "
-                f"follows. Restore the newest checkpoint; or push it once more: remove "
-                f"{self._shown / note.name}, run the job again and start the sender anew"
-            )
 
     def close(self) -> None:
         """End all streams and stop listening. Idempotent."""

@@ -8,6 +8,7 @@ Staged files are removed in the same thread, so in the order of the calls.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import ConnectorError, PenstockError, is_storage_away
@@ -103,7 +104,7 @@ class OutputPublisher:
         self._wall_us = wall_us
         self._sinks = sinks
         self._failed = failed
-        self._queue: SimpleQueue[PublishJob | Staging | Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._stop = Event()
         self._attempt = Attempt(0)
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
@@ -111,7 +112,7 @@ class OutputPublisher:
 
     def publish(self, job: PublishJob) -> None:
         """Publish in the background, in the order of the calls. Does not block."""
-        self._queue.put(job)
+        self.call(partial(self._publish, job))
 
     def begin(self, attempt: Attempt) -> None:
         """Give up what older attempts have not published: a newer one publishes it, maybe on another worker."""
@@ -120,12 +121,12 @@ class OutputPublisher:
         self._attempt = max(self._attempt, attempt)
 
     def clear(self, staging: Staging) -> None:
-        """Remove staged files in the background, after the work that was given before."""
-        self._queue.put(staging)
+        """Remove staged files in the background, after all earlier work."""
+        self.call(partial(self._clear, staging))
 
-    def call(self, clear: Callable[[], None]) -> None:
-        """Call something that removes staged files in the background, after the work that was given before."""
-        self._queue.put(clear)
+    def call(self, work: Callable[[], None]) -> None:
+        """Do ``work`` in the background, after all earlier work. It must not raise. Does not block."""
+        self._queue.put(work)
 
     def close(self) -> None:
         """Ask the thread to end. The next attempt publishes committed output that is not visible yet."""
@@ -134,12 +135,7 @@ class OutputPublisher:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None and not self._stop.is_set():
-            if isinstance(work, PublishJob):
-                self._publish(work)
-            elif isinstance(work, Staging):
-                self._clear(work)
-            else:
-                work()
+            work()
 
     def _publish(self, job: PublishJob) -> None:
         refused: list[StepRows] = []

@@ -62,7 +62,7 @@ class IcebergColumns:
 
     def statement(self, table: str, catalog: str, name: str) -> str:
         """Return what makes a table for such rows, in Python."""
-        namespace, local = table.rpartition(".")[0], catalog.startswith("sqlite")
+        namespace, local = table.rpartition(".")[0], catalog.startswith(SQLITE)
         kind, module = ("SqlCatalog", "sql") if local else ("RestCatalog", "rest")
         where = Path(catalog.removeprefix(SQLITE)).absolute().parent / "warehouse"
         more = f', warehouse="file://{where}"' if local else ""

@@ -65,7 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = slow_tests()
     gone = missing(slow, (item.nodeid for item in items))
     if gone and not any("::" in asked for asked in config.args):
-        raise pytest.UsageError(f"tests/support/slow_tests.csv: no test has these values: {', '.join(gone)}")
+        raise pytest.UsageError(
+            f"tests/support/slow_tests.csv: there are no tests with these parameters: {', '.join(gone)}"
+        )
     for item in items:
         if is_slow(item.nodeid, slow):
             item.add_marker("slow")

@@ -128,7 +128,7 @@ class EngineWorld(ControlPlane):
 
     def _empty_scratch(self, databases: bool) -> None:
         if databases:
-            gc.collect()  # those of the run before are open until then; without its folder, one closes after a second
+            gc.collect()  # closes those of the run before: RocksDB needs a second for one whose folder is gone
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
 

@@ -26,7 +26,7 @@ def is_slow(name: str, slow: Iterable[str]) -> bool:
 
 
 def missing(slow: Iterable[str], collected: Iterable[str]) -> list[str]:
-    """Return the slow tests that name values which their function, of which tests were collected, does not have."""
+    """Return the slow tests whose function was collected, but not with their parameter values."""
     names = set(collected)
     functions = {name.partition("[")[0] for name in names}
     return [name for name in slow if name not in names and "[" in name and name.partition("[")[0] in functions]

@@ -517,9 +517,10 @@ class Sink(Protocol):
         ...
 
     def sweep(self, attempt: "Attempt") -> None:
-        """Remove what older attempts left. Called only after START, and at the end of the job with the attempt behind.
+        """Remove the staged files of attempts before ``attempt``.
 
-        Files that their threads finish later must be removed too: an attempt sweeps once only.
+        Called once in an attempt, after START; and once more when the job ends, with a number that no attempt gets.
+        Threads of older attempts may still write files. These must be removed, too.
         """
         ...
 

@@ -224,7 +224,7 @@ def test_workers_take_renewed_certificates_and_a_joiner_of_the_new_authority_con
         renewed = "certificates renewed", "certificates_renewed"  # by the keepers and by the engines
         until(job, lambda: all(job.log().count(words) == 2 * times for words in renewed))
 
-    # As the operator does: every pod believes a new authority before that signs for any of them.
+    # The operator has the same order: first every pod trusts the new authority, then it signs their certificates.
     renew(also_believing(trust(host), new), 1)
     renew(also_believing(trust(host, new), old), 2)
 

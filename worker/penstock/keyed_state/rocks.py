@@ -91,7 +91,8 @@ class ColdRows:
     def close(self) -> None:
         """Close the database, also when its disk is full or gone; the caller removes the folder.
 
-        It closes with the last reference. ``Rdict.close()`` would raise when the rows in memory cannot be written.
+        The database closes when its last handle is deleted. ``Rdict.close()`` is not called, because it first writes
+        the rows in memory and raises if that fails.
         """
         del self._dirty_handle, self._timers_handle
         del self._dirty, self._timers, self._values

@@ -214,7 +214,7 @@ class EngineCore:
             at.published_for = max(at.published_for, order.epoch)
 
     def cleared(self, order: em.ClearStaging) -> None:
-        """Note that nothing is staged any more, or that it could not be removed. From any thread."""
+        """Note that staged files were removed, or that removing them has failed. From any thread."""
         if self.at.attempt == order.attempt:
             self.at.cleared = True
 

@@ -169,9 +169,9 @@ class SweepStaging:
 
 @dataclass(frozen=True, slots=True)
 class ClearStaging:
-    """Remove all output that is still staged, and call ``cleared`` of the core: all of it is visible, and the job ends.
+    """Remove all staged files of the job, which ends. Then call ``cleared`` of the core. All output is visible.
 
-    It is that of workers which have left: no later commit came to them, so they forgot nothing.
+    Workers that left in a rescale did not remove their files, because they got no later commit.
     """
 
     attempt: Attempt

@@ -14,6 +14,10 @@ CHECKPOINT = replace(QUIET, name="checkpoint", job="count-little", safety_us=SEC
 RESCALE_UP = replace(CHECKPOINT, name="rescale-up", events=(Timed(SECOND // 4, RescaleWish(3)),))
 PUSHED = replace(CHECKPOINT, name="pushed", job="pushed")
 
+# So few that each test run has one for a crash at every effect. The rescale is in the middle of the input.
+TALLY = replace(CHECKPOINT, name="tally", job="tally")
+TALLY_UP = replace(TALLY, name="tally-up", workers=1, events=(Timed(SECOND // 4, RescaleWish(2)),))
+
 # Groups leave, come back and are merged; a worker dies between.
 AROUND = replace(
     QUIET,
@@ -144,6 +148,8 @@ SCENARIOS = {
         CHECKPOINT,
         RESCALE_UP,
         PUSHED,
+        TALLY,
+        TALLY_UP,
         AROUND,
         LONE_CALLS,
         CHAOS,

@@ -25,7 +25,7 @@ EVERY_EFFECT = (
 )
 
 SHARES = 10  # no multiple of 3, the number of ways to fail, so that each share has all of them
-REAL_EVERY_EFFECT = ("checkpoint", "rescale-up", "pushed")
+REAL_EVERY_EFFECT = ("checkpoint", "rescale-up", "pushed", "tally", "tally-up")
 REAL_ENGINE = tuple(name for name in SCENARIOS if name not in {"quiet", *REAL_EVERY_EFFECT})
 
 

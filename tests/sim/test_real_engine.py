@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.kernel.faults import Verdict
 from sim.real_engine.engine_mutant import EngineMutant
 from sim.real_engine.engine_runs import EngineCase, every_crash, run_all
 from sim.real_engine.mutants import MUTANTS
@@ -17,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 NOTICED_WITHIN = 40  # seeds
 SEEDS = tuple(range(first, first + 20) for first in range(0, count(60, 300), 20))
 OTHER_SEEDS = count(2, 30)
+CRASH_SHARES = 2  # tests that share the crashes of a scenario, so that two processes can run them
 ALSO = {"chaos-forgetful": (3,), "stalled-topic": (2,)}  # the first seeds that meet what they must
 BROKEN_ONCE = (
     ("chaos", 126),  # two workers made the output folder at once: one took it for a file
@@ -103,6 +105,18 @@ def test_a_seed_that_once_broke_a_promise_keeps_it(scenario: str, seed: int) -> 
 def test_a_directed_scenario_ends(scenario: str) -> None:
     results = list(run_all([EngineCase(scenario, seed) for seed in range(3)], processes=1))
     assert [str(result) for result in results if result.rule or result.stuck] == []
+
+
+@pytest.mark.parametrize("share", range(CRASH_SHARES))
+@pytest.mark.parametrize(("scenario", "kind"), [("tally", "checkpoint"), ("tally-up", "rescale")])
+def test_a_process_may_die_before_any_effect(scenario: str, kind: str, share: int) -> None:
+    """``make night`` has the other two ways of an effect to fail, too."""
+    cases = every_crash(scenario, seed=0)
+    cases = [case for case in cases if case.crash and case.crash.verdict is Verdict.CRASH_BEFORE][share::CRASH_SHARES]
+    results = list(run_all(cases, processes=1))
+    assert [str(result) for result in results if result.rule or result.stuck] == []
+    assert {tuple(result.injected.values()) for result in results} == {(1,)}
+    assert add_up(result.sometimes for result in results)[f"committed a {kind}"] > len(cases) // 2
 
 
 @pytest.mark.parametrize(("scenario", "stride"), [("checkpoint", 193), ("rescale-up", 227), ("pushed", 289)])

@@ -7,8 +7,8 @@
     queue ─> queue-out                         a source that forgets what was committed
 
 Each output row has the running number of its key. So rows that are lost, repeated or out of order
-per key show at once. It also has the sum of the numbers of its rows. The difference of two sums is the
-row that was counted. In a database, the counts are a table with one row of each word.
+per key show at once. It also has the sum of the numbers of its rows, which says what row was counted.
+In a database, the counts are a table with one row of each word.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from penstock.contract.manifest import SplitState
 from penstock.ports import Read
 from sim.kernel.kernel import Violation
 from sim.real_engine.jobs.checked_job import CheckedJob, OutputPlace
-from sim.real_engine.jobs.input_rows import START, TIMED, InputFiles, Row, must_count, must_equal, must_keep_order
+from sim.real_engine.jobs.input_rows import START, TIMED, InputFiles, Row, must_count_each, must_equal
 
 STEP, WINDOW = timedelta(seconds=4), timedelta(minutes=5)
 QUEUES = 2
@@ -175,21 +175,10 @@ class CountingJob(CheckedJob):
             sums = Counter({row["word"]: row["ids"] for row in found["counts"]})
             must_equal("counts: sums of numbers", sums, _added_up((row["word"], row["id"]) for row in self._rows))
         else:
-            must_count("counts", found["counts"], self._rows)
-            self._check_each_row(found["counts"])
+            must_count_each("counts", found["counts"], self._rows, self._rows_of_file)
         self._check_totals(found["totals"])
         queued = Counter(dict.fromkeys(range(self._queued), QUEUES))
         must_equal("queue", Counter(row["id"] for row in found["queue"]), queued)
-
-    def _check_each_row(self, counts: list[Row]) -> None:
-        """Check that each input row was counted once, and that rows of a word and a file were counted in order."""
-        before, counted = Counter[str](), list[Row]()
-        for row in counts:
-            counted.append({"word": row["word"], "id": row["ids"] - before[row["word"]]})
-            before[row["word"]] = row["ids"]
-        rows = Counter((row["word"], row["id"]) for row in self._rows)
-        must_equal("counts: rows", Counter((row["word"], row["id"]) for row in counted), rows)
-        must_keep_order("counts", counted, self._rows_of_file)
 
     def _check_totals(self, rows: list[Row]) -> None:
         words = Counter(at for _, at in {(row["word"], _window(row)) for row in self._rows})

@@ -1,7 +1,7 @@
 """The input of jobs: files of Parquet, the source that reads them, and helpers of their oracles."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -95,6 +95,21 @@ def must_count(name: str, found: Iterable[Row], expected: Iterable[Row]) -> None
         if row["n"] != seen[row["word"]]:
             raise Violation("E", f"{name}: {row['word']} is {row['n']}, not {seen[row['word']]}")
     must_equal(name, seen, Counter(row["word"] for row in expected))
+
+
+def must_count_each(name: str, found: Sequence[Row], expected: Sequence[Row], rows_of_file: int) -> None:
+    """Check running counts ``n`` and sums ``ids``: each row is counted once, those of a word and a file in order.
+
+    The difference of two sums of a word is the ``id`` of the row that was counted.
+    """
+    must_count(name, found, expected)
+    before, counted = Counter[str](), list[Row]()
+    for row in found:
+        counted.append({"word": row["word"], "id": row["ids"] - before[row["word"]]})
+        before[row["word"]] = row["ids"]
+    rows = Counter((row["word"], row["id"]) for row in expected)
+    must_equal(f"{name}: rows", Counter((row["word"], row["id"]) for row in counted), rows)
+    must_keep_order(name, counted, rows_of_file)
 
 
 def must_keep_order(name: str, found: Iterable[Row], rows_of_file: int) -> None:

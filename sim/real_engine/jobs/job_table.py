@@ -15,6 +15,7 @@ from sim.real_engine.jobs.priced import PricedJob
 from sim.real_engine.jobs.pushed import PushedJob
 from sim.real_engine.jobs.sided import SidedJob
 from sim.real_engine.jobs.tabled import TabledJob
+from sim.real_engine.jobs.tally import TallyJob
 from sim.real_engine.jobs.timer_job import TimerJob
 from sim.real_engine.jobs.windowed import WindowedJob
 
@@ -55,6 +56,7 @@ JOBS: dict[str, CheckedJob] = {
     "sided-on-disk": _on_disk(SidedJob()),
     "tabled": TabledJob(),
     "tabled-on-disk": _on_disk(TabledJob()),
+    "tally": TallyJob(),
     "timers": TimerJob(),
     "timers-on-disk": _on_disk(TimerJob()),
     "windowed": WindowedJob(),

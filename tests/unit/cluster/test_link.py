@@ -7,7 +7,7 @@ import pytest
 
 from penstock.base.errors import ConfigError, PeerError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX
-from penstock.cluster.host import Begin
+from penstock.cluster.host import Begin, Kill
 from penstock.cluster.link import LENGTH, DescriptorLink, EngineLink, KeeperLink, LinkClosed, TermedCommand
 from penstock.contract.control_messages import EngineStatus, Shutdown, Start
 from penstock.contract.ids import Attempt, Incarnation, Term
@@ -117,6 +117,16 @@ def test_an_engine_is_started_by_its_keeper(address: str) -> None:
 def descriptor_link() -> tuple[socket.socket, DescriptorLink]:
     theirs, ours = socket.socketpair()
     return theirs, DescriptorLink(ours, Begin)
+
+
+def test_a_link_on_which_a_descriptor_was_not_sent_ends_for_both_sides() -> None:
+    theirs, link = descriptor_link()
+    link.socket.shutdown(socket.SHUT_WR)  # the other side can still speak, as after any error of this one call
+    with pytest.raises(LinkClosed):
+        link.send(Kill(Incarnation("life")))
+    with pytest.raises(BrokenPipeError):
+        theirs.sendall(b"{")
+    theirs.close()
 
 
 @pytest.mark.parametrize(("body", "error"), [(b"{garbage}", PeerError), (b"", LinkClosed)], ids=["garbage", "cut-off"])

@@ -166,13 +166,14 @@ class DescriptorLink:
         self._sending = threading.Lock()
 
     def send(self, message: object, *descriptors: int) -> None:
-        """Send one message, and copies of file descriptors with it. Raises LinkClosed."""
+        """Send one message, and copies of file descriptors with it. Raises LinkClosed; the link has ended then."""
         head, body = framed(message)
         try:
             with self._sending:
                 socket.send_fds(self.socket, [head], descriptors)
                 self.socket.sendall(body)
         except OSError as error:
+            self.close()  # as above
             raise LinkClosed(str(error)) from error
 
     def receive(self, until: float | None = None) -> tuple[Any, list[int]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, StorageError
 from penstock.base.limits import CONTROL_MESSAGE_BYTES_MAX, SPLITS_BYTES_MAX, SPLITS_MAX
 from penstock.cluster.link import framed
 from penstock.connectors.open_connectors import ConnectorInspector
@@ -107,7 +107,7 @@ class Sink:
         self.taken.append(("inherit", job_uid, parent, epoch))
 
     def sweep(self, attempt: Attempt) -> None:
-        """Nothing is staged."""
+        self.taken.append(("sweep", attempt))
 
     def writer(self, *_: object) -> None:
         """Nothing is written."""
@@ -121,6 +121,23 @@ def test_a_job_that_begins_from_the_savepoint_of_another_inherits_its_output(par
     parts.claim(fresh=True, origin=Origin(JobUid("parent"), Epoch(40)))
     parts.claim(fresh=False)
     assert sink.taken == [("inherit", "child", "parent", 40), ("claim", "child", False)]
+
+
+class BrokenSink(Sink):
+    """Cannot remove what is staged."""
+
+    def sweep(self, attempt: Attempt) -> None:
+        super().sweep(attempt)
+        raise StorageError("input/output error")
+
+
+@pytest.mark.parametrize("broken", ["first", "second"])
+def test_a_sink_that_cannot_be_swept_keeps_no_other_one_from_it(parts: Any, broken: str) -> None:
+    sinks = {name: BrokenSink() if name == broken else Sink() for name in ("first", "second")}
+    parts._sinks = sinks
+    with pytest.raises(StorageError, match="input/output error"):
+        parts.sweep(Attempt(3))
+    assert [sink.taken for sink in sinks.values()] == [[("sweep", 3)]] * 2
 
 
 @pytest.mark.parametrize("joining", [False, True])

@@ -153,9 +153,13 @@ class JobParts:
                 sink.claim(self.identity.job_uid, fresh)
 
     def sweep(self, attempt: Attempt) -> None:
-        """Remove files that older attempts have staged. Called only after this attempt has started."""
-        for sink in self._sinks.values():
-            sink.sweep(attempt)
+        """Remove the staged files of attempts before ``attempt``, of each sink, whatever another one raises.
+
+        Raises the last of these errors.
+        """
+        with ExitStack() as sweeping:
+            for sink in reversed(self._sinks.values()):
+                sweeping.callback(sink.sweep, attempt)
 
     def warm(self) -> None:
         """Load every kernel that the job's built-in steps need, and prepare the sources."""

@@ -27,6 +27,7 @@ _TABLE = (
             "opened.reader.committed(epoch, state)",
             "opened.reader.committed(epoch, opened.reader.state())",
         ),
+        seed=3,
     ),
     EngineMutant(
         "blob-folder-not-synced",
@@ -65,6 +66,7 @@ _TABLE = (
         "lost-groups-still-listed",
         "a task lists state files of groups that it has lost",
         _line("keyed_state.keyed_backend", "self._files.lose(share, self._copies)", "pass"),
+        seed=3,
     ),
     EngineMutant(
         "sender-call-lost",
@@ -115,7 +117,6 @@ _TABLE = (
         "a timer that was loaded fires only if its key gets another row",
         _line("keyed_state.hot", "self.arm(rows, _NOT_REACHED, time)", "pass"),
         "chaos-timers",
-        seed=1,
     ),
     EngineMutant(
         "time-said-before-sessions",
@@ -142,6 +143,7 @@ _TABLE = (
             "emitted[unit] = 0",
         ),
         "chaos-joined",
+        seed=3,
     ),
     EngineMutant(
         "time-said-before-pairs",
@@ -205,6 +207,7 @@ _TABLE = (
             "places = np.flatnonzero(times != NO_TIMER)",
         ),
         "chaos-forgetful-on-disk",
+        seed=1,
     ),
     EngineMutant(
         "sender-released-at-its-end",
@@ -225,12 +228,14 @@ _TABLE = (
             "self._queue.committed(self._offset, self._finished)",
         ),
         "chaos-pushed",
+        seed=1,
     ),
     EngineMutant(
         "sender-superseded-by-itself",
         "a sender that connects again is told that a later one has taken over",
         _line("protocol.channel.ingest_partition", "if sender < self._sender:", "if sender <= self._sender:"),
         "chaos-pushed",
+        seed=1,
     ),
     EngineMutant(
         "stopped-without-its-savepoint",
@@ -278,6 +283,7 @@ _TABLE = (
             "while False and self._cold is not None and (found := self._cold.timers(time, first, 1)):",
         ),
         "chaos-timers-on-disk",
+        seed=7,
     ),
     EngineMutant(
         "pane-number-forgotten",
@@ -302,6 +308,7 @@ _TABLE = (
             "return self.takes_input",
         ),
         "chaos-clocked",
+        seed=7,
     ),
     EngineMutant(
         "open-window-begins-again",
@@ -341,6 +348,7 @@ _TABLE = (
         "a task lets rows of key groups leave that it has lost",
         _line("steps.chain", "step.on_groups_lost(share)", "pass"),
         "chaos-asked",
+        seed=12,
     ),
     EngineMutant(
         "answers-overtake",
@@ -383,6 +391,7 @@ _TABLE = (
             "files = state.entries(event.root, share, copies=True)",
         ),
         "chaos-sided",
+        seed=1,
     ),
     EngineMutant(
         "joiner-misses-changes",
@@ -400,6 +409,7 @@ _TABLE = (
         "a task forgets the rows of a side table whose key groups it has lost",
         _line("keyed_state.keyed_backend", "if name not in self._copies:", "if True:"),
         "chaos-sided",
+        seed=3,
     ),
     EngineMutant(
         "every-task-stores-its-copy",
@@ -491,7 +501,7 @@ _TABLE = (
         "a lookup says a time while rows wait that came before it",
         _line("steps.enrich.asked_rows_step", "return self._rows.reached(time_us)", "return time_us"),
         "chaos-looked-up",
-        seed=1,
+        seed=4,
     ),
 )
 MUTANTS = {mutant.name: mutant for mutant in (*_TABLE, *OUTPUT_MUTANTS)}

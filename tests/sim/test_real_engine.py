@@ -151,7 +151,7 @@ def traces(hash_seed: str, seeds: str) -> list[str]:
     return [line.partition("trace=")[2].split()[0] for line in ran.stdout.splitlines() if "trace=" in line]
 
 
-@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(23, 1)], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(25, 1)], ids=lambda mutant: mutant.name)
 def test_a_seed_notices_the_fault(mutant: EngineMutant) -> None:
     seeds = dict.fromkeys((mutant.seed, *range(NOTICED_WITHIN)))
     cases = [EngineCase(mutant.scenario, seed, mutant=mutant.name) for seed in seeds]

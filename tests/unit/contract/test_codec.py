@@ -1,6 +1,7 @@
 """The contract's JSON is exact both ways and refuses what it does not know."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -265,3 +266,34 @@ def test_any_number_is_read_back_and_was_before(number: float) -> None:
 
 def test_numbers_of_numpy_are_written_as_plain_ones() -> None:
     assert encode(Named(number=np.float64(1.5))) == encode(Named(number=1.5))
+
+
+# The types of `Outer` are being learned while those of `Inner` are. Then another thread reads an `Outer`.
+TWO_THREADS = """
+import threading
+from penstock.contract.codec import Message, decode, encode
+
+def other_thread_reads():
+    other.start()
+    other.join(0.2)  # it waits for this thread, or ends; or the process does
+    return int
+
+class Inner(Message, tag="Inner"):
+    value: "other_thread_reads()"
+
+class Outer(Message, tag="Outer"):
+    inner: Inner
+
+text = encode(Outer(Inner(7)))
+found = []
+other = threading.Thread(target=lambda: found.append(decode(Outer, text)))
+found.append(decode(Outer, text))
+other.join()
+print(found)
+"""
+
+
+def test_a_class_is_not_read_while_another_thread_learns_its_types() -> None:
+    done = subprocess.run([sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[Outer(inner=Inner(value=7)), Outer(inner=Inner(value=7))]\n"

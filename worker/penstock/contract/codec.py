@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from functools import cache
 from itertools import accumulate
 from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
 
@@ -21,6 +20,7 @@ import msgspec
 
 from penstock.base.errors import PeerError
 from penstock.base.limits import JSON_BYTES_MAX, JSON_DEPTH_MAX
+from penstock.base.once import one_at_a_time
 
 T = TypeVar("T")
 Absent = msgspec.UnsetType
@@ -82,10 +82,11 @@ def decode(kind: type[T], data: bytes) -> T:
     an unknown field is left out, the interpreter's bound of recursion ends the reading.
     """
     _check_length(len(data), JSON_BYTES_MAX)
+    reader = _decoder(cast("Any", kind))
     if _LONG_NUMBER in data.translate(_DIGITS):
         return _decode_slowly(kind, data)
     try:
-        value: T = _decoder(cast("Any", kind)).decode(data)
+        value: T = reader.decode(data)
     except msgspec.ValidationError as error:
         raise _refused(kind, error) from error
     except (ValueError, RecursionError):
@@ -93,13 +94,18 @@ def decode(kind: type[T], data: bytes) -> T:
     return value
 
 
-@cache
+# msgspec notes a class before it knows all types of its fields. A thread that reads the class meanwhile ends the
+# process (SIGSEGV). So classes are learned one at a time, and read only behind that (decision 240).
+@one_at_a_time
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
 def _decode_slowly(kind: type[T], data: bytes) -> T:
-    """Read half a surrogate pair, which msgspec refuses, and refuse long numbers, which it reads."""
+    """Read half a surrogate pair, which msgspec refuses, and refuse long numbers, which it reads.
+
+    The classes of ``kind`` are learned already, by :func:`_decoder`.
+    """
     raw = _checked(data, JSON_BYTES_MAX, JSON_DEPTH_MAX)
     plain = _loads(raw, parse_int=_integer, parse_float=_number)
     try:

@@ -1,0 +1,28 @@
+"""Results that a process computes one at a time, and then keeps.
+
+This has the one lock of the pure part. It decides nothing: with one thread it is as if it were not there
+(decision 240).
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from functools import cache
+from typing import TypeVar
+
+Argument = TypeVar("Argument", bound=Hashable)
+Result = TypeVar("Result")
+
+
+def one_at_a_time(compute: Callable[[Argument], Result]) -> Callable[[Argument], Result]:
+    """Return ``compute`` with its results kept, by argument. While a thread is in it, others wait for that thread.
+
+    An argument whose computation raises is computed again. ``compute`` must not call the returned function.
+    """
+    lock = threading.Lock()
+
+    @cache
+    def kept(argument: Argument) -> Result:
+        with lock:
+            return compute(argument)
+
+    return kept

@@ -14,7 +14,7 @@ CHECKPOINT = replace(QUIET, name="checkpoint", job="count-little", safety_us=SEC
 RESCALE_UP = replace(CHECKPOINT, name="rescale-up", events=(Timed(SECOND // 4, RescaleWish(3)),))
 PUSHED = replace(CHECKPOINT, name="pushed", job="pushed")
 
-# So few that each test run has one for a crash at every effect. The rescale is in the middle of the input.
+# A run has so few effects that `make test` kills the process before each of them. The rescale comes amid the input.
 TALLY = replace(CHECKPOINT, name="tally", job="tally")
 TALLY_UP = replace(TALLY, name="tally-up", workers=1, events=(Timed(SECOND // 4, RescaleWish(2)),))
 

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def one_at_a_time(compute: Callable[[Argument], Result]) -> Callable[[Argument], Result]:
-    """Return ``compute`` with its results kept, by argument. While a thread is in it, others wait for that thread.
+    """Return a function that calls ``compute`` and keeps its results, by argument. One thread at a time computes.
 
     An argument whose computation raises is computed again. ``compute`` must not call the returned function.
     """

@@ -173,7 +173,7 @@ class DescriptorLink:
                 socket.send_fds(self.socket, [head], descriptors)
                 self.socket.sendall(body)
         except OSError as error:
-            self.close()  # as above
+            self.close()  # for the same reason as in _Link._send
             raise LinkClosed(str(error)) from error
 
     def receive(self, until: float | None = None) -> tuple[Any, list[int]]:

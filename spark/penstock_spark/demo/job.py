@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.base.errors import BusyError, ConfigError, PenstockError, StorageError
+from penstock.base.errors import BusyError, ConfigError, PeerError, PenstockError, StorageError
 from penstock.cli.exits import Exit
 from penstock.contract.status import ENDED, CheckpointStatus, JobState, JobStatus, WorkerStatus
 from penstock.supervisor import connect
@@ -145,8 +145,8 @@ class RunningJob:
         while not self._over.is_set():
             if self.seen.first_output_s is None and any_visible(self._files.output):
                 self.seen.first_output_s = time.monotonic() - self.begun
-            # the job has not started yet, or it has just ended
-            with suppress(BusyError, ConfigError, StorageError):
+            # the job has not started yet, or it has just ended and its port may be another server's
+            with suppress(BusyError, ConfigError, StorageError, PeerError):
                 self._look()
             self._over.wait(LOOK_INTERVAL_S)
 

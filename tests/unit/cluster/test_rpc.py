@@ -97,7 +97,7 @@ def test_a_message_of_another_shape_is_refused(client: Client) -> None:
 
 
 def test_an_unknown_method_is_refused(client: Client) -> None:
-    with pytest.raises(PeerError):
+    with pytest.raises(PeerError, match="another program listens there, or another version"):
         client.call(Method("nothing", Text, Text), Text("x"))
 
 

@@ -259,8 +259,10 @@ def _translate(error: grpc.RpcError, address: str) -> Exception:
     for kind, known in _CODES:
         if code is known:
             return kind(details)
-    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED):
+    if code is grpc.StatusCode.UNAUTHENTICATED:
         return PeerError(f"{address}: {details}")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return PeerError(f"{address}: another program listens there, or another version: {details}")
     return Unreachable(f"{address}: {code.name.lower().replace('_', ' ')}: {details}")
 
 

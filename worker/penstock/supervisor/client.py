@@ -69,7 +69,8 @@ def last_failure(directory: Path, job: str) -> str | None:
 class JobClient:
     """Every method raises UnansweredError when the supervisor does not answer.
 
-    It raises StorageError when the supervisor answers that it could not do what was asked.
+    It raises StorageError when the supervisor answers that it could not do what was asked, and PeerError
+    when another server does: the port of a supervisor that has ended may be given to anybody.
     """
 
     def __init__(self, job: str, client: Client) -> None:

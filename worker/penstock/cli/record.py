@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,18 +138,25 @@ def _users_files(folders: Sequence[Path], named: set[str]) -> set[Path]:
     Those below the job's folders, and those of the packages that functions come from, wherever
     they are installed; never what Python, this environment or Penstock brings.
     """
-    found = set()
+    homes = [folder.resolve() for folder in folders]
     brought = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), _PENSTOCK)
+
+    @cache  # a process may have thousands of modules, in far fewer folders
+    def place(folder: Path) -> tuple[Path, bool]:
+        """Return the folder without links, and whether all that is in it is the user's."""
+        folder = folder.resolve()
+        theirs = any(folder.is_relative_to(home) for home in homes)
+        return folder, theirs and not any(folder.is_relative_to(other) for other in brought)
+
+    found = set()
     for name, module in list(sys.modules.items()):
         text = getattr(module, "__file__", None)
         if not isinstance(text, str) or not text.endswith(".py"):
             continue
-        path = Path(text).resolve()
-        theirs = any(path.is_relative_to(folder.resolve()) for folder in folders)
-        ours = path.is_relative_to(_PENSTOCK)
-        installed = any(path.is_relative_to(place) for place in brought)
-        if not ours and path.is_file() and ((theirs and not installed) or _is_named(name, named)):
-            found.add(path)
+        path = Path(text)
+        folder, theirs = place((path.resolve() if path.is_symlink() else path).parent)
+        if (theirs or _is_named(name, named)) and not folder.is_relative_to(_PENSTOCK) and path.is_file():
+            found.add(path.resolve())
     return found
 
 

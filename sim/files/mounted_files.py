@@ -10,10 +10,11 @@ Before and after every call there is a hook: a point for a switch of threads and
 
 import errno
 import os
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from random import Random
 
 from penstock.ports import EntryKind, FolderEntry
@@ -161,7 +162,7 @@ class MountedFiles:
             with self._call("stat", "", place):
                 return self._stat(self._open_of(place).node)
         with self._call("stat", place, None):
-            if not parts_of(PurePosixPath(place)):
+            if not parts_of(place):
                 return self._stat(self.disk.root)
             folder, name = self._place(place, None)
             found, uses = self._cache.attributes.get((folder.number, name), (None, 0))
@@ -179,7 +180,7 @@ class MountedFiles:
             if isinstance(folder, int):
                 node = self._folder_of(folder)
             else:
-                node = self._walk(PurePosixPath(folder), None)
+                node = self._walk(parts_of(folder), None)
             found, uses = self._cache.listings.get(node.number, ([], 0))
             if not self._cache.stale(uses):
                 found, uses = [FolderEntry(n, _kind(inner)) for n, inner in node.entries.items()], CACHE_USES_MAX + 1
@@ -213,7 +214,7 @@ class MountedFiles:
     def mkdir(self, path: str | Path, mode: int = 0o777, *, within: int | None = None) -> None:
         """Make a folder; see the port."""
         with self._call("mkdir", path, within):
-            if not parts_of(PurePosixPath(path)):
+            if not parts_of(path):
                 raise os_error(errno.EEXIST, str(path))
             folder, name = self._place(path, within)
             self.disk.new_folder(folder, name, mode)
@@ -226,7 +227,7 @@ class MountedFiles:
 
     def resolve(self, path: str | Path) -> Path:
         """Return the absolute path; there are no links."""
-        return Path(PurePosixPath("/", path))
+        return Path("/", path)
 
     # --- Calls and handles
 
@@ -234,7 +235,7 @@ class MountedFiles:
     def _call(self, name: str, path: str | Path, within: int | None) -> Iterator[str]:
         self._check_alive()
         above = self._handles.get(-1 if within is None else within)
-        whole = str(path) if above is None else str(PurePosixPath(above.path, path))
+        whole = str(path) if above is None else posixpath.join(above.path, path) if path else above.path
         call = FileCall(self.mount.machine, name, whole)
         self._hook.before(call)
         self._check_alive()  # another thread may have ended the process meanwhile
@@ -266,15 +267,15 @@ class MountedFiles:
 
     def _place(self, path: str | Path, within: int | None) -> tuple[VirtualFolder, str]:
         """Return the folder and the last name of a path."""
-        whole = PurePosixPath(path)
-        base = self._base(within) if not whole.is_absolute() else None
-        return self._walk(whole.parent, base), whole.name
+        base = self._base(within) if not posixpath.isabs(path) else None
+        *above, name = parts_of(path)
+        return self._walk(above, base), name
 
     # --- Files
 
     def _find(self, path: str | Path, flags: int, mode: int, within: int | None, whole: str) -> OpenNode:
-        if flags & os.O_DIRECTORY or not parts_of(PurePosixPath(path)):
-            found = self._walk(PurePosixPath(path), self._base(within))
+        if flags & os.O_DIRECTORY or not parts_of(path):
+            found = self._walk(parts_of(path), self._base(within))
             self._forget_names(found)
             return OpenNode(found, whole)
         folder, name = self._place(path, within)
@@ -334,10 +335,10 @@ class MountedFiles:
 
     # --- What a network client remembers
 
-    def _walk(self, path: PurePosixPath, within: VirtualFolder | None) -> VirtualFolder:
+    def _walk(self, names: Iterable[str], within: VirtualFolder | None) -> VirtualFolder:
         """Find a folder. A client that has walked through a folder no longer remembers that it was missing."""
         above = self.disk.root if within is None else within
-        for name in parts_of(path):
+        for name in names:
             found = self.disk.folder_at(name, above)
             if self._cache.attributes.get((above.number, name), (found, 0))[0] is None:
                 del self._cache.attributes[above.number, name]

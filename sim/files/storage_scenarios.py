@@ -186,8 +186,8 @@ class StagedOutput:
         tried(lambda: sink.publisher.forget(handle))
 
     def _rows(self, files: FileSystem) -> list[int]:
-        tables = [pq.read_table(io.BytesIO(data), use_threads=False) for data in published(files, self.FOLDER)]
-        return [n for table in tables for n in table["n"].to_pylist()]
+        tables = [pq.ParquetFile(io.BytesIO(data)) for data in published(files, self.FOLDER)]
+        return [n for table in tables for n in table.read(use_threads=False)["n"].to_pylist()]
 
     def _rows_until(self, epoch: int) -> list[int]:
         return [n for e in range(1, epoch + 1) for n in self._rows_of(e)["n"].to_pylist()]

@@ -18,7 +18,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import PurePath
 from random import Random
 
 DEVICE = 7
@@ -76,7 +76,7 @@ class VirtualDisk:
 
     # --- Names
 
-    def folder_at(self, path: PurePosixPath | str, within: VirtualFolder | None = None) -> VirtualFolder:
+    def folder_at(self, path: str | PurePath, within: VirtualFolder | None = None) -> VirtualFolder:
         """Find a folder; a relative path begins at ``within``."""
         node: Node = self.root if within is None else within
         for name in parts_of(path):
@@ -189,8 +189,7 @@ class VirtualDisk:
             top = self.folder_at(under)
         except OSError:
             return {}
-        prefix = str(PurePosixPath("/", under))
-        return dict(sorted(_walk(top, "" if prefix == "/" else prefix)))
+        return dict(sorted(_walk(top, "".join(f"/{name}" for name in parts_of(under)))))
 
     # --- Inside
 
@@ -241,10 +240,9 @@ class VirtualDisk:
             raise os_error(errno.ENOTDIR, name)
 
 
-def parts_of(path: PurePosixPath | str) -> tuple[str, ...]:
+def parts_of(path: str | PurePath) -> list[str]:
     """Return the names in a path, without the root."""
-    parts = PurePosixPath(path).parts
-    names = parts[1:] if parts[:1] == ("/",) else parts
+    names = [name for name in str(path).split("/") if name not in ("", ".")]
     assert ".." not in names, f"{path}: the code that ships walks no folder upwards"
     return names
 

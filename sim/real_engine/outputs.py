@@ -40,7 +40,7 @@ class FileOutputs:
         found: list[Row] = []
         for file, content in sorted(self._parquet(name).items()):
             try:
-                found += pq.read_table(pa.BufferReader(content)).to_pylist()
+                found += pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False).to_pylist()
             except (OSError, pa.ArrowException) as error:
                 raise Violation("E", f"{file} cannot be read: {error}") from error
         return found

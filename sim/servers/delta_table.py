@@ -238,4 +238,4 @@ def actions_in(data: bytes) -> list[Action]:
 
 @lru_cache(1000)
 def _rows(data: bytes) -> list[dict[str, Any]]:
-    return list(pq.read_table(pa.BufferReader(data)).to_pylist())
+    return list(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False).to_pylist())

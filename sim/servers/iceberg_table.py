@@ -241,6 +241,6 @@ def _records(data: bytes) -> list[dict[str, Any]]:
 @lru_cache(1000)
 def _rows(data: bytes) -> list[dict[int, Any]]:
     """Return the rows of a file of Parquet, by the numbers of its columns."""
-    found = pq.read_table(pa.BufferReader(data))
+    found = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     names = {field.name: int(field.metadata[FIELD_ID]) for field in found.schema}
     return [{names[name]: value for name, value in row.items()} for row in found.to_pylist()]

@@ -26,8 +26,6 @@ from penstock.base.values import replace
 from penstock.cluster.host import Began, Begin, Ended, remove_socket
 from penstock.cluster.link import DescriptorLink, LinkClosed
 from penstock.contract.ids import Incarnation
-from penstock.engine.main import run
-from penstock.engine.warm import kernels_in_use
 
 if TYPE_CHECKING:
     from penstock.model.kernels.jit import Kernel
@@ -39,6 +37,8 @@ MODULES = (
     "penstock.cluster.link",
     "penstock.connectors.open_connectors",
     "penstock.engine.build",
+    "penstock.engine.main",
+    "penstock.engine.warm",
     "penstock.engine.worker",
     "penstock.graph.assemble",
     "penstock.graph.inspect_arrow",
@@ -129,6 +129,8 @@ class ForkServer:
     def _become_engine(self, order: Begin, keeper: DescriptorLink, given: list[int]) -> NoReturn:
         """Run an engine in this process, which was forked just now."""
         try:
+            from penstock.engine.main import run  # noqa: PLC0415 - loaded while no garbage is looked for
+
             self._leave_to_parent(keeper)
             link, *outputs = given
             _place(os.open(os.devnull, os.O_RDONLY), *outputs)
@@ -176,6 +178,8 @@ def load_modules() -> None:
 
 def load_kernels() -> "Iterator[Kernel]":
     """Load kernels, one at a time, that need not be compiled: engines do that side by side."""
+    from penstock.engine.warm import kernels_in_use  # noqa: PLC0415 - as above
+
     for kernel in kernels_in_use():
         if kernel.is_cached() and kernel.try_compile():
             yield kernel
@@ -183,7 +187,7 @@ def load_kernels() -> "Iterator[Kernel]":
 
 def main(arguments: list[str]) -> None:
     """Load modules, then serve at the listening socket whose descriptor is given."""
-    gc.disable()  # until an engine has loaded its job
+    gc.disable()  # until an engine has loaded its job: modules stay, and to look among them takes 0.1 s
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # its parent ends it
     listener = socket.socket(fileno=int(arguments[0]))

@@ -1,14 +1,17 @@
 """Runs seeds of real engines. Each process is prepared once, see :mod:`sim.real_engine.install`."""
 
+import gc
 import logging
 import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -25,6 +28,7 @@ from sim.real_engine.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from sim.real_engine.prepared_job import PreparedJob
 
+COLLECTED_AFTER = (20_000, 10, 20)  # objects of a run, and collections of younger ones
 MEMORY = Path("/dev/shm")  # the input and scratch files: small, and gone after the run
 
 
@@ -69,6 +73,7 @@ class Prepared:
 
         if name not in cls.jobs:
             cls.jobs[name] = prepared(name, cls.folder)
+            gc.freeze()  # modules and kernels live as long as the process: a collector need not walk them
         return cls.jobs[name]
 
 
@@ -76,6 +81,7 @@ def prepare(mutant: str | None = None) -> None:
     """Prepare this process for good."""
     install(MUTANTS[mutant].patches if mutant else ())
     logging.disable()
+    gc.set_threshold(*COLLECTED_AFTER)
     folder = Path(tempfile.mkdtemp(prefix="simulated-engines-", dir=MEMORY if MEMORY.is_dir() else None))
     Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
     Prepared.folder, Prepared.jobs = folder, {}
@@ -121,9 +127,20 @@ def run_all(
         return
     pool = _pool(processes, mutant)
     try:
-        yield from pool.map(run, cases)
+        yield from _as_asked(pool, run, cases, ahead=processes)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _as_asked(
+    pool: ProcessPoolExecutor, run: Callable[[EngineCase], EngineResult], cases: Iterable[EngineCase], ahead: int
+) -> Iterator[EngineResult]:
+    """Run ``ahead`` cases at a time, and others when results are asked for: the rest may not be wanted."""
+    left = iter(cases)
+    begun = deque(pool.submit(run, case) for case in islice(left, ahead))
+    while begun:
+        yield begun.popleft().result()
+        begun += (pool.submit(run, case) for case in islice(left, 1))
 
 
 def _pool(processes: int, mutant: str | None = None) -> ProcessPoolExecutor:

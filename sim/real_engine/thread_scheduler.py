@@ -27,6 +27,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from random import Random
 from typing import Protocol
 
@@ -43,6 +44,7 @@ UNWINDS_MAX = 1_000  # of one thread: it goes on after each, so it does not end
 NEVER = 1 << 62
 
 Trace = Callable[[str], None]
+_priority = attrgetter("priority")
 
 
 class Unwound(BaseException):
@@ -349,7 +351,3 @@ class ThreadScheduler:
         self._trace(f"{self.current.number}>{other.number} {self.points}")
         self.current = other
         return other
-
-
-def _priority(thread: SimThread) -> float:
-    return thread.priority

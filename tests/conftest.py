@@ -15,7 +15,7 @@ from tools.servers import table_spark
 # Property tests never judge a time: the first example may compile a kernel. A change is judged by the same examples as
 # the one before, so it is not refused for what it did not do. `make unit`, `make long` and `make night` draw others in
 # each run, so what is left to find, many runs find.
-settings.register_profile("all", deadline=None, max_examples=25, derandomize=not LONG)
+settings.register_profile("all", deadline=None, max_examples=15, derandomize=not LONG)
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("drawn", deadline=None, max_examples=200)
 # For the faults of tools/mutants: the first example that fails is enough. Shrinking it would take minutes.

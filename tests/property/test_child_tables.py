@@ -135,7 +135,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(1, 900)), min_size
 
 
 @given(STEPS, st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_entries_are_those_of_a_dict_of_dicts(steps: list[tuple[str, int]], seed: int) -> None:
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ from penstock.steps.typed.process_step import TypedProcessStep
 from tests.property import typed_programs
 from tests.support.long_tests import count
 
-PROGRAMS = count(120, 100_000)
+PROGRAMS = count(80, 100_000)
 PARTS = 4  # so that no test process has all of them while the others have nothing left
 INPUT = pa.schema(
     {

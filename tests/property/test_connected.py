@@ -145,7 +145,7 @@ def rows(run: Any, sink: str, *names: str) -> Counter[Any]:
     return Counter(tuple(row[name] for name in names) for row in run.rows(sink))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(["never", "require"]), actions)
 def test_two_inputs_do_what_plain_python_does(mode: str, todo: list[Any]) -> None:
     model, run = Model(), ps.testing.run(job(mode), workers=2)

@@ -72,7 +72,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(ResultOrder),
     st.sampled_from([OnFailure.DEAD_LETTER, OnFailure.NULL]),

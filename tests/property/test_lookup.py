@@ -36,7 +36,7 @@ ACTIONS = st.lists(
 CACHES = (None, Cache(1), Cache(3), Cache(100, 60_000_000))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(LookupHow),
     st.sampled_from(CACHES),

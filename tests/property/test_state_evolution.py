@@ -313,7 +313,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(1, 300)), min_size
 
 @given(versions_of_a_class(), STEPS, st.integers(0, 2**32))
 @example(RENAMED_LONG_AGO, [("change", 1), ("put", 99), ("change", 1)], 0)
-@settings(max_examples=25, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_fields_that_change_are_as_in_plain_python(
     versions: list[Version], steps: list[tuple[str, int]], seed: int
 ) -> None:

@@ -13,7 +13,7 @@ from sim.operator_world.operator_mutants import MUTANTS
 from tests.support.long_tests import count
 
 ROOT = Path(__file__).parents[2]
-SEEDS = count(400, 20_000)
+SEEDS = count(240, 20_000)
 PROCESSES = 2
 # What must happen in a run of this size: what never happens is not tested.
 MET = (

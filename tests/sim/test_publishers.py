@@ -10,8 +10,8 @@ from sim.publishers.publisher_runs import PublisherCase, run_all
 from sim.publishers.publisher_scenarios import SCENARIOS
 from tests.support.long_tests import count
 
-SEEDS = count(5, 1000)
-SEEDS_OF_ICEBERG = count(2, 250)  # a run takes a quarter of a second: its client is in Python
+SEEDS = count(3, 1000)
+SEEDS_OF_ICEBERG = count(1, 250)  # a run takes a quarter of a second: its client is in Python
 BROKEN_ONCE = (
     ("less-topic", 22),  # a publisher that left rows out fenced its successor, and wrote an older epoch again
     ("plain-topic", 142),  # a late request committed a part of the next transaction of Kafka
@@ -60,7 +60,7 @@ def test_each_rule_has_a_fault() -> None:
     assert {mutant.rule for mutant in MUTANTS.values()} == set(RULES)
 
 
-@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(8, 1)], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", list(MUTANTS.values())[:: count(12, 1)], ids=lambda mutant: mutant.name)
 def test_an_order_notices_the_fault(mutant: Mutant) -> None:
     (result,) = run_all([PublisherCase(mutant.scenario, mutant.seed, mutant=mutant.name)], mutant.name)
     assert result.rule, mutant.name

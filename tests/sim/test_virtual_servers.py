@@ -251,11 +251,11 @@ def check_snapshots(folder: Path, every: int) -> kit.SinkReport:
 
 Check = Callable[[Path, int], kit.SinkReport]
 EVERY: dict[Check, int] = {
-    check_bucket: count(127, 5),
+    check_bucket: count(251, 5),
     check_table: count(331, 11),
     check_upserts: 11,
-    check_topic: count(263, 11),
-    check_versions: count(263, 11),
+    check_topic: count(523, 11),
+    check_versions: count(523, 11),
     check_snapshots: count(1_009, 61),
 }  # outgoing calls
 

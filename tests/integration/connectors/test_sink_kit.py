@@ -30,7 +30,7 @@ from tests.support.long_tests import count
 sys.path.insert(0, str(REPOSITORY / "examples"))
 from text_to_json import JsonCut, JsonFolder, JsonPublisher, JsonWriter
 
-EVERY = count(11, 1)  # outgoing calls
+EVERY = count(23, 1)  # outgoing calls
 ROWS = pa.record_batch({"word": [f"word-{n}" for n in range(9)], "n": list(range(9))})
 
 

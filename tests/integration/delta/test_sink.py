@@ -33,7 +33,7 @@ from tests.support.staged_output import OTHER_TASK, ROWS, TASK, check_sink_apart
 
 COLUMNS = {"word": "string", "number": "long"}
 WORDS = Counter(ROWS["word"].to_pylist())
-EVERY = count(97, 5)  # outgoing calls
+EVERY = count(193, 5)  # outgoing calls
 
 
 class Target:

@@ -33,7 +33,7 @@ from tests.support.long_tests import count
 from tests.support.staged_output import ROWS, TASK, numbers, staged
 from tools.servers.kafka import new_name
 
-EVERY = count(299, 11)  # outgoing calls
+EVERY = count(599, 11)  # outgoing calls
 
 
 class Target:

@@ -31,7 +31,7 @@ from tests.support.staged_output import ROWS, TASK, numbers, staged
 from tools.servers.kafka import new_name
 
 pytestmark = pytest.mark.timeout(1800)
-EVERY = count(599, 11)  # outgoing calls
+EVERY = count(997, 11)  # outgoing calls
 COLUMNS = "word text NOT NULL, number bigint"
 
 

@@ -23,7 +23,7 @@ from tests.support.staged_output import ROWS, TASK, numbers, staged
 from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.timeout(1800)
-EVERY = count(61, 1)  # outgoing calls
+EVERY = count(127, 1)  # outgoing calls
 
 
 class Target:

@@ -70,11 +70,11 @@ kinds = pytest.mark.parametrize("kind", ["json", "csv"])
 def test_the_rules_of_a_source(
     tmp_path: Path, kind: str, suffix: str, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.connectors.text_lines.TEXT_BLOCK_BYTES", 700)  # many blocks, each of some lines
+    monkeypatch.setattr("penstock.connectors.text_lines.TEXT_BLOCK_BYTES", 300)  # many blocks, each of some lines
     ends = ".jsonl" if kind == "json" else ".csv"
-    for file, rows in enumerate((0, ROWS, 40)):
+    for file, rows in enumerate((0, 60, 40)):
         (tmp_path / f"{file}{ends}{suffix}").write_bytes(packed(content(kind, rows, end), suffix))
-    assert kit.check_source(lambda: source(tmp_path, kind)) == ROWS + 40
+    assert kit.check_source(lambda: source(tmp_path, kind)) == 60 + 40
 
 
 @kinds

@@ -40,7 +40,7 @@ demo: $(STAMP)  ## count words of real text while workers die and come; Spark ch
 	@echo "== make demo: dataset, job, SIGKILLs, rescales, oracle (options: DEMO='--help')"
 	@$(BIN)/python -m penstock_spark.demo $(DEMO)
 
-test: $(STAMP)  ## run the tests: unit, golden, property, simulation, integration (5 to 14 minutes on two cores)
+test: $(STAMP)  ## run the tests: unit, golden, property, simulation, integration (5 to 15 minutes on two cores)
 	@echo "== make test: unit, golden, property, simulation, integration; all but those of tests/support/slow_tests.csv"
 	@$(BIN)/python -m pytest $(PARALLEL_ALL) -m "not slow"
 

@@ -1,6 +1,5 @@
 """The runner: one run, many seeds, a fault at every effect, or mutants; in several processes."""
 
-import gc
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from penstock.base.values import replace
 from sim.kernel.cases import RunCase, RunResult
 from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults, parse_crash
 from sim.kernel.forks import in_a_fork
+from sim.kernel.garbage import spare_the_collector
 from sim.kernel.kernel import Streams, Violation
 from sim.models.admission_model import AdmissionModel
 from sim.models.checkpoint_model import CheckpointModel
@@ -26,7 +26,6 @@ from sim.shrinking import RunParts, shrink
 from sim.world import World
 
 SEARCH_STATES = 50_000
-COLLECTED_AFTER = (20_000, 20, 100)  # objects, and collections of each younger generation
 SEARCHES: dict[str, Callable[[], Small[Any]]] = {
     "search-admission": AdmissionModel,
     "search-tasks": CheckpointModel,
@@ -123,14 +122,8 @@ def run_all(cases: Iterable[Case], processes: int = 2) -> Iterator[Result]:
     if processes == 1:
         yield from map(run_case, cases)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn"), _prepare) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), spare_the_collector) as pool:
         yield from pool.map(run_case, cases, chunksize=8)
-
-
-def _prepare() -> None:
-    """Let the garbage collector walk what runs make, not what this process has imported: a tenth of the time."""
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def seeds(scenario: str, numbers: Iterable[int]) -> list[Case]:

@@ -1,6 +1,5 @@
 """Runs seeds of real engines. Each process is prepared once, see :mod:`sim.real_engine.install`."""
 
-import gc
 import logging
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from penstock.base.errors import PenstockError
 from sim.kernel.cases import RunCase, RunResult
 from sim.kernel.faults import AT_EVERY_EFFECT, CrashAt, Faults, Verdict
+from sim.kernel.garbage import spare_the_collector
 from sim.kernel.kernel import Streams, Violation
 from sim.real_engine.install import install
 from sim.real_engine.mutants import MUTANTS
@@ -28,7 +28,6 @@ from sim.real_engine.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from sim.real_engine.prepared_job import PreparedJob
 
-COLLECTED_AFTER = (20_000, 10, 20)  # objects of a run, and collections of younger ones
 MEMORY = Path("/dev/shm")  # the input and scratch files: small, and gone after the run
 
 
@@ -73,7 +72,7 @@ class Prepared:
 
         if name not in cls.jobs:
             cls.jobs[name] = prepared(name, cls.folder)
-            gc.freeze()  # modules and kernels live as long as the process: a collector need not walk them
+            spare_the_collector()
         return cls.jobs[name]
 
 
@@ -81,7 +80,6 @@ def prepare(mutant: str | None = None) -> None:
     """Prepare this process for good."""
     install(MUTANTS[mutant].patches if mutant else ())
     logging.disable()
-    gc.set_threshold(*COLLECTED_AFTER)
     folder = Path(tempfile.mkdtemp(prefix="simulated-engines-", dir=MEMORY if MEMORY.is_dir() else None))
     Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=0)
     Prepared.folder, Prepared.jobs = folder, {}
@@ -135,7 +133,7 @@ def run_all(
 def _as_asked(
     pool: ProcessPoolExecutor, run: Callable[[EngineCase], EngineResult], cases: Iterable[EngineCase], ahead: int
 ) -> Iterator[EngineResult]:
-    """Run ``ahead`` cases at a time, and others when results are asked for: the rest may not be wanted."""
+    """Run at most ``ahead`` cases whose results nobody has asked for: the caller may stop at any result."""
     left = iter(cases)
     begun = deque(pool.submit(run, case) for case in islice(left, ahead))
     while begun:

@@ -1,7 +1,7 @@
-"""A crash before and after, and a lost reply, of effects until two jobs have ended.
+"""Two jobs of the simulated core run to their end; each run has one fault at one effect.
 
-The jobs of ``tests/sim/test_real_engine.py`` have a crash before each effect; here are some of each kind, and
-``make long`` has all of them.
+The fault is a crash before the effect, a crash after it, or a lost reply. ``make test`` has every fifth of these
+runs, ``make long`` has all. ``tests/sim/test_real_engine.py`` crashes the real engine before each effect of two jobs.
 """
 
 import pytest

@@ -19,7 +19,7 @@ NOTICED_WITHIN = 40  # seeds
 SEEDS = tuple(range(first, first + 20) for first in range(0, count(60, 300), 20))
 LONG_SEEDS = range(count(0, 30))  # of each other scenario, on top of the seeds below
 CRASH_SHARES = 2  # tests that share the crashes of a scenario, so that two processes can run them
-# The seeds of other scenarios that meet what they must; (0,) where nothing is said.
+# Seeds whose runs meet the states that their test requires. Every other scenario has seed 0.
 SEEDS_THAT_MEET: dict[str, tuple[int, ...]] = {
     "chaos-timers": (8,),
     "chaos-joined": (3,),

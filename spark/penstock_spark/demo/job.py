@@ -145,7 +145,7 @@ class RunningJob:
         while not self._over.is_set():
             if self.seen.first_output_s is None and any_visible(self._files.output):
                 self.seen.first_output_s = time.monotonic() - self.begun
-            # the job has not started yet, or it has just ended and its port may be another server's
+            # the job has not started yet, or it has just ended and another server has its port
             with suppress(BusyError, ConfigError, StorageError, PeerError):
                 self._look()
             self._over.wait(LOOK_INTERVAL_S)

@@ -9,8 +9,8 @@ from penstock.supervisor.folders import Endpoint, JobFolder
 from penstock_spark.demo.job import JobFiles, RunningJob
 
 
-def test_a_port_that_another_server_has_now_is_no_end_of_the_watch(tmp_path: Path) -> None:
-    """A job that ends at once may leave its port to anybody while its watcher still asks there."""
+def test_the_watch_goes_on_when_another_server_has_the_port(tmp_path: Path) -> None:
+    """When a job ends at once, another server may get its port while the watcher still asks there."""
     other = Server({}, "secret")
     state = tmp_path / "state"
     JobFolder.make(state, "words", "default").announce(Endpoint(os.getpid(), other.address, "secret"))
@@ -18,7 +18,7 @@ def test_a_port_that_another_server_has_now_is_no_end_of_the_watch(tmp_path: Pat
         JobFiles("words", tmp_path / "none.yaml", [], tmp_path / "out", state, tmp_path / "log"), workers=1
     )
     try:
-        # What ends the thread fails the test.
+        # pytest fails this test when an exception ends the watcher's thread.
         assert job.wait(60) == Exit.USAGE
     finally:
         job.end()

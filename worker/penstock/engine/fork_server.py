@@ -129,7 +129,7 @@ class ForkServer:
     def _become_engine(self, order: Begin, keeper: DescriptorLink, given: list[int]) -> NoReturn:
         """Run an engine in this process, which was forked just now."""
         try:
-            from penstock.engine.main import run  # noqa: PLC0415 - loaded while no garbage is looked for
+            from penstock.engine.main import run  # noqa: PLC0415 - load_modules() has loaded it
 
             self._leave_to_parent(keeper)
             link, *outputs = given
@@ -178,7 +178,7 @@ def load_modules() -> None:
 
 def load_kernels() -> "Iterator[Kernel]":
     """Load kernels, one at a time, that need not be compiled: engines do that side by side."""
-    from penstock.engine.warm import kernels_in_use  # noqa: PLC0415 - as above
+    from penstock.engine.warm import kernels_in_use  # noqa: PLC0415 - load_modules() has loaded it
 
     for kernel in kernels_in_use():
         if kernel.is_cached() and kernel.try_compile():
@@ -187,7 +187,7 @@ def load_kernels() -> "Iterator[Kernel]":
 
 def main(arguments: list[str]) -> None:
     """Load modules, then serve at the listening socket whose descriptor is given."""
-    gc.disable()  # until an engine has loaded its job: modules stay, and to look among them takes 0.1 s
+    gc.disable()  # until an engine has loaded its job: modules live on, and walking them takes 0.1 s
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # its parent ends it
     listener = socket.socket(fileno=int(arguments[0]))

@@ -13,11 +13,13 @@ def report(stages: Sequence[Stage], ledger: Ledger, revisions: Revisions) -> boo
     The goals are compared with what was done at the revision under test. What was done at all
     revisions stands beside it: it was other code.
     """
-    print(f"\n{'':<30} {'at this revision':>21} {'at all':>9}")
-    print(f"{'stage':<30} {'done':>9} of {'goal':>8} {'done':>9}  failed  hours  unit")
+    width = max(len(stage.name) for stage in stages)
+    print(f"\n{'':<{width}} {'at this revision':>21} {'at all':>9}")
+    print(f"{'stage':<{width}} {'done':>9} of {'goal':>8} {'done':>9}  failed  hours  unit")
     for stage in stages:
         at = revisions.of(stage)
-        print(_line(stage, ledger.of(stage.name, revision=at) if at else [], ledger.of(stage.name)))
+        here = ledger.of(stage.name, revision=at) if at else []
+        print(f"{stage.name:<{width}} {_counts(stage, here, ledger.of(stage.name))}")
     known = [f"{each} ({_pieces(ledger, each)} pieces)" for each in ledger.revisions()]
     print("\nrevisions:", ", ".join(known) or "none")
     print(f"virtual hours: {sum(entry.hours for entry in ledger.entries):.1f}")
@@ -32,13 +34,12 @@ def report(stages: Sequence[Stage], ledger: Ledger, revisions: Revisions) -> boo
     return not left
 
 
-def _line(stage: Stage, here: Sequence[Entry], everywhere: Sequence[Entry]) -> str:
+def _counts(stage: Stage, here: Sequence[Entry], everywhere: Sequence[Entry]) -> str:
     done, in_all = _done(stage, here), _done(stage, everywhere)
     failed = sum(not entry.ok for entry in everywhere)
     hours = sum(entry.seconds for entry in everywhere) / 3600
     short = "  <- falls short" if done < stage.goal else ""
-    counts = f"{done:>9} of {stage.goal:>8} {in_all:>9}  {failed:>6}  {hours:>5.2f}"
-    return f"{stage.name:<30} {counts}  {stage.unit}{short}"
+    return f"{done:>9} of {stage.goal:>8} {in_all:>9}  {failed:>6}  {hours:>5.2f}  {stage.unit}{short}"
 
 
 def _done(stage: Stage, entries: Sequence[Entry]) -> int:

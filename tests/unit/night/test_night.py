@@ -86,7 +86,7 @@ def test_what_falls_short_and_what_failed_is_said(tmp_path: Path, capsys: pytest
     run_piece(FAILING, 0, ledger, "abc")
     assert not report([SHORT, FAILING], ledger, Revisions("abc"))
     said = capsys.readouterr().out
-    assert "short                                  2 of        4         2       0" in said
+    assert "short           2 of        4         2       0" in said
     assert "things  <- falls short" in said
     assert "FAILED: failing at abc, repeat: python -c exit(3)" in said
 
@@ -98,7 +98,7 @@ def test_work_at_another_revision_stands_beside_the_goal(tmp_path: Path, capsys:
     ledger.add(entry("short", 1, revision="new"))
     assert report([SHORT], ledger, Revisions("new"))
     said = capsys.readouterr().out
-    assert "short                                  2 of        4         6       1" in said
+    assert "short         2 of        4         6       1" in said
     assert "revisions: old (2 pieces), new (1 pieces)" in said
     assert "failed once, and went well later: short at old" in said
 

@@ -194,7 +194,7 @@ class Reconciler:
         return decided.again_s
 
     def oldest_age_s(self) -> float:
-        """Return the longest time that a job has had no reconcile."""
+        """Return the longest time that no reconcile of a job has ended, well or with an error."""
         now = self.clock()
         return max((now - self.reconciled.setdefault(k, now) for k in self.store.jobs()), default=0.0)
 
@@ -219,6 +219,7 @@ class Reconciler:
         if later:
             self.queue.pause(later)  # the server would refuse the other jobs, too
         wait = self.queue.failed(key, later)
+        self.reconciled[key] = self.clock()  # it was tried: a job that is refused is no sign of a stuck process
         if conflict:
             return  # Another writer was faster. The job is tried again, with growing waits.
         LOG.warning("reconcile failed", extra={"job": str(key), "reason": str(error), "wait": wait})

@@ -259,3 +259,20 @@ def test_a_server_that_asks_to_wait_is_left_alone_by_all() -> None:
         working.cancel()
 
     run(conversation)
+
+
+def test_a_job_that_is_refused_again_and_again_is_no_sign_of_a_stuck_process() -> None:
+    async def conversation(rig: Rig) -> None:
+        assert rig.reconciler.oldest_age_s() == 0
+        rig.api.refusal = ApiError(403, "Forbidden", "admission webhook denied the request")
+        for _ in range(4):
+            rig.now += OLDEST_S / 2
+            rig.queue.add(KEY)
+            working = asyncio.create_task(rig.reconciler.work())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            working.cancel()
+        assert rig.queue.failures[KEY] == 4
+        assert rig.reconciler.oldest_age_s() == 0
+
+    run(conversation)

@@ -11,7 +11,7 @@ from penstock.contract import pod
 from penstock.contract.schema import SECRET_REFERENCE, Plain
 from penstock.contract.settings import ClaimTemplate, EnvVar, PlacementStrategy, PodMetadata, PodTemplate
 from penstock_operator.api import names
-from penstock_operator.api.plain import Object, at, list_at, object_at, text_at
+from penstock_operator.api.plain import Object, at, list_at, object_at, text_at, whole_at
 from penstock_operator.resources.target import Owner, Target, framed
 
 GRACE_S = 60  # for the last checkpoint and the publication of its output
@@ -74,7 +74,7 @@ def _users(template: PodTemplate | None) -> Object:
 def _keeper(target: Target) -> Object:
     return {
         **container(target, pod.KEEPER_CONTAINER, pod.KEEPER_COMMAND),
-        "env": _identity(),
+        "env": _identity(target),
         "resources": KEEPER_RESOURCES,
         "ports": [_port("control", pod.CONTROL_PORT), _port("http", pod.HTTP_PORT)],
         "volumeMounts": [
@@ -95,7 +95,7 @@ def _engine(target: Target) -> Object:
         resources["limits"] = dict(target.spec.resources.limits)
     return {
         **container(target, pod.ENGINE_CONTAINER, pod.ENGINE_COMMAND),
-        "env": [*_identity(), *(_variable(v) for v in target.spec.env)],
+        "env": [*_identity(target), *(_variable(v) for v in target.spec.env)],
         "resources": resources,
         "ports": [_port("flight", pod.FLIGHT_PORT), _port("ingest", pod.INGEST_PORT)],
         "volumeMounts": [
@@ -125,7 +125,7 @@ def container(target: Target, name: str, command: tuple[str, ...]) -> Object:
     return made
 
 
-def _identity() -> list[Plain]:
+def _identity(target: Target) -> list[Plain]:
     fields = {
         pod.ENV_POD_NAME: "metadata.name",
         pod.ENV_POD_UID: "metadata.uid",
@@ -135,7 +135,13 @@ def _identity() -> list[Plain]:
     found: list[Plain] = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()
     ]
-    return [*found, {"name": pod.ENV_GRACE_S, "value": str(GRACE_S)}]
+    return [*found, {"name": pod.ENV_GRACE_S, "value": str(_grace_s(target))}]
+
+
+def _grace_s(target: Target) -> int:
+    """Return how long a pod may take to end. The keeper has to be done by then."""
+    template = target.spec.pod_template
+    return whole_at({} if template is None else template.spec, "terminationGracePeriodSeconds") or GRACE_S
 
 
 def _variable(variable: EnvVar) -> Object:

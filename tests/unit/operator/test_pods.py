@@ -54,6 +54,15 @@ def test_both_containers_find_what_the_contract_says() -> None:
     assert text_at(mounts(found, "keeper")[f"{pod.CHECKPOINT_FOLDER}/apps/wc"], "subPath") == ("apps/wc")
 
 
+def test_the_keeper_is_told_how_long_its_pod_may_take_to_end() -> None:
+    for asked, grace in ((None, 60), (20, 20), (300, 300)):
+        spec: Plain = {} if asked is None else {"terminationGracePeriodSeconds": asked}
+        found = pod_template(target(podTemplate={"spec": spec}))
+        env = list_at(container(found, pod.KEEPER_CONTAINER), "env")
+        told = [text_at(e, "value") for e in env if text_at(e, "name") == pod.ENV_GRACE_S]
+        assert (at(found, "spec", "terminationGracePeriodSeconds"), told) == (grace, [str(grace)])
+
+
 def test_secrets_that_options_and_parameters_name_are_mounted_into_the_engine_only() -> None:
     graph: Plain = {
         "steps": [

@@ -26,7 +26,7 @@ from penstock_operator.cluster.client import Client
 from penstock_operator.cluster.store import ForeignObjects, JobKey, Store, is_foreign
 from penstock_operator.reconcile import actions as act
 from penstock_operator.reconcile.accept import owner_of
-from penstock_operator.reconcile.snapshots import restores_from
+from penstock_operator.reconcile.snapshots import imported_paths, is_used
 from penstock_operator.resources import coordination
 from penstock_operator.resources.target import Owner
 
@@ -222,10 +222,11 @@ class ActionRunner:
         return any(there)
 
     async def _is_needed(self, seen: Observed, name: str) -> bool:
-        """Read live whether a StreamJob restores from a snapshot, before its files are removed."""
+        """Read live whether somebody needs the files of a snapshot, before they are removed."""
         view = next(s for s in seen.snapshots if s.name == name)
         jobs = await self.client.list_some(STREAM_JOB, seen.job.namespace)
-        return restores_from(view, views.restores_of(jobs))
+        there = await self.client.list_some(STREAM_SNAPSHOT, seen.job.namespace)
+        return is_used(view, views.restores_of(jobs) | imported_paths(map(views.snapshot_view, there)))
 
     async def _trust(self, seen: Observed, action: act.WriteAuthority | act.WriteCertificates) -> None:
         """Write one Secret. Both are read first: the observation has only summaries of them.

@@ -31,11 +31,13 @@ A deleted snapshot with ``disposeOnDelete`` takes its files with it::
 
 import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.base.errors import ConfigError
 from penstock.base.values import replace
 from penstock.contract import pod
+from penstock.contract.codec import ABSENT
 from penstock.contract.latest import Answer, Desired, Latest, Request
 from penstock.contract.schema import API_VERSION
 from penstock.contract.settings import PeriodicSnapshots
@@ -176,8 +178,8 @@ def _status(seen: Observed, asked: SnapshotRequest, problem: str) -> SnapshotSta
     base = replace(old, observed_generation=asked.view.generation, started=started)
     latest = seen.latest.value if seen.latest is not None else None
     answer = _answer(latest, asked.request)
-    if latest is not None and answer is not None:
-        return _answered(seen, asked, base, (latest, answer))
+    if answer is not None:
+        return _answered(seen, asked, base, answer)
     if seen.now > seconds(started) + asked.spec.deadline_s:
         text = f"not taken within {asked.spec.deadline_s:g} s" + (f": {problem}" if problem else "")
         return replace(base, state=SnapshotState.FAILED, message=text)
@@ -198,17 +200,14 @@ def _epoch_under_way(latest: Latest | None, request: Request) -> int | None:
     return next((int(r.epoch) for r in retained if r.savepoint == request.id), None)
 
 
-def _answered(
-    seen: Observed, asked: SnapshotRequest, base: SnapshotStatus, heard: tuple[Latest, Answer]
-) -> SnapshotStatus:
-    latest, answer = heard
+def _answered(seen: Observed, asked: SnapshotRequest, base: SnapshotStatus, answer: Answer) -> SnapshotStatus:
     if answer.ok:
         savepoint = asked.spec.type is SnapshotType.SAVEPOINT
         return replace(
             base,
             state=SnapshotState.COMPLETED,
             path=answer.text if savepoint else None,
-            epoch=base.epoch or int(latest.epoch),
+            epoch=base.epoch if answer.epoch is ABSENT else int(answer.epoch),
             completed=stamp(seen.now),
             message="" if savepoint else answer.text,
             job_uid=seen.job.uid,
@@ -227,7 +226,7 @@ def snapshot_conditions(
 
 
 def _ready_condition(view: SnapshotView, status: SnapshotStatus, now: float, reason: str = "") -> Condition:
-    """Say whether a job can be restored from the snapshot; the default reason is the state."""
+    """Say whether the snapshot is complete; the default reason is the state."""
     truth = Truth.TRUE if status.state is SnapshotState.COMPLETED else Truth.FALSE
     old = next((c for c in view.status.conditions if c.type == READY), None)
     since = old.last_transition_time if old is not None and old.status is truth else stamp(now)
@@ -424,7 +423,12 @@ def snapshot_object(owner: Owner, period: float) -> Object:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
-def restores_from(view: SnapshotView, wanted: frozenset[str]) -> bool:
+def imported_paths(views: Iterable[SnapshotView]) -> frozenset[str]:
+    """Return the folders that imported snapshots name. Somebody may restore from them by that snapshot's name."""
+    return frozenset(filter(None, (text_at(v.spec, "path") for v in views if v.deleting_since is None)))
+
+
+def is_used(view: SnapshotView, wanted: frozenset[str]) -> bool:
     """Say whether one of these names and paths refers to the snapshot."""
     folder = f"/{savepoint_name(view)}"
     return view.name in wanted or any(path.rstrip("/").endswith(folder) for path in wanted)
@@ -440,9 +444,10 @@ def _delete_beyond_retention(
     kept = [v for v in own if v.deleting_since is None]
     done = [v for v in kept if v.status.state == SnapshotState.COMPLETED]
     newest = done[0].due if done else math.inf
+    used = seen.restored_from | imported_paths(seen.snapshots)
     failed = [v for v in kept if v.status.state == SnapshotState.FAILED and v.due < newest]
     for view in [*done[wanted.keep :], *(failed if done else [])]:
-        if not restores_from(view, seen.restored_from):
+        if not is_used(view, used):
             builder.do(Delete(KIND, view.name, view.uid))
 
 

@@ -126,6 +126,17 @@ def test_retention_keeps_the_newest_and_what_it_has_not_made() -> None:
     assert removed(actions) == sorted(v.name for v in own[2:])
 
 
+def test_retention_keeps_files_that_another_snapshot_names() -> None:
+    own = [view(PERIOD - number * EVERY_S) for number in range(4)]
+    used = own[3]
+    path = f"apps/wc/savepoints/{used.name[:40]}-{used.uid[:8]}"
+    imported = replace(used, name="keep-me", uid="k", spec={"path": path}, periodic_of="", due=0.0)
+    _, actions, _ = step(job(NOW_S, *own, imported))
+    assert removed(actions) == [own[2].name]
+    _, actions, _ = step(job(NOW_S, *own, replace(imported, deleting_since=NOW_S)))
+    assert removed(actions) == sorted([own[2].name, used.name])
+
+
 @pytest.mark.parametrize("by", ["name", "path"])
 def test_retention_keeps_what_somebody_restores_from(by: str) -> None:
     own = [view(PERIOD - number * EVERY_S) for number in range(4)]

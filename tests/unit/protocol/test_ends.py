@@ -1,6 +1,7 @@
 """Bounded input, stops, savepoints, restores, failures: how a job ends and begins again."""
 
 from penstock.base.values import replace
+from penstock.contract.ids import Epoch
 from penstock.contract.latest import (
     Answer,
     Request,
@@ -132,7 +133,7 @@ def test_a_checkpoint_that_was_asked_for_is_answered_once_published() -> None:
     plane = running()
     plane.want(requests=(Request("a", "checkpoint"), Request("b", "checkpoint")))
     plane.until(lambda: len(plane.latest.answers) == 2)
-    assert plane.latest.answers[0] == Answer("a", True, "epoch 2 is committed and published")
+    assert plane.latest.answers[0] == Answer("a", True, "epoch 2 is committed and published", Epoch(2))
     assert plane.latest.published_through == 2
 
 
@@ -180,7 +181,7 @@ def test_a_savepoint_is_an_epoch_copied_after_its_publication() -> None:
     plane = running()
     plane.want(requests=(Request("a", "savepoint", "before-upgrade"),))
     plane.until(lambda: bool(plane.latest.answers))
-    assert plane.latest.answers[0] == Answer("a", True, "savepoints/before-upgrade")
+    assert plane.latest.answers[0] == Answer("a", True, "savepoints/before-upgrade", Epoch(2))
     assert [r.savepoint for s in plane.cas for r in s.retained if r.savepoint] == ["a"]
     assert all(r.savepoint is None for r in plane.latest.retained)
     copies = [a for *_, acts in plane.steps for a in acts if isinstance(a, km.CopySavepoint)]
@@ -209,7 +210,7 @@ def test_a_job_does_not_finish_while_a_savepoint_is_copied() -> None:
     assert not plane.latest.finished
     plane.finish_copies()
     plane.until(lambda: plane.latest.finished)
-    assert plane.latest.answers == (Answer("a", True, "savepoints/s"),)
+    assert plane.latest.answers == (Answer("a", True, "savepoints/s", Epoch(2)),)
 
 
 class Slow(InMemoryControlPlane):
@@ -239,7 +240,7 @@ def test_a_savepoint_that_cannot_be_copied_is_answered_with_the_reason() -> None
         plane.post(0, km.SavepointNotCopied("a", folder, "s is already another savepoint"))
     plane.until(lambda: bool(plane.latest.answers))
     text = "it was not copied: s is already another savepoint"
-    assert plane.latest.answers[0] == Answer("a", False, text)
+    assert plane.latest.answers[0] == Answer("a", False, text, Epoch(2))
     assert not plane.latest.stopped
     plane.until(lambda: plane.latest.epoch >= 4)
 
@@ -288,7 +289,7 @@ def test_a_stop_with_a_savepoint_starts_no_later_epoch() -> None:
     assert plane.latest.epoch == saved
     plane.finish_copies()
     plane.until(lambda: plane.latest.stopped)
-    assert plane.latest.answers[0] == Answer("a", True, "savepoints/s")
+    assert plane.latest.answers[0] == Answer("a", True, "savepoints/s", saved)
 
 
 def test_a_stop_waits_a_while_for_output_and_then_stops_all_the_same() -> None:

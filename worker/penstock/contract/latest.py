@@ -120,11 +120,15 @@ class Lost(Message, tag="Lost"):
 
 
 class Answer(Message, tag="Answer"):
-    """The result of a request of ``Desired``: done, or refused or failed for a reason."""
+    """The result of a request of ``Desired``: done, or refused or failed for a reason.
+
+    ``epoch``: of the checkpoint or savepoint that was asked for.
+    """
 
     request: str
     ok: bool
     text: str
+    epoch: Epoch | Absent = ABSENT
 
 
 class Death(Message, tag="Death"):

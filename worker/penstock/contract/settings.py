@@ -471,8 +471,8 @@ class PeriodicSnapshots(Fields):
         int,
         Field(
             "keep",
-            "number of the newest complete savepoints that are kept; older ones are removed"
-            " with their files, unless a StreamJob restores from them",
+            "number of the newest complete savepoints that are kept; older ones are removed with their"
+            " files, unless a StreamJob restores from them or a StreamSnapshot names their folder (`path`)",
             minimum=1,
             maximum=limits.PERIODIC_SNAPSHOTS_MAX,
         ),

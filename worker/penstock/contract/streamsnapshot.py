@@ -99,7 +99,7 @@ class StreamSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStatus(Fields):
-    """All of ``status``. The condition ``Ready`` is True when a job can be restored from it."""
+    """All of ``status``. The condition ``Ready`` is True when it is complete; only a savepoint can be restored."""
 
     observed_generation: Annotated[
         Count, Field("observedGeneration", "the generation of spec that this status is about")

@@ -287,7 +287,8 @@ class CheckpointCoordinator:
 
     def answer(self, state: LeaderState) -> bool:
         """Record the answers that this part owes by a swap; True when it began one."""
-        done = tuple(Answer(r, True, f"epoch {state.latest.epoch} is committed and published") for r in self.answering)
+        epoch = state.latest.epoch
+        done = tuple(Answer(r, True, f"epoch {epoch} is committed and published", epoch) for r in self.answering)
         if state.cas.busy or not (done or self.refused):
             return False
         through = state.published_through() if state.published() else state.latest.published_through

@@ -142,7 +142,8 @@ class UserRequests:
         answers = at.answers
         if asked is not None:
             text = path if path is not None else f"it was not copied: {copying.failed[-1]}"
-            answers = state.answers(Answer(request, path is not None, text))
+            epoch = next(kept.epoch for kept in at.retained if kept.savepoint == request)
+            answers = state.answers(Answer(request, path is not None, text, epoch))
         state.propose(
             replace(
                 at,

@@ -87,7 +87,12 @@ def accept(seen: Observed) -> Accepted:
     if given_up is None:
         return found
     kept = last_stable_target(seen) if given_up is Reason.ROLLED_BACK else running_target(seen)
-    return replace(found, target=kept or found.target, given_up=given_up, restore_path=None)
+    return replace(found, target=_without_restore(kept or found.target), given_up=given_up, restore_path=None)
+
+
+def _without_restore(target: Target | None) -> Target | None:
+    """Return the target without its restore: a spec that comes back has had it."""
+    return target and replace(target, spec=replace(target.spec, restore=None))
 
 
 def reason_given_up(seen: Observed) -> Reason | None:
@@ -113,8 +118,14 @@ def running_target(seen: Observed) -> Target | None:
         return None
     workers = target.spec.replicas if seen.desired is None else seen.desired.value.workers
     stopped = seen.latest is not None and seen.latest.value is not None and seen.latest.value.stopped
-    spec = replace(target.spec, replicas=workers, suspend=current.replicas == 0 and stopped)
+    suspended = stopped or target.spec.suspend or _asks_to_suspend(seen.job)
+    spec = replace(target.spec, replicas=workers, suspend=current.replicas == 0 and suspended)
     return replace(target, spec=spec, digest=current.digest)
+
+
+def _asks_to_suspend(job: JobView) -> bool:
+    """Read from the newest spec, whose other fields may be invalid, whether no worker is to run."""
+    return isinstance(job.spec, dict) and job.spec.get("suspend") is True
 
 
 def last_stable_target(seen: Observed) -> Target | None:
@@ -230,14 +241,20 @@ def _restore(seen: Observed, target: Target) -> tuple[RestoreSource | None, str 
     if wanted.snapshot_ref is not None:
         found = [s for s in seen.snapshots if s.name == wanted.snapshot_ref]
         path = found[0].status.path if found else None
-        if not found or path is None or found[0].status.state is not SnapshotState.COMPLETED:
-            raise SpecRefusedError(
-                Reason.RESTORE_NOT_FOUND,
-                f"StreamSnapshot {wanted.snapshot_ref} "
-                + (f"is {found[0].status.state}, not Completed" if found else "does not exist"),
-            )
+        state = found[0].status.state if found else None
+        if path is None or state is not SnapshotState.COMPLETED:
+            raise SpecRefusedError(Reason.RESTORE_NOT_FOUND, f"StreamSnapshot {wanted.snapshot_ref} {_lacks(state)}")
     assert path is not None, "the newest checkpoint needs none"
     return restore_source(target, path)
+
+
+def _lacks(state: SnapshotState | None) -> str:
+    """Say why no job can be restored from a StreamSnapshot in this state (None: there is none)."""
+    if state is None:
+        return "does not exist"
+    if state is SnapshotState.COMPLETED:
+        return "is a checkpoint, whose files the job removes after a while: take one of type Savepoint"
+    return f"is {state}, not Completed"
 
 
 def last_restore_nonce(seen: Observed) -> str:

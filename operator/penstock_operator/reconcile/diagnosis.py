@@ -79,6 +79,7 @@ OUT_OF_MEMORY_KILL = "OOMKilled"  # the kubelet's reason for a container that wa
 PATIENCE_S = 60.0  # a healthy pod may be pending up to this time
 LEADERLESS_S = 120.0  # an election, or the way to the next leader, takes seconds
 REFUSAL_PATIENCE_S = 5.0  # a refusal that may pass is reported only after this time: about four tries
+LEAVING_S = 600.0  # the kubelet ends a pod in the grace period that its template gives
 CRASHED_LATELY_S = 600.0  # a container counts as healthy when its last crash is older than this
 
 
@@ -114,20 +115,22 @@ def diagnose(seen: Observed, target: Target | None, latest: Latest | None) -> Pr
             return found
     if seen.set_trouble and len(wanted) < (seen.stateful_set.replicas if seen.stateful_set else 0):
         return _no_pods(seen.set_trouble)
-    if seen.running is not None and seen.running.unread and latest is not None and not latest.closed():
+    if latest is None or latest.closed() or not _has_workers(seen):
+        return None  # nobody leads, and what a leader has said is past
+    if seen.running is not None and seen.running.unread:
         return _unread(seen.running.unread)
-    if latest is not None and latest.deaths.newest and _crashes(latest.deaths):
+    if _crashes(seen, latest.deaths):
         return _crash_loop(latest.deaths, latest.deaths.newest[-1])
-    if latest is not None and (text := _full(seen, latest)):
+    if text := _full(seen, latest):
         return Problem(
             Reason.VOLUME_FULL,
             f"a volume is full: {text}: make it larger or remove files of yours; then the job continues by itself",
         )
-    if seen.running is not None and seen.running.unlisted and latest is not None and not latest.closed():
+    if seen.running is not None and seen.running.unlisted:
         return _unlisted(seen.running.unlisted)
-    if latest is not None and not latest.closed() and (found := _without_leader(seen, wanted)) is not None:
+    if (found := _without_leader(seen, wanted)) is not None:
         return found
-    if latest is not None and latest.stalled:
+    if latest.stalled:
         unpublished = "publish" in latest.stalled
         reason = Reason.OUTPUT_UNPUBLISHED if unpublished else Reason.WAITING_FOR_WORKERS
         return Problem(reason, latest.stalled)
@@ -160,7 +163,7 @@ def _no_pods(text: str) -> Problem:
 
 def _full(seen: Observed, latest: Latest) -> str:
     """Return the leader's text about a full volume; empty when it reports none."""
-    told = None if seen.running is None or latest.closed() else seen.running.failure
+    told = None if seen.running is None else seen.running.failure
     texts = [text for text in (told, latest.stalled) if text]
     return next((text for text in texts if _says_no_room(text)), "")
 
@@ -202,8 +205,14 @@ def _says_no_room(text: str) -> bool:
     return any(words in text for words in NO_ROOM)
 
 
-def _crashes(deaths: Deaths) -> bool:
-    """Return whether engines die repeatedly. One or two deaths are left to recovery, unreported."""
+def _has_workers(seen: Observed) -> bool:
+    return seen.stateful_set is not None and seen.stateful_set.replicas > 0
+
+
+def _crashes(seen: Observed, deaths: Deaths) -> bool:
+    """Return whether engines of the wanted run die repeatedly. One or two deaths are left to recovery, unreported."""
+    if seen.desired is None or deaths.run != seen.desired.value.run or not deaths.newest:
+        return False
     enough = MEMORY_CRASHES if _by_memory(deaths.newest[-1]) else CRASHES
     return deaths.count >= min(enough, deaths.attempts)
 
@@ -373,8 +382,15 @@ def upgrade_given_up(seen: Observed, accepted: Accepted, latest: Latest | None, 
 def upgrade_overdue(seen: Observed, lifecycle: Lifecycle) -> Problem | None:
     """Return that an upgrade takes too long. The caller asks when no other cause was found."""
     pending = seen.job.status.pending
-    if pending is None or lifecycle.phase is JobPhase.STOP:
+    if pending is None:
         return None
+    if lifecycle.phase is JobPhase.TERMINATE and seen.now > seconds(pending.since) + LEAVING_S:
+        left = ", ".join(p.name for p in seen.pods) or "pods"
+        return Problem(
+            Reason.UPGRADE_FAILED,
+            f"the new workers wait for the end of the old ones since {pending.since} ({left}): kubectl describe pod "
+            "shows what keeps them, often a node that is gone",
+        )
     if not _is_unstable(pending, lifecycle, seen.now):
         return None
     return Problem(
@@ -396,8 +412,10 @@ def _no_savepoint(pending: Pending, latest: Latest, now: float) -> Problem | Non
 
 
 def _is_unstable(pending: Pending, lifecycle: Lifecycle, now: float) -> bool:
+    """Say whether the new workers are not stable in time. While those before end, their deadline is another one."""
     upgrading = pending.action == Reason.UPGRADING and lifecycle.operation is Reason.UPGRADING
-    return upgrading and _is_late(pending, now)
+    begun = lifecycle.phase in {JobPhase.START, JobPhase.RUN} and pending.snapshot is None
+    return upgrading and begun and _is_late(pending, now)
 
 
 def _is_late(pending: Pending, now: float) -> bool:

@@ -37,7 +37,7 @@ from penstock_operator.api import names
 from penstock_operator.api.classes import without_nonce
 from penstock_operator.api.observed import ChildKey, Observed
 from penstock_operator.api.plain import seconds, stamp
-from penstock_operator.reconcile.accept import Accepted, running_target, wants_restore
+from penstock_operator.reconcile.accept import Accepted, reason_given_up, running_target, wants_restore
 from penstock_operator.reconcile.actions import Create, DecisionBuilder, Delete, SetFinalizer
 from penstock_operator.reconcile.certificates import certificates_lost
 from penstock_operator.resources import coordination
@@ -83,7 +83,7 @@ class Ending(StrEnum):
     """How workers that are asked to end do so: after a savepoint, or at once for a reason."""
 
     SAVEPOINT = "a savepoint is awaited"
-    NOT_ASKED_FOR = "neither the spec nor the deletion policy asks for a savepoint"
+    NOT_ASKED_FOR = "neither the spec nor the deletion policy asks for a savepoint, or the spec was given up"
     CLOSED = "the job has finished, failed or stopped"
     NEVER_BEGAN = "the job has committed nothing yet"
     TOO_LATE = "the deadline of the savepoint has passed, and the job ends without it"
@@ -184,7 +184,8 @@ def ending_of(seen: Observed, latest: Latest, target: Target | None, demand: Dem
 
     During a deletion a refused savepoint is tried again until the deadline. A suspension without
     its savepoint later continues from the last checkpoint, and an upgrade without state loses
-    nothing. An upgrade from a savepoint waits: ``diagnosis`` gives it up at its deadline.
+    nothing. An upgrade from a savepoint waits: ``diagnosis`` gives it up at its deadline, unless it is a
+    restore, which begins elsewhere. A spec that was given up has nothing to save: it was never stable.
     """
     if not _asks_for_savepoint(seen, target, demand):
         return Ending.NOT_ASKED_FOR
@@ -193,11 +194,12 @@ def ending_of(seen: Observed, latest: Latest, target: Target | None, demand: Dem
     if latest.attempt == 0 or latest.epoch == 0:
         return Ending.NEVER_BEGAN
     pending = seen.job.status.pending
-    late = pending is not None and 0 < seconds(pending.deadline) < seen.now
+    late = pending is not None and pending.snapshot is not None and 0 < seconds(pending.deadline) < seen.now
     if demand is Demand.DELETE:
         return Ending.TOO_LATE if late else Ending.SAVEPOINT
     assert target is not None
-    if demand is Demand.REPLACE and target.spec.upgrade.mode is UpgradeMode.SAVEPOINT:
+    begins_there = target.spec.upgrade.mode is UpgradeMode.SAVEPOINT and not wants_restore(target, latest)
+    if demand is Demand.REPLACE and begins_there:
         return Ending.SAVEPOINT
     if late:
         return Ending.TOO_LATE
@@ -209,7 +211,8 @@ def _asks_for_savepoint(seen: Observed, target: Target | None, demand: Demand) -
         return deletion_policy(seen) is DeletionPolicy.SAVEPOINT
     if demand is Demand.REPLACE:
         assert target is not None
-        return target.spec.upgrade.mode is not UpgradeMode.LAST_CHECKPOINT
+        rolls_back = reason_given_up(seen) is Reason.ROLLED_BACK
+        return not rolls_back and target.spec.upgrade.mode is not UpgradeMode.LAST_CHECKPOINT
     return True
 
 
@@ -407,24 +410,29 @@ def deletion_message(seen: Observed, target: Target | None) -> str:
 def _is_policy_fulfilled(seen: Observed, accepted: Accepted, phase: JobPhase, builder: DecisionBuilder) -> bool:
     """Say whether nothing is awaited any more. Creates the Job that removes files when needed."""
     policy = deletion_policy(seen)
-    if policy is DeletionPolicy.RETAIN or not _has_latest(seen):
+    name = names.purge_name(seen.job.name, seen.job.uid)
+    if policy is DeletionPolicy.RETAIN or seen.purges.get(name):
+        return True
+    if not _has_latest(seen):
+        if policy is DeletionPolicy.PURGE and seen.job.status.attempt:
+            _tell_files_left(seen, f"ConfigMap {pod.latest_name(seen.job.name)} is gone", builder)
         return True
     if policy is DeletionPolicy.SAVEPOINT:
         return phase is not JobPhase.STOP
     if not is_down(seen):
         return False
     target = accepted.target or running_target(seen)
-    name = names.purge_name(seen.job.name, seen.job.uid)
     if target is None:
-        folder = pod.checkpoint_path(seen.job.namespace, seen.job.name, seen.job.uid)
-        text = f"files stay: those in {folder}: no spec can be read that says where they are"
-        builder.tell("DisposalFailed", text, warning=True)
-        return True
-    if seen.purges.get(name):
+        _tell_files_left(seen, "no spec can be read that says where they are", builder)
         return True
     if ChildKey("Job", name) not in seen.children:
         builder.do(Create(purge_job(target)))
     return False
+
+
+def _tell_files_left(seen: Observed, why: str, builder: DecisionBuilder) -> None:
+    folder = pod.checkpoint_path(seen.job.namespace, seen.job.name, seen.job.uid)
+    builder.tell("DisposalFailed", f"files stay: those in {folder}: {why}", warning=True)
 
 
 def _has_latest(seen: Observed) -> bool:

@@ -83,8 +83,8 @@ def operation_under_way(seen: Observed, accepted: Accepted, lifecycle: Lifecycle
     generation = seen.job.generation
     same = old is not None and old.action == operation
     target = accepted.target
-    stopped = lifecycle.phase in {JobPhase.START, JobPhase.RUN} and old is not None and old.snapshot
-    if same and stopped and old is not None:  # the savepoint is there: what follows has its time
+    ended = lifecycle.phase in {JobPhase.START, JobPhase.RUN} and old is not None and (old.snapshot or not old.deadline)
+    if same and ended and old is not None:  # the workers before are gone: what follows has its time
         return replace(old, snapshot=None, deadline=_deadline(seen, target, lifecycle))
     if same and old is not None and (old.generation == generation or old.snapshot is not None):
         return replace(old, snapshot=_next_try(seen, old) or old.snapshot or _savepoint(seen, lifecycle))
@@ -130,7 +130,7 @@ def _deadline(seen: Observed, target: Target | None, lifecycle: Lifecycle) -> st
     upgrade = target.spec.upgrade
     if lifecycle.phase is JobPhase.STOP:
         return stamp(seen.now + upgrade.savepoint_deadline_s)
-    if lifecycle.operation is Reason.UPGRADING:
+    if lifecycle.operation is Reason.UPGRADING and lifecycle.phase is not JobPhase.TERMINATE:
         return stamp(seen.now + upgrade.stable_deadline_s)
     return None
 
@@ -194,7 +194,8 @@ def _sink(sink: SinkStatus) -> SinkSummary:
 
 
 def _restarts(seen: Observed, deaths: Deaths) -> RestartSummary | None:
-    if not deaths.newest:
+    wanted = "" if seen.desired is None else seen.desired.value.run
+    if not deaths.newest or deaths.run != wanted:
         return None
     last = deaths.newest[-1]
     worker = f"{pod.workers_name(seen.job.name)}-{last.ordinal}"

@@ -25,6 +25,7 @@ hears from it. Such a pod shows that it is being deleted, but no kubelet complet
 
 from functools import lru_cache
 
+from penstock.base.limits import ANSWERS_MAX
 from penstock.base.values import replace
 from penstock.contract.codec import ABSENT, Absent
 from penstock.contract.latest import Desired, Latest, Request, Restore
@@ -151,10 +152,10 @@ def _restore_to_start(now: DesiredView, accepted: Accepted, latest: Latest, run:
     asked = requested_restore(accepted, accepted.target, latest)
     wanted = accepted.target.spec.restore
     elsewhere = asked is not None and wanted is not None and not wanted.newest
-    fresh = None
-    if run_parts(run)[2] != run_parts(now.value.run)[2] and not elsewhere:
-        fresh = stateless_restore(accepted.target, latest, run)
-    return fresh or asked or now.value.restore
+    if run_parts(run)[2] == run_parts(now.value.run)[2]:
+        return asked or now.value.restore  # a start that goes on, perhaps behind one that was interrupted
+    fresh = None if elsewhere else stateless_restore(accepted.target, latest, run)
+    return fresh or asked  # what another spec asked for, and was never done, ends with it
 
 
 def _run(seen: Observed, target: Target, current: SetView, builder: DecisionBuilder) -> None:
@@ -217,9 +218,10 @@ def _stop(now: DesiredView, pending: Pending | None, builder: DecisionBuilder, *
     if pending is None or pending.snapshot is None:
         return  # its name is written into the status first; the next reconcile asks for it
     request = Request(pending.snapshot, "stop", pending.snapshot if savepoint else None)
-    if request not in now.value.requests:
+    if request not in now.value.requests[:ANSWERS_MAX]:
         others = tuple(r for r in now.value.requests if r.kind != "stop")
-        wanted = replace(now.value, requests=(*others, request))
+        last = ANSWERS_MAX - 1  # the leader looks at no more requests than ANSWERS_MAX
+        wanted = replace(now.value, requests=(*others[:last], request, *others[last:]))
         builder.do(WriteDesired(wanted, now.fence, now.latest_uid, now.version))
 
 

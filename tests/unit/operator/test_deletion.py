@@ -1,10 +1,11 @@
 """A deletion: its deadline is shown, its savepoint is tried again, and it always ends."""
 
+from penstock.base.limits import ANSWERS_MAX
 from penstock.base.values import replace
 from penstock.contract.ids import JobUid
-from penstock.contract.latest import Answer
+from penstock.contract.latest import Answer, Request
 from penstock.contract.schema import Plain
-from penstock.contract.streamjob_status import Condition, ConditionType, Pending
+from penstock.contract.streamjob_status import Condition, ConditionType, Pending, StreamJobStatus
 from penstock.contract.streamsnapshot import SnapshotState, SnapshotStatus
 from penstock_operator.api import names
 from penstock_operator.api.observed import DesiredView, Observed, SnapshotView
@@ -193,3 +194,22 @@ def test_a_job_that_never_began_has_nothing_to_purge() -> None:
     _, actions = step(seen)
     assert SetFinalizer(False, version="3") in actions
     assert not [a for a in actions if isinstance(a, Create | Delete)]
+
+
+def test_a_purge_says_which_files_stay_when_the_record_of_the_job_is_gone() -> None:
+    begun = replace(deleting("Purge"), latest=None)
+    begun = replace(begun, job=replace(begun.job, status=StreamJobStatus(term=1, attempt=1)))
+    for job, told in ((begun.job, ["DisposalFailed"]), (deleting("Purge").job, [])):
+        decided = decide(step(replace(begun, job=job))[0])
+        assert SetFinalizer(False, version="3") in decided.actions
+        assert [e.reason for e in decided.events if e.reason == "DisposalFailed"] == told
+
+
+def test_a_stop_is_among_the_requests_that_the_leader_looks_at() -> None:
+    seen, _ = step(deleting("Savepoint"))
+    assert seen.desired is not None
+    waiting = tuple(Request(f"snap-{number}", "savepoint", f"s{number}") for number in range(ANSWERS_MAX + 8))
+    seen = replace(seen, desired=replace(seen.desired, value=replace(seen.desired.value, requests=waiting)))
+    [asked] = [a for a in step(seen)[1] if isinstance(a, WriteDesired)]
+    assert pending(seen).snapshot in [r.id for r in asked.value.requests[:ANSWERS_MAX]]
+    assert len(asked.value.requests) == ANSWERS_MAX + 9

@@ -19,7 +19,7 @@ from penstock_operator.api.views import pod_view
 from penstock_operator.reconcile.decide import decide
 from penstock_operator.reconcile.diagnosis import diagnose
 from tests.support.in_memory_control_plane import InMemoryControlPlane
-from tests.unit.operator.observing import OWNER, running, spec_of, target_for
+from tests.unit.operator.observing import OWNER, down, running, spec_of, target_for
 
 
 def reason_of(seen: Observed, latest: Latest | None) -> Reason | None:
@@ -43,6 +43,22 @@ def test_a_failed_job_is_named_after_who_can_mend_it(text: str, reason: Reason) 
     assert reason_of(seen, seen.latest.value) is None
 
 
+@pytest.mark.parametrize("past", ["finished", "stopped", "no workers", "another run"])
+def test_what_a_leader_said_is_past_when_none_can_lead(past: str) -> None:
+    seen = running(spec_of())
+    assert seen.latest is not None
+    assert seen.latest.value is not None
+    run = "0-0-of-before" if past == "another run" else seen.latest.value.run
+    death = Death(Ordinal(1), Incarnation("e"), Attempt(3), 9, 3, "killed")
+    deaths = Deaths(run, 3, 10, 600.0, 3, Attempt(3), (), (death,))
+    latest = replace(seen.latest.value, deaths=deaths, finished=past == "finished", stopped=past == "stopped")
+    seen = down(seen) if past == "no workers" else seen
+    assert diagnose(seen, target_for(spec_of()), latest) is None
+    if past != "another run":
+        waits = replace(latest, deaths=Deaths(), stalled="attempt 5 waits for worker 1: no space left on device")
+        assert diagnose(seen, target_for(spec_of()), waits) is None
+
+
 @pytest.mark.parametrize(("count", "attempts", "stalls"), [(1, 10, False), (2, 10, False), (3, 10, True), (1, 1, True)])
 def test_engines_that_die_again_and_again_stall_the_job_before_it_fails(
     count: int, attempts: int, stalls: bool
@@ -51,7 +67,7 @@ def test_engines_that_die_again_and_again_stall_the_job_before_it_fails(
     assert seen.latest is not None
     assert seen.latest.value is not None
     death = Death(Ordinal(1), Incarnation("e"), Attempt(3), 9, count, "killed\nin flight: x")
-    deaths = Deaths("run", count, attempts, 600.0, count, Attempt(3), (), (death,))
+    deaths = Deaths(seen.latest.value.run, count, attempts, 600.0, count, Attempt(3), (), (death,))
     found = diagnose(seen, target_for(spec_of()), replace(seen.latest.value, deaths=deaths))
     assert (found is not None) is stalls
     if found is not None:

@@ -114,7 +114,7 @@ def dying(seen: Observed, count: int, reason: str) -> Observed:
     assert seen.latest is not None
     assert seen.latest.value is not None
     death = Death(Ordinal(1), Incarnation("e"), Attempt(3), count, count, reason)
-    deaths = Deaths("run", count, 10, 600.0, count, Attempt(3), (), (death,))
+    deaths = Deaths(seen.latest.value.run, count, 10, 600.0, count, Attempt(3), (), (death,))
     return with_latest(seen, replace(seen.latest.value, deaths=deaths))
 
 

@@ -107,7 +107,7 @@ def test_deaths_of_engines_are_counted_and_stall_the_job_before_it_fails() -> No
     assert quiet is not None
     assert quiet.restarts is None
     death = Death(Ordinal(1), Incarnation("e"), Attempt(3), 9, 4, "killed\nin flight: x")
-    deaths = Deaths("run", 4, 10, 600.0, 9, Attempt(3), (), (death,))
+    deaths = Deaths(seen.latest.value.run, 4, 10, 600.0, 9, Attempt(3), (), (death,))
     latest = replace(seen.latest, value=replace(seen.latest.value, deaths=deaths))
     status = decide(replace(seen, latest=latest)).status
     assert status is not None

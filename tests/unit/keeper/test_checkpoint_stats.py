@@ -30,7 +30,7 @@ from penstock.contract.latest import Latest, Leader
 from penstock.contract.manifest import BlobRef, RootManifest, StateFile, TaskManifest
 from penstock.contract.plan import Assignment
 from penstock.contract.status import CheckpointDone, WorkerReport
-from penstock.keeper.checkpoint_stats import CheckpointWatch
+from penstock.keeper.checkpoint_stats import BROKEN_TOLD, CheckpointWatch
 from penstock.metrics.registry import registry_of
 from penstock.protocol import keeper_core_messages as km
 
@@ -125,6 +125,24 @@ def test_going_back_is_no_end_of_trouble(committed: int) -> None:
     watch.saw_action(swap(committed, attempt=2), 10.0)
     watch.saw_event(km.SwapDone(SwapId(f"swap-{committed}"), "2"), 11.0)
     assert watch.trouble is not None
+
+
+def test_streams_that_break_attempt_after_attempt_are_told() -> None:
+    watch = CheckpointWatch()
+    for attempt in range(1, BROKEN_TOLD + 1):
+        assert watch.trouble is None
+        broken = Broken(Attempt(attempt), f"{STREAM_BROKE}a batch of 5124 bytes is charged as 1984")
+        for _ in range(2):  # a heartbeat is repeated
+            status = EngineStatus(Attempt(attempt))
+            watch.saw_event(heard(Heartbeat(Ordinal(1), Incarnation("e"), "k", "f", 1, "p", status, broken=broken)), 9.0)
+    assert watch.trouble is not None
+    assert "charged as 1984" in watch.trouble
+    watch.saw_action(inject(3), 10.0)
+    watch.saw_action(swap(3), 11.0)
+    watch.saw_event(km.SwapDone(SwapId("swap-3"), "2"), 12.0)
+    assert watch.trouble is None
+    watch.saw_event(heard(beat(f"{STREAM_BROKE}the peer is gone")), 13.0)
+    assert watch.trouble is None
 
 
 @pytest.mark.parametrize(("reason", "reached"), [(f"{STREAM_BROKE}the peer is gone", 4), ("no broker answers", 3)])

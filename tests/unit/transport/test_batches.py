@@ -96,6 +96,31 @@ def test_a_batch_is_cut_in_pieces_of_at_most_so_much_or_one_row_and_none_is_copi
         assert together.equals(whole.payload)
 
 
+@pytest.mark.parametrize("columns", [1, 20, 60, 200])
+@pytest.mark.parametrize("kind", [pa.string(), pa.int8(), pa.list_(pa.string())])
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_a_piece_arrives_as_no_more_than_a_receiver_allows(columns: int, kind: pa.DataType, codec: str | None) -> None:
+    """Arrow writes up to 64 bytes behind the end of a slice, for each buffer."""
+    value = {pa.string(): "v12", pa.int8(): 7}.get(kind, ["a", None])
+    rows = pa.array([value if row % 9 else None for row in range(200)], kind)
+    wide = pa.record_batch([rows] * columns, names=[f"c{number}" for number in range(columns)])
+    whole = Data(wide, 200, batches.measure(wide))
+    written = pa.ipc.IpcWriteOptions(compression=codec)
+    for most in (whole.charge // 3, 2000, 1):
+        for piece in batches.pieces(whole, most):
+            sent = pa.ipc.read_record_batch(_body(piece.payload, written), wide.schema)
+            assert sent.equals(piece.payload)
+            assert sent.get_total_buffer_size() <= batches.CHARGES_MAX * piece.charge
+
+
+def _body(rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> pa.Message:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_batch(rows)
+    messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    return [*messages][1]
+
+
 def test_a_row_is_charged_the_same_however_small_the_piece_is() -> None:
     """Rows of a small batch, too, which pin the whole of it: windows follow the size of rows."""
     whole = data(20)

@@ -17,6 +17,9 @@ from penstock.contract.status import CheckpointDone
 from penstock.protocol import keeper_core_messages as km
 
 
+BROKEN_TOLD = 3  # attempts in a row that streams have ended
+
+
 class CheckpointWatch:
     """Only observes; no decision depends on it.
 
@@ -24,8 +27,9 @@ class CheckpointWatch:
     it and ``failures`` how many have failed; one that timed out is seen to have failed when the
     next begins. A file or record of the leader's that cannot be written, output that cannot be
     published and an attempt that a failed task ended are trouble, too: no epoch has failed then,
-    and none begins. A stream that broke is none: it follows from a death, which is told by itself. Nor is a
-    source that cannot be listed for the next attempt: its engine tells of it.
+    and none begins. A stream that broke is none: it follows from a death, which is told by itself. It is
+    trouble if streams end several attempts without a checkpoint between them. Nor is a source that cannot be
+    listed for the next attempt: its engine tells of it.
     ``waits_since`` is when this keeper last committed one, or began to lead; None: it does not.
     """
 
@@ -39,6 +43,7 @@ class CheckpointWatch:
         self._bytes = 0
         self._swaps: dict[SwapId, Epoch] = {}
         self._failed: set[Epoch] = set()
+        self._broken: set[Attempt] = set()  # by a stream, since the newest checkpoint
 
     def saw_leader(self, leader: Leader | None, me: Incarnation, now: float) -> None:
         """Forget the checkpoints of this leader when another keeper leads: the new leader reports its own."""
@@ -52,6 +57,7 @@ class CheckpointWatch:
         self._epoch = Epoch(0)
         self._swaps.clear()
         self._failed.clear()
+        self._broken.clear()
 
     @property
     def failures(self) -> int:
@@ -95,6 +101,7 @@ class CheckpointWatch:
         self.trouble = None
         self.waits_since = now
         self._failed.clear()
+        self._broken.clear()
         if self.newest is None or self.newest.epoch != epoch:
             self.newest = CheckpointDone(epoch, self._bytes, round(now - self._began, 3))
 
@@ -106,7 +113,9 @@ class CheckpointWatch:
             case PublishFailed(epoch=epoch, reason=reason):
                 self.trouble = f"output of epoch {epoch} cannot be published: {reason}"
             case Heartbeat(status=status, broken=Broken(attempt, reason)) if attempt <= status.attempt:
-                if not reason.startswith(STREAM_BROKE):
+                if reason.startswith(STREAM_BROKE):
+                    self._broken.add(attempt)
+                if not reason.startswith(STREAM_BROKE) or len(self._broken) >= BROKEN_TOLD:
                     self.trouble = f"attempt {attempt} ended, the job goes back and tries again: {reason}"
 
     def _is_old(self, epoch: Epoch) -> bool:

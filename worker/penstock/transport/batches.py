@@ -51,6 +51,7 @@ from penstock.steps.user_calls import record_text
 
 CHARGES_MAX = 2  # a decoded batch may use this many times its charge: columns may share memory
 _PINNED_TO_COMPACT = 2  # a slice may keep alive this many times its own size
+_SLICE_BYTES = 64  # Arrow writes up to so many bytes behind the end of a slice, for each buffer
 _CHEAP_BYTES = 4096  # up to this size, the cheap measure (whole buffers) is exact enough
 
 CODEC = "lz4"
@@ -87,6 +88,11 @@ def compact(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
     """Copy a slice whose buffers are more than twice its own size; return other batches as is."""
     if data.payload.get_total_buffer_size() <= _PINNED_TO_COMPACT * data.charge:
         return data
+    return _copied(data)
+
+
+def _copied(data: Data[pa.RecordBatch]) -> Data[pa.RecordBatch]:
+    """Return the same rows with buffers of their own, which have no other bytes."""
     batch = pa.concat_batches([data.payload])
     return Data(batch, data.rows, data.charge, data.min_ts, data.max_ts)
 
@@ -173,14 +179,23 @@ def _largest(row: pa.RecordBatch) -> str:
 
 
 def pieces(data: Data[pa.RecordBatch], charge_max: int) -> Iterator[Data[pa.RecordBatch]]:
-    """Cut a batch, in order and without a copy, into pieces of at most ``charge_max`` or one row.
+    """Cut a batch, in order, into pieces of at most ``charge_max`` or one row.
+
+    A piece is a slice. Arrow writes each buffer of a slice up to the next multiple of 64 bytes, and all offsets of
+    the values of an empty list. So a slice with few bytes in many columns, or with lists, may arrive as many times
+    its charge: such a piece is copied.
 
     The charge of a piece is the size of its own rows, not of the buffers that it shares with the
     other pieces. Otherwise rows in small pieces would look larger, and flow control follows the
     size of rows. Dictionaries are whole in each piece, so no cut makes them smaller: they come on top of
     ``charge_max``. Raises RowNotSentError when a single row is larger than an element may be.
     """
-    yield from _pieces(data, min(charge_max + _dictionary_bytes(data.payload), CHARGE_MAX))
+    columns = data.payload.columns
+    written_too = _SLICE_BYTES * sum(len(column.buffers()) for column in columns)
+    if any(column.type.num_fields for column in columns):
+        written_too = CHARGE_MAX
+    for piece in _pieces(data, min(charge_max + _dictionary_bytes(data.payload), CHARGE_MAX)):
+        yield _copied(piece) if written_too > piece.charge else piece
 
 
 def _dictionary_bytes(batch: pa.RecordBatch) -> int:

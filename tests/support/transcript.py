@@ -5,7 +5,7 @@ object, ticks. A swap is shown by its changes.
 """
 
 from penstock.contract import control_messages as control
-from penstock.contract.latest import Latest
+from penstock.contract.latest import Answer, Latest
 from penstock.contract.manifest import BlobRef
 from penstock.protocol import keeper_core_messages as km
 from tests.support.in_memory_control_plane import InMemoryControlPlane, Step
@@ -109,5 +109,10 @@ def _value(value: object) -> str:
     if isinstance(value, BlobRef):
         return value.name
     if isinstance(value, tuple):
-        return f"[{', '.join(str(getattr(v, 'epoch', getattr(v, 'ordinal', v))) for v in value)}]"
+        return f"[{', '.join(map(_brief, value))}]"
     return str(getattr(value, "incarnation", value))
+
+
+def _brief(value: object) -> str:
+    """Show what a list has by its number, and an answer as it is."""
+    return str(value if isinstance(value, Answer) else getattr(value, "epoch", getattr(value, "ordinal", value)))

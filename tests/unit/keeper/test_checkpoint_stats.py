@@ -134,7 +134,9 @@ def test_streams_that_break_attempt_after_attempt_are_told() -> None:
         broken = Broken(Attempt(attempt), f"{STREAM_BROKE}a batch of 5124 bytes is charged as 1984")
         for _ in range(2):  # a heartbeat is repeated
             status = EngineStatus(Attempt(attempt))
-            watch.saw_event(heard(Heartbeat(Ordinal(1), Incarnation("e"), "k", "f", 1, "p", status, broken=broken)), 9.0)
+            watch.saw_event(
+                heard(Heartbeat(Ordinal(1), Incarnation("e"), "k", "f", 1, "p", status, broken=broken)), 9.0
+            )
     assert watch.trouble is not None
     assert "charged as 1984" in watch.trouble
     watch.saw_action(inject(3), 10.0)

@@ -16,7 +16,6 @@ from penstock.contract.manifest import RootManifest
 from penstock.contract.status import CheckpointDone
 from penstock.protocol import keeper_core_messages as km
 
-
 BROKEN_TOLD = 3  # attempts in a row that streams have ended
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.contract.graph import Call
 from penstock.model.arrays import Int32s
 from penstock.steps.base import StateSchema, least_bound, with_hidden
+from penstock.steps.kept_records import kept_records
 from penstock.steps.keyed import KeyColumns, OpenState
 from penstock.steps.refusals import Refusals, split_refusals
 from penstock.steps.state_values import BatchState, RecordRules, record_rules, state_field
@@ -134,9 +135,9 @@ class KeyedRecordCalls:
         self._function = function
         self._state, self._rules = state
         self._values = self._state.records(self._rules)
-        self._records = records_of(part)
+        self._part = part
         self._keys: list[int] = self._state.index.tolist()
-        self._left = zip(self._records, self._keys, strict=True)
+        self._left = zip(records_of(part), self._keys, strict=True)
         # The state of its key before each row, if calls may be undone.
         self._before: list[dict[str, Any]] | None = [] if undo else None
 
@@ -145,11 +146,11 @@ class KeyedRecordCalls:
         function, values, before, append = self._function, self._values, self._before, results.append
         if before is None:
             for record, key in self._left:
-                append(list(returned_records(function(record, values[key]))))
+                append(kept_records(returned_records(function(record, values[key]))))
             return
         for record, key in self._left:
             before.append(dict(values[key]))
-            append(list(returned_records(function(record, values[key]))))
+            append(kept_records(returned_records(function(record, values[key]))))
 
     def undo(self, row: int) -> None:
         """Restore the state that the row's key had before the row."""
@@ -166,11 +167,15 @@ class KeyedRecordCalls:
         return [row for row, key in enumerate(self._keys) if row > first.get(key, row)]
 
     def call_again(self, row: int) -> list[Any]:
-        """Call the function once more for a row, with the current state of its key."""
+        """Call the function once more for a row, with the current state of its key.
+
+        It gets the record as it came, whatever the first call has made of it.
+        """
         assert self._before is not None, "a row that cannot be undone fails the job"
         values = self._values[self._keys[row]]
         self._before[row] = dict(values)
-        return list(returned_records(self._function(self._records[row], values)))
+        [record] = records_of(self._part.slice(row, 1))
+        return kept_records(returned_records(self._function(record, values)))
 
     def store(self) -> None:
         """Store the state of all keys."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, UserCodeError, Where
 from penstock.base.user_code import named, short_path
 from penstock.contract.graph import Call, Per
+from penstock.steps.kept_records import kept_record
 from penstock.steps.stateless import FlatMapStep
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class SeqNode:
         """
         if self.__sent is None:
             raise self.__called_outside("send_next")
-        self.__sent.append(x)
+        self.__sent.append(kept_record(x))
 
     def send_next_if(self, x: dict[str, Any], queue: int = 1000) -> bool:
         """Send a row if fewer than ``queue`` rows are outstanding, and return whether it was sent. Never waits.
@@ -93,9 +94,9 @@ class SeqNode:
         if queue < limit.queue_min:
             limit.ask(queue)
         if limit.outstanding + len(sent) < queue:
-            sent.append(x)
+            sent.append(kept_record(x))
             return True
-        limit.shed.append(x)
+        limit.shed.append(kept_record(x))
         return False
 
     def __called_outside(self, method: str) -> ConfigError:

@@ -20,6 +20,7 @@ from penstock.model.exact import exact_array
 from penstock.model.kernels import strings
 from penstock.steps.base import Locate, PlainStep, least_bound, split_hidden, with_hidden
 from penstock.steps.dead_letters import Refused
+from penstock.steps.kept_records import kept_record, kept_records
 from penstock.steps.refusals import Refusals, bools_of, split_refusals, without_rows
 from penstock.steps.user_calls import (
     CallAnswer,
@@ -125,9 +126,9 @@ CallAll = Callable[[Function, Iterator[Any], Callable[[Any], None]], None]
 
 
 def call_all(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
-    """Call ``function`` for each record, and append its result."""
+    """Call ``function`` for each record, and append a copy of the record that it returns."""
     for record in records:
-        append(function(record))
+        append(kept_record(function(record)))
 
 
 def call_all_lists(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:
@@ -136,7 +137,7 @@ def call_all_lists(function: Function, records: Iterator[Any], append: Callable[
     A generator is read to its end, because it may raise on the way.
     """
     for record in records:
-        append(list(returned_records(function(record))))
+        append(kept_records(returned_records(function(record))))
 
 
 def call_all_bools(function: Function, records: Iterator[Any], append: Callable[[Any], None]) -> None:

@@ -1,6 +1,7 @@
 """What a call takes and gives: records or dicts on the side of the user, columns on ours."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -46,9 +47,14 @@ class DictColumns:
 def arguments(types: FunctionTypes | None, schema: pa.Schema) -> Callable[[pa.RecordBatch], Given]:
     """Return what makes the arguments of a batch of rows. Raises ConfigError for columns that do not fit."""
     if types is None:
-        return lambda rows: records_of(rows).__getitem__
+        return lambda rows: partial(_record, rows)
     reader = RecordReader(types.record, schema)
     return lambda rows: reader.read(rows).record
+
+
+def _record(rows: pa.RecordBatch, row: int) -> dict[str, Any]:
+    [record] = records_of(rows.slice(row, 1))
+    return record
 
 
 def answer_columns(types: FunctionTypes | None, schema: pa.Schema) -> AnswerColumns:

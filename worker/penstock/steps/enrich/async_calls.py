@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from penstock.base.limits import RETRY_WAIT_S_MAX
 from penstock.contract.asynchronous import Retries
 from penstock.contract.keygroups import Share
+from penstock.steps.kept_records import kept_value
 
 Ask = Callable[[], Awaitable[Any]]
 
@@ -85,20 +86,24 @@ class CallRules:
     timeout_s: float
     retries: Retries | None
 
-    async def run(self, function: Callable[[Any], Awaitable[Any]], argument: Any) -> Any:
-        """Call the function until it returns, or no attempt is left. Raises what its last attempt raised."""
+    async def run(self, function: Callable[[Any], Awaitable[Any]], argument: Any, again: Callable[[], Any]) -> Any:
+        """Call the function until it returns, or no attempt is left. Raises what its last attempt raised.
+
+        ``again`` makes the argument of a further attempt: the one before may have changed its own.
+        """
         retries = self.retries
         left = 0 if retries is None else retries.most
         wait_s = 0.0 if retries is None else retries.wait_us / 1e6
         while True:
             try:
                 async with asyncio.timeout(self.timeout_s):
-                    return await function(argument)
+                    return kept_value(await function(argument))
             except Exception as error:
                 if retries is None or not left or not _listed(error, retries.on):
                     raise
             left -= 1
             await asyncio.sleep(wait_s)
+            argument = again()
             wait_s = min(wait_s * retries.factor, RETRY_WAIT_S_MAX)
 
 

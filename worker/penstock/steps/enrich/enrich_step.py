@@ -78,19 +78,20 @@ class EnrichStep(AskedRowsStep[Callable[[int], Any]]):
     # --- Calls --------------------------------------------------------------------------------
 
     def _call(self, number: int, rows: Sequence[int], now_s: float) -> tuple[Answers, Ask | None]:
+        places = [self._rows.places[row] for row in rows]
+
+        def argument() -> Any:
+            given = [place.given(place.row) for place in places]
+            return given if self._declared.batch > 1 else given[0]
+
         try:
-            given = [self._given(row) for row in rows]
+            first = argument()
         except Exception as error:  # a row that is no record of the user's class
             return [(row, _Failed(error)) for row in rows], None
-        known = None if self._cache is None else self._cache.find(given[0], now_s)
-        if known is not None:  # a step with a cache asks for one row at a time
+        known = None if self._cache is None else self._cache.find(first, now_s)  # then a call is for one row
+        if known is not None:
             return [(rows[0], known)], None
-        argument = given if self._declared.batch > 1 else given[0]
-        return [], partial(self._rules.run, self._function, argument)
-
-    def _given(self, number: int) -> Any:
-        place = self._rows.places[number]
-        return place.given(place.row)
+        return [], partial(self._rules.run, self._function, first, argument)
 
     def on_answers(self) -> None:
         """Take the answers that have come, and emit the rows that leave by them."""
@@ -141,7 +142,8 @@ class EnrichStep(AskedRowsStep[Callable[[int], Any]]):
             now_s = monotonic()
             for number, answer in leaving:
                 if not isinstance(answer, _Failed):
-                    self._cache.keep(self._given(number), answer, now_s)
+                    place = self._rows.places[number]
+                    self._cache.keep(place.given(place.row), answer, now_s)
 
     def _emit_answered(self, leaving: Answers) -> None:
         rows, bounds = split_hidden(self._rows.gathered([number for number, _ in leaving]))

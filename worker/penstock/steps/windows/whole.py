@@ -18,6 +18,7 @@ from penstock.base.limits import FIRED_TIMERS_MAX
 from penstock.contract.keygroups import Share
 from penstock.model.arrays import Int32s, Int64s, fixed
 from penstock.steps.base import Emit, PlainStep, split_hidden, with_hidden
+from penstock.steps.kept_records import kept_record
 from penstock.steps.keyed import OpenState
 from penstock.steps.stateless import from_records
 from penstock.steps.typed.record_calls import check_returns_nothing
@@ -50,7 +51,7 @@ class WindowOut:
 
     def emit(self, rows: Any) -> None:
         """Emit one row, a dict, or the rows of a RecordBatch or Table. Raises TypeError for other columns."""
-        self._given.append(rows if isinstance(rows, dict) else as_batch(one_batch(rows), self._schema))
+        self._given.append(kept_record(rows) if isinstance(rows, dict) else as_batch(one_batch(rows), self._schema))
 
     def take(self) -> list[pa.RecordBatch]:
         """Return what was emitted, in order, and forget it. Raises TypeError or ValueError for a wrong dict."""

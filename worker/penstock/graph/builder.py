@@ -234,9 +234,12 @@ class Stream:
         return Stream(self.job, sum((o.inputs for o in others), self.inputs), parallelism=self.parallelism)
 
     def output(self, name: str) -> "Stream":
-        """Return another output of the same step by its name: ``late``, ``dead-letter`` or ``shed``."""
-        step = step_of(self.job.draft.steps, self.inputs[0].step, name)
-        return Stream(self.job, (Input(step, name),))
+        """Return another output of the same step by its name: ``late``, ``dead-letter`` or ``shed``.
+
+        Of a union: these outputs of all its steps.
+        """
+        steps = dict.fromkeys(step_of(self.job.draft.steps, entry.step, name) for entry in self.inputs)
+        return Stream(self.job, tuple(Input(step, name) for step in steps))
 
     @property
     def late(self) -> "Stream":

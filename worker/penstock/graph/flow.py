@@ -9,6 +9,7 @@ from typing import Protocol
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.base.values import replace
 from penstock.contract.asynchronous import OnFailure
 from penstock.contract.chosen_rows import Distinct, LatestRow, Top, WindowTop
 from penstock.contract.codec import ABSENT
@@ -90,13 +91,14 @@ _TEXT_TYPES = ("string", "large_string", "string_view")
 class Flow:
     """The rows of one output: their columns (None if unknown) and the name of the event-time column.
 
-    ``time`` is None if the rows have no event time. ``changes``: the rows are changes of a table, which the column
-    ``op`` tells. Only a sink can read them.
+    ``time`` is None if the rows have no event time; ``without_time`` says why, or what to do. ``changes``: the rows are
+    changes of a table, which the column ``op`` tells. Only a sink can read them.
     """
 
     columns: Columns | None
     time: str | None = None
     changes: bool = False
+    without_time: str = _NAME_TIME
 
 
 class ColumnFinder(Protocol):
@@ -143,10 +145,15 @@ def trace(graph: LogicalGraph, column_finder: ColumnFinder, problems: Problems) 
 def input_flow(step: Step, flows: Flows, side: str | None = None) -> Flow:
     """Return the flow that a step reads on a side (None: the first one).
 
-    All inputs of a side have the same flow, which ``trace`` checks.
+    All inputs of a side have the same columns, which ``trace`` checks. Without a common event time they have none.
     """
-    entry = next(i for i in step.inputs if side in (None, i.side))
-    return flows[entry.step, entry.output]
+    first = next(i for i in step.inputs if side in (None, i.side))
+    flow = flows[first.step, first.output]
+    times = {i.step: flows[i.step, i.output].time for i in step.inputs if i.side == first.side}
+    if len(set(times.values())) == 1:
+        return flow
+    told = ", ".join(f"{name} has {'none' if time is None else repr(time)}" for name, time in times.items())
+    return replace(flow, time=None, without_time=f"its inputs have different ones ({told})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +235,7 @@ class _Tracer:
                 return self._window(compute, flow)
             case Distinct(within_us):
                 if within_us is not None and flow.time is None:
-                    self._report(f"within needs event time, and its rows have none: {_NAME_TIME}")
+                    self._report(f"within needs event time, and its rows have none: {flow.without_time}")
                 return {MAIN: flow, LATE: flow}
             case LatestRow(by) | Top(by=by):
                 return {MAIN: self._ranked(by, flow)}
@@ -254,7 +261,7 @@ class _Tracer:
     def _check_loading(self, load_until: str, table: Flow) -> None:
         """Report a time up to which a table cannot be loaded."""
         if table.time is None:
-            self._report(f"load until: the rows of the table have no event time: {_NAME_TIME}")
+            self._report(f"load until: the rows of the table have no event time: {table.without_time}")
         try:
             loaded_us(load_until)
         except ConfigError as error:
@@ -294,7 +301,17 @@ class _Tracer:
 
     def _side_flow(self, columns: Columns, before: Flow) -> Flow:
         self._check_names(columns)
-        return Flow(columns, before.time if before.time in names(columns) else None)
+        return self._with_time(columns, before)
+
+    def _with_time(self, columns: Columns, before: Flow) -> Flow:
+        """Return the flow of rows that a function has made: they keep the event time if its column is one still."""
+        column = None if before.time is None else find(columns, before.time)
+        if column is None:
+            return Flow(columns, without_time=before.without_time)
+        if _plain_type(column) == TIME_TYPE:
+            return Flow(columns, before.time)
+        why = f"step {self.step.name!r} gives {column.name!r} the type {column.type}, and event time is {TIME_TYPE}"
+        return Flow(columns, without_time=why)
 
     def _call_flow(self, call: Call, flow: Flow) -> Flow:
         columns: Columns | None = call.columns
@@ -306,8 +323,7 @@ class _Tracer:
         if columns is None:
             return Flow(None, flow.time)
         self._check_names(columns)
-        kept = flow.time if flow.time in names(columns) else None
-        return Flow(columns, kept)
+        return self._with_time(columns, flow)
 
     def _split(self, column: str, into: str, flow: Flow) -> Flow:
         kind = "string"
@@ -318,7 +334,7 @@ class _Tracer:
 
     def _window(self, compute: tuple[Compute, ...], flow: Flow, more: Columns = ()) -> dict[str, Flow]:
         if flow.time is None:
-            self._report(f"a window needs event time, and its rows have none: {_NAME_TIME}")
+            self._report(f"a window needs event time, and its rows have none: {flow.without_time}")
         time = find(flow.columns or (), flow.time or "")
         kind = TIME_TYPE if time is None else value_type(time.type)  # keeps a time zone
         bounds = Column("window_start", kind), Column("window_end", kind)
@@ -349,9 +365,9 @@ class _Tracer:
         now = parameters.as_of is AsOf.NOW
         for side, flow in ((LEFT, left), (RIGHT, right)):
             if flow.time is None and not now:
-                self._report(f"a join needs event time, and the rows of its {side} side have none: {_NAME_TIME}")
+                self._report(f"a join needs event time, and the rows of its {side} side have none: {flow.without_time}")
         if now and right.time is None and parameters.load_until is not ABSENT:
-            self._report(f"load until: the rows of the table have no event time: {_NAME_TIME}")
+            self._report(f"load until: the rows of the table have no event time: {right.without_time}")
         lates = {} if now else {LATE: left, LATE_RIGHT: right}
         if left.columns is None or right.columns is None:
             return {MAIN: Flow(None), **lates}
@@ -374,7 +390,7 @@ class _Tracer:
                 self._check_same_type(key, other, left.columns, right.columns)
         found: dict[str, Flow] = {}
         for side, flow in sides.items():
-            same_time = Flow(flow.columns, flow.time if left.time == right.time else None)
+            same_time = flow if left.time == right.time else replace(flow, time=None)
             emitted = self._called(calls[side], same_time, self._call_flow(calls[side], same_time), side)
             letters = emitted.pop(DEAD_LETTER, None)
             if letters is not None:
@@ -389,8 +405,7 @@ class _Tracer:
             return Flow(None)
         if join.event_time is None:
             self._check_names(columns)
-            kept = join.as_of is not None and left.time in names(columns)
-            return Flow(columns, left.time if kept else None)
+            return Flow(columns) if join.as_of is None else self._with_time(columns, left)
         if find(columns, join.event_time) is not None:
             self._report(
                 f"the result has a column {join.event_time!r}: give its event time (event_time, eventTime) a name of "

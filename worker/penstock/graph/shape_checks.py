@@ -112,6 +112,11 @@ def _check_keys(step: Step, problems: Problems) -> None:
         problems.at(step, "keeps state for each key: its input must be keyed (key_by, keyBy)")
     if len({len(i.keys) for i in step.inputs if i.side in PARTITIONED}) > 1:
         problems.at(step, "its inputs are keyed by different numbers of columns")
+    for side in () if isinstance(step.parameters, Sink) else step.sides:
+        keys = {i.step: i.keys for i in step.inputs if i.side == side}
+        if len(set(keys.values())) > 1:
+            told = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in keys.items() if columns)
+            problems.at(step, f"its inputs are keyed by different columns ({told}): call key_by behind the union")
     for entry in step.inputs:
         if len(set(entry.keys)) != len(entry.keys):
             problems.at(step, f"a key column is named twice: {', '.join(entry.keys)}")

@@ -104,10 +104,18 @@ class _Builder:
             case "bool":
                 return bool(self.scalars.construct_yaml_bool(node))
             case "int":
-                return int(self.scalars.construct_yaml_int(node))
+                return self._whole(node)
             case "float":
                 return float(self.scalars.construct_yaml_float(node))
             case _ if not node.style and node.value in _SHORT_BOOLEANS:
                 return _SHORT_BOOLEANS[node.value]
             case _:
                 return str(node.value)
+
+    def _whole(self, node: yaml.ScalarNode) -> int:
+        """Read a whole number as it is written: YAML 1.1 also takes 0123, 1_000 and 12:30 for one."""
+        number = int(self.scalars.construct_yaml_int(node))
+        if node.value != str(number):
+            place = f"{self.file}:{node.start_mark.line + 1}"
+            raise ConfigError(f"{place}: YAML reads {node.value} as {number}: write {number}, or put a text in quotes")
+        return number

@@ -88,3 +88,29 @@ def test_the_late_rows_of_a_union_are_those_of_all_its_windows() -> None:
     job = ps.Job()
     both = windowed(source(job, "one"), "w1").union(windowed(source(job, "two"), "w2"))
     assert [(entry.step, entry.output) for entry in both.late.inputs] == [("w1", "late"), ("w2", "late")]
+
+
+@pytest.mark.parametrize("given", [{"idle_after": "5s"}, {"out_of_orderness": "1m"}, {"time_unit": "s"}])
+def test_what_is_about_a_time_needs_one(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"test_event_time_columns\.py:\d+: step 'a': .* about event_time"):
+        ps.Job().source("a", ps.parquet("none"), columns=COLUMNS, **given)
+
+
+@pytest.mark.parametrize("given", [{"columns": {"v": "int64"}}, {"per": "record"}, {"batch_rows": 3}])
+def test_what_is_about_the_function_of_a_join_needs_one(given: dict[str, Any]) -> None:
+    job = ps.Job()
+    one, two = source(job, "one"), source(job, "two")
+    joins: tuple[Callable[[], ps.Stream], ...] = (
+        lambda: one.join("j", two, on="k", within="1m", **given),
+        lambda: one.join_interval("j", two, on="k", lower="-1m", upper="1m", **given),
+        lambda: one.join_table("j", two, on="k", **given),
+    )
+    for join in joins:
+        with pytest.raises(ConfigError, match="step 'j': columns, per and batch_rows are about the function"):
+            join()
+
+
+def test_no_row_is_late_for_a_distinct_without_end() -> None:
+    rows = source(ps.Job(), "a").key_by("k")
+    with pytest.raises(ConfigError, match="step 'd': without within no row is late"):
+        rows.distinct("d", allowed_lateness="1m")

@@ -9,10 +9,11 @@ from penstock.base.user_code import caller_place
 from penstock.contract.call_types import CompileChoice
 from penstock.contract.codec import ABSENT
 from penstock.contract.columns import Column, Columns, normal_type
-from penstock.contract.event_time import TimeUnit
+from penstock.contract.event_time import EventTime, TimeUnit
 from penstock.contract.graph import PYTHON_CONNECTOR, Call, Compute, Connector, FlatMap, How, OnError, Per
 from penstock.graph.aggregations import Aggregation
 from penstock.graph.draft import label
+from penstock.graph.window_shapes import Duration, microseconds
 
 UserFunction = Callable[..., Any]
 ColumnsLike = Mapping[str, object] | Iterable[Any] | None
@@ -38,6 +39,22 @@ def unit_of(step: str, unit: str) -> TimeUnit:
     if unit not in set(TimeUnit):
         raise ConfigError(f"{caller_place()}: step {step!r}: time_unit={unit!r} is not one of {', '.join(TimeUnit)}")
     return TimeUnit(unit)
+
+
+def event_time_of(
+    step: str, column: str | None, unit: str | None, out_of_orderness: Duration, idle_after: Duration | None
+) -> EventTime | None:
+    """Describe the event time of a source, if it has one. Raises ConfigError."""
+    bound = microseconds("out_of_orderness", out_of_orderness)
+    idle = None if idle_after is None else microseconds("idle_after", idle_after)
+    if column is not None:
+        return EventTime(column, bound, idle, None if unit is None else unit_of(step, unit))
+    if bound or idle is not None or unit is not None:
+        raise ConfigError(
+            f"{caller_place()}: step {step!r}: out_of_orderness, idle_after and time_unit are about event_time, which "
+            "is missing"
+        )
+    return None
 
 
 def on_of(place: str, step: str, on: OnLike) -> dict[str, str]:
@@ -92,6 +109,20 @@ def call_of(
             raise ConfigError(f"{caller_place()}: {value!r} is not one of {', '.join(kind)}")
     choice = CompileChoice(compiled)
     return Call(label(function), Per(given), batch_rows, columns_of(columns), OnError(on_error), choice)
+
+
+def pairs_call_of(
+    step: str, function: UserFunction | None, per: str, batch_rows: int | None, columns: ColumnsLike
+) -> Call | None:
+    """Describe the function of a join, if it has one. Raises ConfigError."""
+    if function is not None:
+        return call_of(function, per, batch_rows, columns, OnError.FAIL)
+    if columns is not None or batch_rows is not None or per != Per.BATCH:
+        raise ConfigError(
+            f"{caller_place()}: step {step!r}: columns, per and batch_rows are about the function of the join, which "
+            "is missing"
+        )
+    return None
 
 
 def flat_map_of(call: Call, function: UserFunction) -> FlatMap:

@@ -22,7 +22,6 @@ from penstock.base.values import replace
 from penstock.contract.asynchronous import Cache, Retries
 from penstock.contract.codec import ABSENT
 from penstock.contract.connectors import Role
-from penstock.contract.event_time import EventTime
 from penstock.contract.graph import (
     DEAD_LETTER,
     LATE,
@@ -64,10 +63,11 @@ from penstock.graph.arguments import (
     columns_of,
     computed_of,
     connector_of,
+    event_time_of,
     flat_map_of,
     how_of,
     on_of,
-    unit_of,
+    pairs_call_of,
 )
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
@@ -115,11 +115,7 @@ class Job:
         whole numbers, counted from 1970 on, and the stream has it as timestamp[us]. Rows may be out of order by at most
         ``out_of_orderness``. Raises ConfigError.
         """
-        time = None
-        if event_time is not None:
-            bound = microseconds("out_of_orderness", out_of_orderness)
-            idle = None if idle_after is None else microseconds("idle_after", idle_after)
-            time = EventTime(event_time, bound, idle, None if time_unit is None else unit_of(name, time_unit))
+        time = event_time_of(name, event_time, time_unit, out_of_orderness, idle_after)
         place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(connector_of(connector), columns_of(columns), time, batch_rows)
         return self._add(Step(name, parameters, (), parallelism), place)
@@ -362,7 +358,7 @@ class Stream:
         if size <= 0:
             raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: a window cannot be empty")
         late, shift = microseconds("allowed_lateness", allowed_lateness), microseconds("offset", offset)
-        call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
+        call = pairs_call_of(name, function, per, batch_rows, columns)
         return self._joined(name, (other, on), Join(size, kind, shift, late, call, event_time=event_time), function)
 
     def join_interval(
@@ -399,7 +395,7 @@ class Stream:
         except ConfigError as error:
             raise ConfigError(f"{caller_place()}: step {name!r}: {error}") from None
         late = microseconds("allowed_lateness", allowed_lateness)
-        call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
+        call = pairs_call_of(name, function, per, batch_rows, columns)
         return self._joined(name, (other, on), Join(None, kind, 0, late, call, *ends, event_time), function)
 
     def join_table(
@@ -439,7 +435,7 @@ class Stream:
             check_loading(as_of, until, late)
         except ConfigError as error:
             raise ConfigError(f"{place}: step {name!r}: {error}") from None
-        call = None if function is None else call_of(function, per, batch_rows, columns, OnError.FAIL)
+        call = pairs_call_of(name, function, per, batch_rows, columns)
         join = Join(None, kind, 0, late, call, as_of=AsOf(as_of), load_until=until)
         return self._joined(name, (table, on), join, function)
 

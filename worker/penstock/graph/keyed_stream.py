@@ -88,7 +88,12 @@ class KeyedStream(Stream):
         size = None if within is None else microseconds("within", within)
         if size == 0:
             raise ConfigError(f"{caller_place()}: step {name!r}: within={within!r}: it must be longer")
-        return self._step(name, Distinct(size, microseconds("allowed_lateness", allowed_lateness)))
+        late = microseconds("allowed_lateness", allowed_lateness)
+        if late and size is None:
+            raise ConfigError(
+                f"{caller_place()}: step {name!r}: without within no row is late: leave allowed_lateness out"
+            )
+        return self._step(name, Distinct(size, late))
 
     def latest(self, name: str, *, by: str) -> Stream:
         """Emit the row of each key with the greatest value of ``by``, each time that it changes.

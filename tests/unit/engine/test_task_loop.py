@@ -89,7 +89,7 @@ class Chain:
     def ticks_in_s(self) -> None:
         """Return None: nothing is due by the clock."""
 
-    waiting = ready = full = False
+    waiting = ready = full = asks = False
 
     def ask_through(self, calls: Any) -> None:
         """Asks nobody."""

@@ -1,5 +1,7 @@
 """How much a task takes at once and lets wait: it follows what the steps take, on a fake clock."""
 
+from math import inf
+
 import pytest
 
 from penstock.base.limits import (
@@ -12,7 +14,7 @@ from penstock.base.limits import (
 )
 from penstock.contract.ids import ChannelId, Ordinal, StageIndex, TaskId, Version
 from penstock.protocol.channel.flow_control import ReceiveChannel
-from penstock.protocol.channel.pace import CreditWindows, Pace
+from penstock.protocol.channel.pace import AnswerRate, CreditWindows, Pace
 
 MIB = 1 << 20
 ROW_BYTES = 100
@@ -207,7 +209,7 @@ def test_the_budget_doubles_at_most_and_falls_at_once() -> None:
     pace, receivers, windows = Pace(), channels(1), CreditWindows()
     windows.begin(receivers)
     busy(receivers)
-    work(pace, 1e-5, 2.0)
+    work(pace, 5e-5, 2.0)
     grown = []
     for turn in range(4):
         windows.share(pace, receivers, turn * 0.1)
@@ -227,3 +229,33 @@ def test_windows_change_ten_times_a_second() -> None:
     windows.share(pace, receivers, 5.0)
     assert not windows.due(5.09)
     assert windows.due(5.11)
+
+
+def test_steps_that_take_all_rows_bound_no_pace() -> None:
+    rate = AnswerRate()
+    assert not any(rate.seen(False, 1000 * at, float(at)) for at in range(5))
+    assert rate.rows_per_s == inf
+
+
+def test_rows_that_are_taken_as_answers_come_say_how_fast_a_queue_drains() -> None:
+    """A service that answers 100 rows a second, all at once: the step takes them in no time, and then none."""
+    rate, pace = AnswerRate(), Pace()
+    pace.worked(100, 1600, 0.001)
+    assert not rate.seen(True, 100, 0.0)
+    assert not rate.seen(False, 100, 0.9)
+    assert rate.seen(True, 200, 1.0)
+    assert rate.rows_per_s == 100
+    pace.bound(rate.rows_per_s)
+    assert pace.slice_rows == 10
+    assert pace.bytes_per_s == 1600
+    rate.seen(False, 500, 2.0)
+    assert rate.seen(False, 900, 3.0)
+    pace.bound(rate.rows_per_s)
+    assert pace.slice_rows > 1000, "the steps take all that comes again"
+
+
+def test_without_an_answer_rows_are_taken_one_by_one() -> None:
+    pace = Pace()
+    pace.worked(100, 1600, 0.001)
+    pace.bound(0.0)
+    assert pace.slice_rows == 1

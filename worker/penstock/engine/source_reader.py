@@ -332,6 +332,10 @@ class SourceReader:
         """
         self._pace.worked(rows, 0, seconds, waited_s)
 
+    def bound(self, rows_per_s: float) -> None:
+        """Take the steps for no faster than this: they wait for answers."""
+        self._pace.bound(rows_per_s)
+
     def marks(self) -> list[int]:
         """Return the due times (ns) of the latency markers for the rows read since the last call."""
         marks, self._marks = self._marks, []

@@ -16,6 +16,7 @@ from penstock.engine.checkpoint_files import Captured, Outcome, SinkRaised
 from penstock.engine.router import EdgeRouter
 from penstock.engine.task_runtime import FetchedState, RescaleTimings, TaskInbox, TaskParts, TaskProgress, TaskRuntime
 from penstock.model.elements import BarrierKind, Data, LatencyMarker
+from penstock.protocol.channel.pace import AnswerRate
 from penstock.protocol.engine.engine_core import TaskMarks
 from penstock.protocol.task import task_messages as ev
 from penstock.transport.input import TaskInput, Wakeup
@@ -57,6 +58,7 @@ class TaskEffects:
         self._routed_by: tuple[Any, Any] = (None, None)
         self._markers = 0
         self._waited_s = 0.0  # for credit, by rows since the steps were given theirs
+        self._answers = AnswerRate()
         self._captured: Captured | None = None  # while state of it is not copied
         self._cut: StateSnapshot | None = None  # the newest
         self.timings = RescaleTimings(self.task)
@@ -144,6 +146,16 @@ class TaskEffects:
         source.worked(rows, now - since, self._waited_s)
         for origin_ns in source.marks():
             self._forward_marker(LatencyMarker(self.task, origin_ns))
+
+    def follow_answers(self, full: bool) -> None:
+        """Let reads and credit follow the answers that the steps wait for; ``full``: they take no rows now."""
+        now = self._work_clock()
+        if not self._answers.seen(full, self.progress.rows_in, now):
+            return
+        if self._parts.source is not None:
+            self._parts.source.bound(self._answers.rows_per_s)
+        elif self.input is not None:
+            self.input.bound(self._answers.rows_per_s, now)
 
     def _advance(self, action: ev.AdvanceWatermark) -> None:
         reached = self._firing(lambda: self._parts.chain.on_watermark(action.time_us))

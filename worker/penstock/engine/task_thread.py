@@ -217,7 +217,11 @@ class TaskLoop:
     def _read(self) -> bool:
         """Take one input if there is one and it may be taken; return whether one was taken."""
         self._drained = False
-        core, room, source = self.core, self.room() and not self._parts.chain.full, self._parts.source
+        core, chain, source = self.core, self._parts.chain, self._parts.source
+        full = chain.full
+        if chain.asks:
+            self._effects.follow_answers(full)
+        room = not full and self.room()
         if source is None:
             # Without room, read only streams of tasks that have left: they still bring their end.
             return self._read_channel(core.reads if room else core.state.retired.__contains__)

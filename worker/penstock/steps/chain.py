@@ -187,6 +187,11 @@ class Chain:
         return any(step.ready for step in self._loading)
 
     @property
+    def asks(self) -> bool:
+        """Return whether a step waits for answers to its rows."""
+        return bool(self._asking)
+
+    @property
     def full(self) -> bool:
         """Return whether a step should get no more rows before answers come."""
         return any(step.full for step in self._asking)

@@ -193,6 +193,14 @@ class TaskInput:
         """
         size = max(data.charge - ELEMENT_FIXED_CHARGE_BYTES, 0)
         self._pace.worked(data.rows, size, seconds, waited_s)
+        self._resize(now)
+
+    def bound(self, rows_per_s: float, now: float) -> None:
+        """Take the steps for no faster than this: they wait for answers. ``now`` is monotonic seconds."""
+        self._pace.bound(rows_per_s)
+        self._resize(now)
+
+    def _resize(self, now: float) -> None:
         if not self._windows.due(now):
             return
         with self.lock:

@@ -7,6 +7,8 @@
 A call of at most 100 ms stands in front of a barrier, and all channels together hold about 250 ms of
 work. Time in which a call waited for credit counts for the pace, because the queue drains no
 faster. It does not count for the fixed cost of a call, because larger calls would not reduce it.
+Steps that wait for answers take rows in no time, and then none until answers come. The rate of the
+rows that they take over a second bounds the pace (:class:`AnswerRate`).
 
 The fixed cost of a call is found by a line through the newest calls: ``seconds = a + b * rows``.
 Where the fixed cost is large, a slice is so large that ``a`` is a fifth of it. With smaller slices,
@@ -21,6 +23,7 @@ from collections.abc import Iterable
 from math import inf
 
 from penstock.base.limits import (
+    ANSWER_RATE_S,
     CHANNEL_FLOOR_S,
     CREDIT_CHANGE_INTERVAL_S,
     CREDIT_FIRST_BYTES,
@@ -56,6 +59,7 @@ class Pace:
         "_before",
         "_fit",
         "_largest",
+        "_most",
         "_newest_s",
         "_sum",
         "bytes_per_s",
@@ -76,6 +80,7 @@ class Pace:
         self._before = self._sum  # the sum that was closed last
         self._fit = (0.0, 0.0, 0.0, 0.0, 0.0)  # calls, rows, seconds, rows squared, rows * seconds
         self._largest = 1.0  # rows of a call, lately
+        self._most = inf  # rows per second that are answered, where steps wait for that
         self._newest_s = 0.0  # of a call as large as that, about: the last one's own time by rows
 
     def worked(self, rows: int, size: int, seconds: float, waited_s: float = 0.0) -> None:
@@ -86,6 +91,11 @@ class Pace:
             all_rows, all_bytes, all_s, all_waited_s = 0, 0, 0.0, 0.0
         self._sum = (all_rows + rows, all_bytes + size, all_s + seconds, all_waited_s + waited_s)
         self._note(float(rows), seconds - waited_s)
+        self._decide()
+
+    def bound(self, rows_per_s: float) -> None:
+        """Take no pace for faster than this, whatever calls cost: see :class:`AnswerRate`."""
+        self._most = rows_per_s
         self._decide()
 
     def _note(self, rows: float, own_s: float) -> None:
@@ -113,7 +123,7 @@ class Pace:
             return
         self.known = True
         self.row_bytes = max(size / rows, 1.0)
-        pace = rows / seconds
+        pace = min(rows / seconds, max(self._most, 1.0))
         wanted, self.joined_bytes = pace * SLICE_S, JOINED_BYTES_MAX
         fixed_s, row_s = self._line() or (0.0, 0.0)
         if SLICE_ROWS_PER_FIXED_COST * fixed_s > SLICE_S:  # else it is less than a fifth in any case
@@ -145,6 +155,33 @@ class Pace:
             return None
         row_s = (w * xy - x * y) / spread
         return (y - row_s * x) / w, row_s
+
+
+class AnswerRate:
+    """How many rows per second a task takes whose steps wait for answers to as many rows as they may.
+
+    For one thread; it reads no clock. ``rows_per_s`` is infinite while the steps take all that comes.
+    """
+
+    __slots__ = ("_began", "_full", "_rows", "rows_per_s")
+
+    def __init__(self) -> None:
+        """Begin with the next look."""
+        self._began: float | None = None
+        self._rows = 0
+        self._full = False
+        self.rows_per_s = inf
+
+    def seen(self, full: bool, rows: int, now: float) -> bool:
+        """Take a look: do the steps take no rows now, and how many have they taken? Returns whether the rate is new."""
+        self._full = self._full or full
+        if self._began is None or now - self._began < ANSWER_RATE_S:
+            self._began, self._rows = (now, rows) if self._began is None else (self._began, self._rows)
+            return False
+        rate = (rows - self._rows) / (now - self._began) if self._full else inf
+        self._began, self._rows, self._full = now, rows, full
+        changed, self.rows_per_s = rate != self.rows_per_s, rate
+        return changed
 
 
 class CreditWindows:

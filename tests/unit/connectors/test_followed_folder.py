@@ -120,16 +120,34 @@ def test_a_file_that_is_made_empty_and_then_filled_is_read(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("first", ['{"n": 1}\n', '{"n": 1}'])
-def test_a_file_that_grows_after_it_was_read_is_named(tmp_path: Path, first: str) -> None:
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_file_that_grows_after_it_was_read_is_named(tmp_path: Path, first: str, restored: bool) -> None:
     readers = opened(tmp_path, followed(tmp_path).splits())
     (tmp_path / "a.jsonl").write_text(first)
     assert take(readers) == Counter([1])
     (tmp_path / "a.jsonl").write_text(first + '\n{"n": 2}\n')
+    if restored:
+        readers = opened(tmp_path, [reader.state() for reader in readers])
     with pytest.raises(StateError, match=r"a\.jsonl had \d bytes when it was read and has \d\d now: .* new file"):
         take(readers)
     (tmp_path / "a.jsonl").unlink()
     put(tmp_path, "b.jsonl", [2])
     assert take(opened(tmp_path, [reader.state() for reader in readers])) == Counter([2])
+
+
+def test_a_name_that_comes_back_is_another_file(tmp_path: Path) -> None:
+    readers = opened(tmp_path, followed(tmp_path).splits())
+    put(tmp_path, "a.jsonl", [1])
+    assert take(readers) == Counter([1])
+    (tmp_path / "a.jsonl").unlink()
+    assert take(readers) == Counter()
+    put(tmp_path, "a.jsonl", [2, 3])
+    assert take(readers) == Counter([2, 3])
+
+
+def test_a_lane_of_an_earlier_checkpoint_has_no_sizes() -> None:
+    text = '{"file":null,"lane":3,"lanes":16,"read":["ab"]}'
+    assert parse_lane(text).as_json() == text
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ that is still in the folder. So a file is read once, whatever its name is; and a
 then removed leaves the state.
 
 Whoever writes a file in the folder itself, and not under a hidden name first, makes it empty and then fills it. So an
-empty file counts as not read, and the newest files that were read are looked at again: one that grew is an error.
+empty file counts as not read, and the newest files that were read are looked at again: one that grew is an error. Their
+sizes are in the state, so that a file that grows while no reader is there is noticed, too.
 """
 
 import json
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,16 +41,22 @@ LOOKED_AT_AGAIN = 16  # files of a lane, those that were read last
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """What a lane has read: hashes of the names of whole files, and the file that is being read."""
+    """What a lane has read: hashes of the names of whole files, and the file that is being read.
+
+    ``sizes`` are those of the files that were read last, by the hashes of their names, oldest first.
+    """
 
     lane: int
     lanes: int
     read: frozenset[str]
     file: str | None = None
+    sizes: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> str:
         """Return the canonical JSON that checkpoints hold."""
         plain = {"lane": self.lane, "lanes": self.lanes, "read": sorted(self.read), "file": self.file}
+        if self.sizes:
+            plain["sizes"] = self.sizes
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
@@ -57,7 +64,8 @@ def parse_lane(text: str) -> LaneState:
     """Read what :meth:`LaneState.as_json` wrote. Raises StateError on anything else."""
     try:
         plain = parsed(text)
-        return LaneState(int(plain["lane"]), int(plain["lanes"]), frozenset(plain["read"]), plain["file"])
+        sizes = tuple((str(name), int(size)) for name, size in plain.get("sizes", ()))
+        return LaneState(int(plain["lane"]), int(plain["lanes"]), frozenset(plain["read"]), plain["file"], sizes)
     except (PeerError, TypeError, ValueError, KeyError) as error:
         raise StateError(
             f"a checkpoint describes a lane of a followed folder as {text!r}: {error}: if the job began without"
@@ -118,12 +126,12 @@ class FolderLane(LaneReader[str, TextRows]):
         if self._lane.file is not None:
             self._rows = open_rows(parent.path, parent.form, self._lane.file, parent.event_time)
         self._sizes: dict[str, int | None] = {}  # of the files that wait
-        self._read_last: deque[tuple[str, int]] = deque(maxlen=LOOKED_AT_AGAIN)  # names and sizes
+        self._read_last: deque[tuple[str, int]] = deque(self._lane.sizes, LOOKED_AT_AGAIN)  # hashes of names, and sizes
 
     def state(self) -> SplitState:
         """Return where the next read begins. A lane never ends."""
         file = None if self._rows is None else self._rows.spec()
-        lane = LaneState(self._lane.lane, self._lane.lanes, frozenset(self._read), file)
+        lane = LaneState(self._lane.lane, self._lane.lanes, frozenset(self._read), file, tuple(self._read_last))
         return SplitState(self._begun.split, lane.as_json(), self._offset, max_ts=self._max_ts)
 
     def pending(self) -> tuple[int | None, int | None]:
@@ -134,8 +142,10 @@ class FolderLane(LaneReader[str, TextRows]):
 
     def _took(self, rows: TextRows, count: int) -> None:
         if rows.ended:
-            self._read.add(name_hash(rows.name))
-            self._read_last.append((rows.name, rows.size))
+            hashed = name_hash(rows.name)
+            self._read.add(hashed)
+            if not isinstance(self._parent.path, StoredPath):
+                self._read_last.append((hashed, rows.size))
 
     def _open(self, file: str) -> TextRows | None:
         """Begin with a file, unless it is empty, or was taken away before any row of it was read."""
@@ -162,19 +172,22 @@ class FolderLane(LaneReader[str, TextRows]):
             problem = nothing_to_read(found, self._parent.form.kind, self._parent.form.folders.names)
             raise StateError(f"text source: folder {self._parent.path} {problem}")
         hashes = {name: name_hash(name) for name in found.files}
+        listed = set(hashes.values())
+        self._read_last = deque((each for each in self._read_last if each[0] in listed), LOOKED_AT_AGAIN)
         self._refuse_grown(hashes)
-        self._read &= set(hashes.values())
+        self._read &= listed
         mine = [n for n, h in hashes.items() if h not in self._read and lane_of(h, self._lane.lanes) == self._lane.lane]
         self._files.extend(mine)
         self._sizes = {name: self._size(name) for name in mine}
         self._look_at = monotonic() + self._parent.every_s
 
-    def _refuse_grown(self, listed: Collection[str]) -> None:
-        """Raise StateError when a file has another size than when it was read."""
-        for name, size in self._read_last:
-            file = self._parent.path / name
-            if name not in listed or isinstance(file, StoredPath):
-                continue
+    def _refuse_grown(self, listed: Mapping[str, str]) -> None:
+        """Raise StateError when a file has another size than when it was read. ``listed``: names and their hashes."""
+        if not self._read_last:
+            return
+        names = {hashed: name for name, hashed in listed.items()}
+        for hashed, size in self._read_last:
+            file = self._parent.path / names[hashed]
             found = self._bytes(file)
             if found is not None and found != size:
                 raise StateError(

@@ -378,7 +378,10 @@ class _Tracer:
             return {MAIN: self._joined_flow(parameters, left, parameters.call.columns), **lates}
         rest = tuple(c for c in right.columns if c.name not in keys.values())
         for name in (c.name for c in rest if find(left.columns, c.name) is not None):
-            self._report(f"both sides have a column {name!r}: rename one of them in a map step before the join")
+            advice = "rename one of them in a map step before the join"
+            if name == right.time:  # a map step that renames it takes event time away
+                advice = "it is event time, so rename it in the input of one side, or give the join a function"
+            self._report(f"both sides have a column {name!r}: {advice}")
         return {MAIN: self._joined_flow(parameters, left, (*left.columns, *rest)), **lates}
 
     def connected(self, flows: Flows, calls: dict[str, Call]) -> dict[str, Flow]:

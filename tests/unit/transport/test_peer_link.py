@@ -4,6 +4,7 @@ import os
 import socket
 from typing import Any, cast
 
+import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
@@ -71,9 +72,14 @@ def test_a_link_may_close_when_all_its_channels_have_ended(ended: tuple[bool, ..
 
 def test_credit_for_a_channel_of_others_is_the_fault_of_the_peer() -> None:
     message = encode_credits([Credit(channel(7), 1, 1, Version(1), 1)])
-    metadata = type("Metadata", (), {"to_pybytes": lambda _: message})()
     with pytest.raises(PeerError, match="which does not lead to it"):
-        link([])._on_message(metadata)
+        link([])._on_message(pa.py_buffer(message))
+
+
+@pytest.mark.parametrize("message", [b"", b"\x11", b"\x10", b"what is this?"])
+def test_a_message_that_is_neither_reply_nor_credit_is_the_fault_of_the_peer(message: bytes) -> None:
+    with pytest.raises(PeerError, match=f"message of {len(message)} bytes fails its checksum"):
+        link([])._on_message(pa.py_buffer(message))
 
 
 def test_a_peer_that_is_not_there_is_reported_and_a_link_that_was_closed_is_not() -> None:

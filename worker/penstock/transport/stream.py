@@ -65,6 +65,7 @@ CLIENT_OPTIONS = [
     ("grpc.keepalive_timeout_ms", int(STREAM_UNACKNOWLEDGED_S * 1000)),
 ]
 
+_REPLY = bytes((REPLY,))
 STREAM_ERRORS = (fl.FlightError, pa.ArrowException, OSError)
 _NOISE = (" gRPC client debug context:", " Detail: ", " Client context:")
 
@@ -348,7 +349,7 @@ class PeerLink:
         if metadata is None:
             raise PeerError("a message without metadata on the link")
         message = metadata.to_pybytes()
-        if message[0] == REPLY:
+        if message[:1] == _REPLY:
             self._on_reply(decode_reply(message))
             return
         for credit in decode_credits(message):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.base.errors import ConfigError, StateError
+from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.values import replace
 from penstock.connectors.open_connectors import ConnectorInspector
 from penstock.graph import load_job
@@ -86,6 +86,16 @@ BAD: dict[str, tuple[Change, type[Exception], str]] = {
     "twice": (lambda t: pa.concat_tables([t, t.slice(3, 1)]), StateError, "a key is there twice"),
     "no column": (lambda t: t.drop_columns(["note"]), ConfigError, "missing: note"),
     "odd column": (lambda t: t.append_column("totla", t["total"]), ConfigError, "'totla'"),
+    "column twice": (
+        lambda t: t.append_column("total", t["total"]),
+        ConfigError,
+        "these columns are there twice: total",
+    ),
+    "key group twice": (
+        lambda t: t.append_column("key_group", t["total"]).append_column("key_group", t["total"]),
+        ConfigError,
+        "these columns are there twice: key_group",
+    ),
     "inexact": (
         lambda t: t.set_column(1, "total", pa.array([0.5] * len(t))),
         StateError,
@@ -108,6 +118,29 @@ def test_a_table_that_does_not_fit_makes_no_savepoint(job: CompiledJob, tmp_path
         build_savepoint(job, {"add": table}, tmp_path / "savepoint")
     assert str(table) in str(raised.value)
     assert [p.name for p in tmp_path.iterdir() if "savepoint" in p.name] == []
+
+
+def test_a_damaged_page_is_the_fault_of_its_file(job: CompiledJob, tmp_path: Path) -> None:
+    table = write(tmp_path / "table", table_of(40_011))
+    file = table / "part-1.parquet"
+    last = pq.ParquetFile(file).metadata.row_group(0).column(1)
+    data = bytearray(file.read_bytes())
+    end = last.dictionary_page_offset + last.total_compressed_size
+    data[end - 1000 : end] = bytes(1000)
+    file.write_bytes(data)
+    with pytest.raises(
+        StateError, match=r"part-1\.parquet, row 32,768 or a later one: is no Parquet file, or a damaged"
+    ):
+        build_savepoint(job, {"add": table}, tmp_path / "savepoint")
+    assert not (tmp_path / "savepoint").exists()
+
+
+def test_a_file_that_the_system_does_not_read_is_named(job: CompiledJob, tmp_path: Path) -> None:
+    table = write(tmp_path / "table", table_of(20))
+    (table / "part-1.parquet").unlink()
+    (table / "part-1.parquet").symlink_to(tmp_path / "nothing")
+    with pytest.raises(StorageError, match=r"part-1\.parquet: .*No such file"):
+        build_savepoint(job, {"add": table}, tmp_path / "savepoint")
 
 
 def test_a_state_with_several_entries_for_a_key_is_not_exported(job: CompiledJob, tmp_path: Path) -> None:

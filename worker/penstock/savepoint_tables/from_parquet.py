@@ -8,6 +8,7 @@ sources from their beginning, and its other steps begin empty.
 
 import itertools
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,16 +125,25 @@ def _load(state: OpenedState, file: Path) -> int:
 
 
 def _batches(file: Path, step: LoadingStep) -> Iterator[pa.RecordBatch]:
+    rows = 0
     try:
         with pq.ParquetFile(file) as opened_file:
             _check_columns(file, opened_file.schema_arrow.names, step)
-            yield from opened_file.iter_batches(BATCH_ROWS, use_threads=False)
-    except pa.ArrowException as error:
-        raise StateError(f"{file}: is no Parquet file, or a damaged one: {error}") from error
+            for batch in opened_file.iter_batches(BATCH_ROWS, use_threads=False):
+                yield batch
+                rows += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # from the system; Arrow's own have no number
+            raise StorageError(f"{file}: {error.strerror or error}") from error
+        place = f"{file}, row {rows:,} or a later one" if rows else str(file)
+        raise StateError(f"{place}: is no Parquet file, or a damaged one: {' '.join(str(error).split())}") from error
 
 
 def _check_columns(file: Path, names: list[str], step: LoadingStep) -> None:
     wanted = step.contents_schema.names
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ConfigError(f"{file}: step {step.name!r}: these columns are there twice: {', '.join(twice)}")
     missing = [name for name in wanted if name not in names]
     if missing:
         raise ConfigError(

@@ -240,6 +240,26 @@ def test_a_cut_that_somebody_waits_for_only_adds_a_file(task: Callable[..., Task
     assert len(first.checkpoint(51)) < STATE_FILES_PER_TASK_MAX
 
 
+def test_a_merge_of_one_key_group_after_the_other_has_the_same_rows(
+    task: Callable[..., Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_files, "STATE_MERGE_BYTES_MAX", 1)
+    first = task()
+    wanted = {f"w{i}": i for i in range(500)}
+    first.put(wanted)
+    first.checkpoint(1)
+    for epoch in range(2, STATE_FILES_PER_TASK_MAX + 2):
+        changed = {f"w{i}": 1000 * epoch + i for i in range(epoch, 200, 7)}
+        first.put(changed)
+        first.delete(f"w{epoch}", f"w{epoch + 200}")
+        wanted = {w: n for w, n in (wanted | changed).items() if w not in (f"w{epoch}", f"w{epoch + 200}")}
+        files = first.checkpoint(epoch)
+    assert len(files) < STATE_FILES_PER_TASK_MAX
+    other = task()
+    other.state.load(files, other.blobs)
+    assert other.content() == first.content() == wanted
+
+
 def test_a_reader_sees_only_its_groups(task: Callable[..., Task]) -> None:
     first = task()
     words = {f"w{i}": i for i in range(100)}

@@ -261,7 +261,10 @@ RETRIES_MAX = 100
 RETRY_WAIT_S_MAX = 60.0  # the wait before a repeated call grows up to this
 CACHE_ROWS_MAX = 10_000_000
 JOIN_BUCKET_US_MIN = 1_000  # rows of a shorter time are stored together by an interval join
-STATE_MERGE_BYTES_MAX = 128 * 1024 * 1024  # size of files that are merged in memory at once
+# Rows of state files that are in memory at once when files are merged, migrated or exported: decompressed, in bytes.
+# All rows of one key group are, however many they are.
+STATE_MERGE_BYTES_MAX = 32 * 1024 * 1024
+STATE_BLOCK_BYTES_MAX = 1024 * 1024  # rows in a block of a state file, decompressed; one row may be more
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 
 # --- Records and states that users declare -----------------------------------------------------

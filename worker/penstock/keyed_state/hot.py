@@ -334,6 +334,10 @@ class HotTable:
         rows = self.rows_of_groups(np.ones(KEY_GROUPS_MAX, np.uint8))
         return rows if tombstones else rows[(self._records["status"][rows] & hash_table.LIVE) != 0]
 
+    def by_group(self, rows: Int32s) -> Int32s:
+        """Return rows in the order of their key groups."""
+        return rows[np.argsort(self._read(rows)["group"], kind="stable")]
+
     def drop(self, groups: Bytes) -> None:
         """Forget all rows of the flagged groups, which belong to another task now."""
         self.release(self.rows_of_groups(groups))

@@ -169,22 +169,29 @@ class KeyedStateBackend:
         """
         kept = tuple(f for f in fetched.files if f.step not in fetched.migrated)
         try:
-            stored = {f.state for f in kept}
-            for name in (n for n in self._tables if n in stored):  # parents before children
-                self._outdated |= fetched.load(self._tables[name], name, self.max_key_groups)
-            if len(kept) < len(fetched.files):
-                self._migrate(fetched)
+            self.show(fetched)
         finally:
             fetched.close()
         grouped = tuple(f for f in fetched.files if f.state not in self._copies)
         self._files.gain(kept if self._stores_copies else tuple(f for f in kept if f.state not in self._copies))
         self._share = to_share({*groups_of(self._share), *groups_of(groups_of_files(grouped))})
 
-    def _migrate(self, fetched: Fetched) -> None:
+    def show(self, fetched: Fetched, share: Share | None = None) -> None:
+        """Load fetched state files, or the groups ``share`` of them, but list none of them. They stay open.
+
+        Raises StateError when a file is damaged or has another schema.
+        """
+        stored = {f.state for f in fetched.files if f.step not in fetched.migrated}
+        for name in (n for n in self._tables if n in stored):  # parents before children
+            self._outdated |= fetched.load(self._tables[name], name, self.max_key_groups, share)
+        if any(f.step in fetched.migrated for f in fetched.files):
+            self._migrate(fetched, share)
+
+    def _migrate(self, fetched: Fetched, share: Share | None) -> None:
         """Convert the state of some steps, and load it. The next cut stores it, and lists no earlier file of it."""
         self._migrated = made = MigratedFiles(self._scratch, self.max_key_groups)
         for name in fetched.migrated & self._tables.keys():
-            made.convert(fetched, self._tables[name].schema, self._opened)
+            made.convert(fetched, self._tables[name].schema, self._opened, share)
         for table in self._tables.values():  # parents before children
             if step_of(table.schema.name) in fetched.migrated:
                 made.load(table)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.values import replace
-from penstock.contract.keygroups import to_share
-from penstock.keyed_state.state_files import BlockReader, Fetched, Loadable, LocalFile, no_rest, slabs, write_file
+from penstock.contract.keygroups import Share, intersect, to_share
+from penstock.keyed_state.state_files import BlockReader, Fetched, Loadable, LocalFile, no_rest, write_file
 from penstock.protocol.state_entries import groups_of_files
 from penstock.steps.base import StateSchema
 
@@ -39,16 +39,23 @@ class MigratedFiles:
         self.files: list[LocalFile] = []
 
     def convert(
-        self, fetched: Fetched, schema: StateSchema, opened: "Callable[[StateSchema], KeyedStateBackend]"
+        self,
+        fetched: Fetched,
+        schema: StateSchema,
+        opened: "Callable[[StateSchema], KeyedStateBackend]",
+        share: Share | None = None,
     ) -> None:
-        """Convert the fetched files of a state and its entries. ``opened`` makes empty tables of a schema.
+        """Convert the fetched files of a state and its entries, or of groups ``share`` only.
+
+        ``opened`` makes empty tables of a schema.
 
         Raises StateError if a file does not have the earlier schema, or the function fails.
         """
         migration = schema.migration
         assert migration is not None, "the leader has found the function"
-        stored = tuple(f for f in fetched.files if f.step == schema.name)
-        for slab in slabs(stored, groups_of_files(stored)):
+        stored = groups_of_files([f for f in fetched.files if f.step == schema.name])
+        stored = stored if share is None else intersect(stored, share)
+        for slab in fetched.slabs(schema.name, stored, self._groups):
             old, new = opened(migration.old), opened(replace(schema, migration=None))
             try:
                 for table in old.tables:

@@ -4,11 +4,17 @@ A state file is Arrow blocks, each sorted by key group, followed by an index of 
 
     magic | block | block | ... | index: place, size, first and last key group of each | end, magic
 
-A block is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows sorted by key group, compressed by LZ4:
-``group, deleted, hash, key`` and one column for each value. Blocks are in the order in which rows
-were copied: a few hundred thousand rows are sorted at a time. The blob store checks length and
-SHA-256, which does not show who wrote the file: the folder may be shared. So the sizes of a block
-are read before it is decompressed, and its values are validated before a kernel reads them.
+A block is an Arrow IPC stream of up to ``BLOCK_ROWS`` rows and about ``STATE_BLOCK_BYTES_MAX`` of
+them, sorted by key group and compressed by LZ4: ``group, deleted, hash, key`` and one column for each
+value. Blocks are in the order in which rows were copied: a few hundred thousand rows are sorted at a
+time. The blob store checks length and SHA-256, which does not show who wrote the file: the folder may
+be shared. So the sizes of a block are read before it is decompressed, and its values are validated
+before a kernel reads them.
+
+The same sizes say how much memory the rows of a key group take. Files are merged by ranges of key
+groups (slabs) whose rows have ``STATE_MERGE_BYTES_MAX`` together: LZ4 makes some states a hundredth of
+their size, so the size of a file says nothing about memory. Small blocks span few key groups where
+rows are large, so that few blocks are read for more than one slab.
 
 Files are not SST files of RocksDB, as they once were: its writer holds the interpreter lock while
 it compresses, writes and syncs, which stops every other thread of the engine (docs/decisions/).
@@ -37,7 +43,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.base.errors import PeerError, StateError, StorageError
-from penstock.base.limits import STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
+from penstock.base.limits import STATE_BLOCK_BYTES_MAX, STATE_FILES_PER_TASK_MAX, STATE_MERGE_BYTES_MAX
 from penstock.base.threads import Event, monotonic
 from penstock.contract.ids import BlobName, Epoch
 from penstock.contract.keygroups import Share, groups_of, intersect, to_share
@@ -79,6 +85,8 @@ _END = struct.Struct("<QQ8s")
 # No threads of Arrow: the caller bounds the time of its own thread.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
+_ROW_BYTES = 64  # of a row in a table in memory, beside its key and values
+_COPIED_SHARE = 4  # a quarter of the rows that are merged at once is copied at once
 REST_MAX_S = 0.1  # a longer write was waiting for the disk, not working
 SUFFIX = ".state"
 Block = TypeVar("Block")
@@ -97,7 +105,7 @@ def write_file(
     Raises StorageError when the disk is full or fails.
     """
     meta = {META: described(schema, max_key_groups)}
-    blocks = (block for part in parts for block in by_group(part, BLOCK_ROWS))
+    blocks = (block for part in parts for block in by_group(part, _block_rows(part)))
     index: list[bytes] = []
     rows, at = 0, len(_MAGIC)
     try:
@@ -112,6 +120,12 @@ def write_file(
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
     return rows
+
+
+def _block_rows(part: RowsCopy) -> int:
+    """Return how many rows of a part make a block: fewer where rows are large."""
+    row_bytes = 1 + part.size_bytes // max(len(part.groups), 1)
+    return min(BLOCK_ROWS, max(STATE_BLOCK_BYTES_MAX // row_bytes, 1))
 
 
 def at_half_speed(blocks: Iterable[Block], expedite: Event) -> Iterator[Block]:
@@ -198,6 +212,20 @@ class BlockReader:
                 if block.num_rows:
                     yield block
 
+    def group_bytes(self, share: Share, max_key_groups: int) -> npt.NDArray[np.float64]:
+        """Return about how many bytes of memory the rows of each key group take, 0 outside ``share``.
+
+        Reads no rows: a block says its size, which counts for all its groups alike. Raises StateError.
+        """
+        found, shown = np.zeros(max_key_groups), flags(share, max_key_groups)
+        for place, size, first, last in self._index:
+            if not first <= last < max_key_groups:
+                raise StateError(f"{self._origin}: a block of the key groups {first} to {last} of {max_key_groups}")
+            if shown[first : last + 1].any():
+                rows = _rows_of(self._data.slice(place, size), self._origin)
+                found[first : last + 1] += (rows.size + rows.rows * _ROW_BYTES) / (last + 1 - first)
+        return found * shown
+
     def load(self, share: Share, table: Loadable, max_key_groups: int) -> bool:
         """Load the rows of ``share`` into a table that is being loaded. Raises StateError.
 
@@ -220,13 +248,22 @@ def _index(data: pa.Buffer, origin: str) -> list[tuple[int, int, int, int]]:
     return list(_ENTRY.iter_unpack(data.slice(place, end - place)))
 
 
-def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
-    """Read one block. Raises StateError when it is no block, or unsafe for a kernel."""
+def _rows_of(value: pa.Buffer, origin: str) -> ipc.Sizes:
+    """Return the sizes of the rows of one block, which are not read. Raises StateError when it is no block."""
     try:
         sizes = list(ipc.stream_sizes(value))
         if [s.kind for s in sizes] != [ipc.SCHEMA, ipc.ROWS]:
             raise StateError(f"{origin}: {len(sizes)} messages where a schema and one block were")
         ipc.check(sizes[1], ipc.LZ4_RATIO_MAX * value.size, BLOCK_ROWS)
+    except (PeerError, *ipc.READ_ERRORS) as error:
+        raise StateError(f"{origin}: a block cannot be read: {error}") from error
+    return sizes[1]
+
+
+def _read_block(value: pa.Buffer, origin: str) -> pa.RecordBatch:
+    """Read one block. Raises StateError when it is no block, or unsafe for a kernel."""
+    _rows_of(value, origin)
+    try:
         block = pa.ipc.open_stream(value, options=_READ).read_next_batch()
         validate(block)
         names, types = block.schema.names, block.schema.types
@@ -347,8 +384,8 @@ class SnapshotFiles:
         keep_tombstones = not drops_tombstones(chosen, files)
         groups = groups_of_files(chosen)
         with ExitStack() as stack:
-            readers = [(f.groups, stack.enter_context(self._open(f))) for f in chosen]
-            parts = self._parts(schema, readers, slabs(chosen, groups), keep_tombstones)
+            readers = [(f.groups, stack.enter_context(self._open(f)).reader) for f in chosen]
+            parts = self._parts(schema, readers, groups, keep_tombstones)
             first = next(parts, None)
             if first is None:  # all keys are deleted
                 return left
@@ -359,19 +396,24 @@ class SnapshotFiles:
     def _parts(
         self,
         schema: StateSchema,
-        readers: Sequence[tuple[Share, "OpenFile"]],
-        slabs: Sequence[Share],
+        readers: Sequence[tuple[Share, BlockReader]],
+        groups: Share,
         keep_tombstones: bool,
     ) -> Iterator[RowsCopy]:
-        """Merge by ranges of key groups (slabs), so that only one slab is in memory at a time."""
-        for slab in slabs:
+        """Merge by ranges of key groups (slabs), so that only one slab is in memory at a time, and copies of few rows.
+
+        The copies are in the order of key groups.
+        """
+        for slab in slabs(readers, groups, self.cut.max_key_groups):
             table = HotTable(schema)
-            for groups, file in readers:
-                visible = to_share(set(groups_of(groups)) & set(groups_of(slab)))
-                file.reader.load(visible, table, self.cut.max_key_groups)
-            copied = table.copy_rows(table.all_rows(tombstones=keep_tombstones))
-            if len(copied.groups):
-                yield copied
+            for shown, reader in readers:
+                visible = to_share(set(groups_of(shown)) & set(groups_of(slab)))
+                reader.load(visible, table, self.cut.max_key_groups)
+            rows = table.by_group(table.all_rows(tombstones=keep_tombstones))
+            row_bytes = 1 + table.size_bytes // max(table.high_row, 1)
+            most = max(STATE_MERGE_BYTES_MAX // _COPIED_SHARE // row_bytes, 1)
+            for first in range(0, len(rows), most):
+                yield table.copy_rows(rows[first : first + most])
 
     def _open(self, file: StateFile) -> "OpenFile":
         return OpenFile(file, self._new_path(), self.blobs)
@@ -448,6 +490,11 @@ class Fetched:
                     outdated.add(file.blob.name)
         return outdated
 
+    def slabs(self, step: str, share: Share, max_key_groups: int) -> list[Share]:
+        """Divide key groups into ranges for which the files of a step, those of its child tables too, fit in memory."""
+        pairs = zip(self.files, self._open, strict=True)
+        return slabs([(f.groups, opened.reader) for f, opened in pairs if f.step == step], share, max_key_groups)
+
     def close(self) -> None:
         """Close and remove the local copies; idempotent."""
         for opened in self._open:
@@ -456,12 +503,23 @@ class Fetched:
         self._folder.cleanup()
 
 
-def slabs(files: Files, groups: Share) -> list[Share]:
-    """Divide key groups into ranges with about ``STATE_MERGE_BYTES_MAX`` of files each."""
-    size = sum(f.blob.size for f in files)
-    listed = groups_of(groups)
-    count = min(max(1, -(-size // STATE_MERGE_BYTES_MAX)), len(listed))
-    return [to_share(part.tolist()) for part in np.array_split(np.array(listed), count)]
+def slabs(readers: Iterable[tuple[Share, BlockReader]], groups: Share, max_key_groups: int) -> list[Share]:
+    """Divide key groups into ranges whose rows have at most ``STATE_MERGE_BYTES_MAX``, or are one group.
+
+    A reader is given with the groups that it shows. Raises StateError.
+    """
+    sizes = np.zeros(max_key_groups)
+    for shown, reader in readers:
+        sizes += reader.group_bytes(intersect(shown, groups), max_key_groups)
+    found: list[list[int]] = []
+    size = 0.0
+    for group in groups_of(groups):
+        size += sizes[group]
+        if not found or size > STATE_MERGE_BYTES_MAX:
+            found.append([])
+            size = sizes[group]
+        found[-1].append(group)
+    return [to_share(part) for part in found]
 
 
 def no_rest() -> Event:

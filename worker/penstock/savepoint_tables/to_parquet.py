@@ -11,7 +11,7 @@ all rows of some key groups, in their order. A folder appears complete or not at
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.values import replace
-from penstock.contract.keygroups import Share, intersect, to_share
+from penstock.contract.keygroups import Share, to_share
 from penstock.contract.manifest import RootManifest, StateFile
 from penstock.file_system import OS_FILES
 from penstock.graph.compiled import CompiledJob
 from penstock.keeper.savepoint_copies import open_savepoint
-from penstock.keyed_state.state_files import slabs
+from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.state_files import Fetched
 from penstock.protocol.savepoints import inside
 from penstock.protocol.state_matching import fits, known, migrated_steps
 from penstock.savepoint_tables.savepoint_state import OpenedState, keyed_steps, opened, stage_of
@@ -91,6 +92,10 @@ class StoredState:
             if file.step == step
         )
 
+    def fetched(self, step: str, backend: KeyedStateBackend, migrated: tuple[str, ...]) -> Fetched:
+        """Copy the files of a step to this machine. The caller must ``close`` them."""
+        return backend.fetch(self.files(step), self.store, migrated)
+
 
 def _check(job: CompiledJob, stored: StoredState, step: str) -> None:
     """Refuse stored state that is not that of this step of the job, or that one table cannot show."""
@@ -114,13 +119,16 @@ def _check(job: CompiledJob, stored: StoredState, step: str) -> None:
 
 
 def _export(job: CompiledJob, stored: StoredState, step: str, target: Path) -> Exported:
-    files = stored.files(step)
+    groups = job.plan.max_key_groups
     rows = count = 0
     try:
-        with folder_in_the_making(target / step) as made:
-            own = tuple(file for file in files if file.state == step)
-            for share in slabs(own, to_share(range(job.plan.max_key_groups))):
-                rows += _write(job, stored, (step, files, share), made / f"part-{count:05d}.parquet")
+        with (
+            folder_in_the_making(target / step) as made,
+            opened(job, step, (), made) as state,
+            closing(stored.fetched(step, state.backend, migrated_steps(stored.root, job.plan))) as files,
+        ):
+            for share in files.slabs(step, to_share(range(groups)), groups):
+                rows += _write(job, (step, files, share), made / f"part-{count:05d}.parquet")
                 count += 1
     except OSError as error:
         raise StorageError(f"{target / step}: {error.strerror or error}") from error
@@ -141,12 +149,11 @@ def folder_in_the_making(final: Path) -> Iterator[Path]:
         raise
 
 
-def _write(job: CompiledJob, stored: StoredState, part: tuple[str, Sequence[StateFile], Share], path: Path) -> int:
+def _write(job: CompiledJob, part: tuple[str, Fetched, Share], path: Path) -> int:
     """Write the rows of some key groups to one file; return their number."""
     step, files, share = part
     with opened(job, step, share, path.parent) as state:
-        here = [replace(f, groups=groups) for f in files if (groups := intersect(f.groups, share))]
-        state.backend.load(here, stored.store, migrated_steps(stored.root, job.plan))
+        state.backend.show(files, share)
         writer: pq.ParquetWriter | None = None
         rows = 0
         for batch in _batches(state):

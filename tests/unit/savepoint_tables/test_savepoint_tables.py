@@ -13,6 +13,7 @@ import pytest
 from penstock.base.errors import ConfigError, StateError, StorageError
 from penstock.base.values import replace
 from penstock.connectors.open_connectors import ConnectorInspector
+from penstock.contract.settings import StateBackend
 from penstock.graph import load_job
 from penstock.graph.compiled import CompiledJob
 from penstock.model.keys import hash_columns, key_groups
@@ -67,6 +68,23 @@ def test_a_table_becomes_a_savepoint_and_the_same_table_again(job: CompiledJob, 
     (exported,) = export(job, tmp_path / "savepoint")
     assert (exported.step, exported.rows) == ("add", 40_000)
     found = pq.read_table(tmp_path / "tables" / "add")
+    assert in_order(found.drop_columns(["key_group"])) == in_order(given)
+
+
+def test_state_that_does_not_fit_the_memory_of_its_job_is_written_a_few_groups_at_a_time(
+    job: CompiledJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.keyed_state.state_files.STATE_MERGE_BYTES_MAX", 1024 * 1024)
+    small = replace(job.spec.state, backend=StateBackend.ROCKSDB, memory_bytes=1024 * 1024)
+    job = replace(job, spec=replace(job.spec, state=small))
+    given = table_of(40_000)
+    build_savepoint(job, {"add": write(tmp_path / "table", given)}, tmp_path / "savepoint")
+    (exported,) = export(job, tmp_path / "savepoint")
+    assert exported.rows == 40_000
+    assert exported.files > 3
+    found = pq.read_table(tmp_path / "tables" / "add")
+    groups = found.column("key_group").to_pylist()
+    assert groups == sorted(groups)
     assert in_order(found.drop_columns(["key_group"])) == in_order(given)
 
 

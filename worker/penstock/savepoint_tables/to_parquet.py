@@ -26,7 +26,7 @@ from penstock.contract.manifest import RootManifest, StateFile
 from penstock.file_system import OS_FILES
 from penstock.graph.compiled import CompiledJob
 from penstock.keeper.savepoint_copies import open_savepoint
-from penstock.keyed_state.keyed_backend import KeyedStateBackend
+from penstock.keyed_state.keyed_backend import UNLIMITED, KeyedStateBackend
 from penstock.keyed_state.state_files import Fetched
 from penstock.protocol.savepoints import inside
 from penstock.protocol.state_matching import fits, known, migrated_steps
@@ -153,6 +153,7 @@ def _write(job: CompiledJob, part: tuple[str, Fetched, Share], path: Path) -> in
     """Write the rows of some key groups to one file; return their number."""
     step, files, share = part
     with opened(job, step, share, path.parent) as state:
+        state.backend.limit(UNLIMITED)  # a slab is small, and rows on disk cannot be shown
         state.backend.show(files, share)
         writer: pq.ParquetWriter | None = None
         rows = 0
@@ -169,9 +170,9 @@ def _batches(state: OpenedState) -> Iterator[pa.RecordBatch]:
     """Yield the live rows of a state by key group. There is one batch without rows if there is none."""
     step = state.step
     assert isinstance(step, KeepingStep), "a step with keyed state shows it"
-    rows = state.backend.live_rows(step.name)
-    batch = step.contents(rows)
-    _, groups = state.keys.codec.hashed([batch.column(name) for name in state.node.keys])
-    order = np.argsort(groups, kind="stable")
-    whole = batch.take(pa.array(order)).add_column(0, KEY_GROUP, pa.array(groups[order]))
-    yield from (whole.slice(at, BATCH_ROWS) for at in range(0, max(len(rows), 1), BATCH_ROWS))
+    rows = state.backend.rows_by_group(step.name)
+    for first in range(0, max(len(rows), 1), BATCH_ROWS):
+        batch = step.contents(rows[first : first + BATCH_ROWS])
+        _, groups = state.keys.codec.hashed([batch.column(name) for name in state.node.keys])
+        order = np.argsort(groups, kind="stable")
+        yield batch.take(pa.array(order)).add_column(0, KEY_GROUP, pa.array(groups[order]))

@@ -9,6 +9,12 @@ enough, at a deadline from its first batch, or by a control element that must no
 batch that is large by itself travels alone. Watermarks and latency markers may be late but never
 early. So they wait behind the open fill and do not close it.
 
+Of a channel a receiver knows the last watermark and whether the channel is idle. A watermark ends
+idleness. So watermarks and marks of idleness that wait side by side, without rows and without a
+barrier between them, say no more than the last watermark and, if it is last, ``Idle``. Only these are
+kept. The receiver does not see a channel idle that was idle while nothing could leave: its time is
+never ahead of what it would have been, and is the same after the last element.
+
 Credit: the receiver grants bytes, and the sender spends the charge of each data element. Both count
 the same charge, because the charge travels with the element. Control elements are free.
 ``Credit.received`` counts the elements that the receiver's task has *taken*. Only by that number
@@ -35,10 +41,13 @@ from penstock.base.limits import (
 )
 from penstock.base.values import hot_dataclass
 from penstock.contract.ids import ChannelId, Version
-from penstock.model.elements import Control, Credit, Data, EndOfStream, LatencyMarker, P, Watermark
+from penstock.model.elements import Active, Control, Credit, Data, EndOfStream, Idle, LatencyMarker, P, Watermark
 
 CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
 
+# So many control elements make a channel full. Those that cannot be refused, as barriers, have as much room again.
+_CONTROLS_FULL = CONTROLS_WAITING_MAX // 2
+_PROGRESS = (Watermark, Idle, Active)
 _LARGE_SHARE = 4  # a batch of a quarter of the buffer travels alone: joining would only copy it
 
 
@@ -60,6 +69,9 @@ class Outgoing(Generic[P]):
 
 class SendChannel(Generic[P]):
     """The sender's end. It holds ``buffer_bytes`` plus one element at most, in the calls' order.
+
+    Data is also refused when ``CONTROLS_WAITING_MAX // 2`` control elements wait: between small rows there
+    may be more of them than rows.
 
     Half of the window is the bound where it is less than ``buffer_bytes``. A batch of several rows
     is cut before it is offered when its charge is above ``piece_bytes``: rows for half of the
@@ -123,13 +135,13 @@ class SendChannel(Generic[P]):
 
     @property
     def full(self) -> bool:
-        """True when data would be refused: the waiting bytes have reached their bound."""
-        return self.waiting_bytes >= self._limit
+        """True when data would be refused: the waiting bytes or control elements have reached their bound."""
+        return self.waiting_bytes >= self._limit or self._controls >= _CONTROLS_FULL
 
     @property
     def roomy(self) -> bool:
         """True when half of the buffer is free, so that a refused task is worth waking."""
-        return 2 * self.waiting_bytes <= self._limit
+        return 2 * self.waiting_bytes <= self._limit and 2 * self._controls <= _CONTROLS_FULL
 
     @property
     def outstanding_rows(self) -> int:
@@ -163,9 +175,10 @@ class SendChannel(Generic[P]):
     def offer_marker(self, marker: LatencyMarker) -> bool:
         """Take a latency marker behind the rows before it. False when the channel is full."""
         assert not self._ended, "a marker after the end of the stream"
-        if self.full or self._controls >= CONTROLS_WAITING_MAX // 2:
+        if self.full:
             return False
-        self._trail(marker)
+        (self._trailing if self._open else self._queue).append(marker)
+        self._controls += 1
         return True
 
     def put(self, control: Control) -> None:
@@ -173,11 +186,14 @@ class SendChannel(Generic[P]):
         assert not self._ended, "an element after the end of the stream"
         assert self._controls < CONTROLS_WAITING_MAX, "control elements pile up"
         if isinstance(control, Watermark):
-            self._trail(control)
+            self._put_progress(self._trailing if self._open else self._queue, control)
             return
         if self._open:
             self._close_fill()
         self._queue_trailing()  # a barrier never overtakes a pending watermark
+        if isinstance(control, _PROGRESS):
+            self._put_progress(self._queue, control)
+            return
         self._queue.append(control)
         self._controls += 1
         self._ended = isinstance(control, EndOfStream)
@@ -217,14 +233,17 @@ class SendChannel(Generic[P]):
         self._open = []
         self._open_bytes = 0
 
-    def _trail(self, element: Watermark | LatencyMarker) -> None:
-        """Queue behind the open fill. A watermark replaces an unsent one in front of it."""
-        queue = self._trailing if self._open else self._queue
-        if isinstance(element, Watermark) and queue and isinstance(queue[-1], Watermark):
-            queue[-1] = element
-            return
-        queue.append(element)
-        self._controls += 1
+    def _put_progress(self, queue: "deque[Fill[P] | Control]", element: Watermark | Idle | Active) -> None:
+        """Queue an element in place of the unsent ones directly before it that it supersedes: two at most."""
+        mark: Watermark | None = None
+        while queue and isinstance(queue[-1], _PROGRESS):
+            before = queue.pop()
+            self._controls -= 1
+            if mark is None and isinstance(before, Watermark):
+                mark = before
+        kept = progress(mark, element)
+        queue.extend(kept)
+        self._controls += len(kept)
 
     def _queue_trailing(self) -> None:
         self._queue.extend(self._trailing)
@@ -321,6 +340,17 @@ class SendChannel(Generic[P]):
     def sent(self) -> int:
         """Elements that have left."""
         return self._sequence
+
+
+def progress(mark: Watermark | None, last: Watermark | Idle | Active) -> tuple[Watermark | Idle | Active, ...]:
+    """Return what a receiver has to know of elements side by side: their last watermark, and the last of them."""
+    match last:
+        case Watermark():
+            return (last,)
+        case Idle():
+            return (last,) if mark is None else (mark, last)
+        case Active():
+            return (last,) if mark is None else (mark,)  # a watermark ends idleness
 
 
 class Owed(IntEnum):

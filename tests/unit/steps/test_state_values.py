@@ -10,9 +10,10 @@ import pytest
 from penstock.base.errors import ConfigError, UserCodeError
 from penstock.contract.graph import Call, OnError, Per
 from penstock.keyed_state.hot import HotTable
+from penstock.steps.base import StateSchema
 from penstock.steps.keyed import KeyColumns
 from penstock.steps.process import ProcessStep
-from penstock.steps.state_values import BatchState, state_field
+from penstock.steps.state_values import BatchState, record_rules, state_field
 from penstock.steps.stateless import FlatMapStep, MapStep
 
 ROWS = pa.record_batch({"k": ["a", "a"], "n": [1, 2]})
@@ -191,3 +192,12 @@ def test_a_row_that_cannot_be_made_into_a_record_is_a_bad_row(on_error: OnError)
     assert [row["n"] for row in out] == [0, 1, 3, 4]
     assert letters[0].column("n").to_pylist() == [2]
     assert why in letters[0].column("error")[0].as_py()
+
+
+def test_a_stored_time_of_the_day_that_python_would_cut_is_refused_by_column() -> None:
+    field = state_field("own", pa.field("at", pa.time64("ns")))
+    table = HotTable(StateSchema("own", KeyColumns(ROWS.schema, ["k"], 16).fields, (field.value,)))
+    state = BatchState(table, {"at": field}, np.zeros(1, np.int32))
+    state["at"] = pa.array([1001], pa.time64("ns"))
+    with pytest.raises(ValueError, match=r"state column 'at' cannot be read .*: 00:00:00\.000001001 is finer than us"):
+        state.records(record_rules({"at": field}))

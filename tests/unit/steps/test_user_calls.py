@@ -342,3 +342,38 @@ def test_a_user_who_leaves_the_debugger_at_a_terminal_gets_no_advice_to_use_one(
 
 def leave(_record: dict[str, Any]) -> Any:
     raise BdbQuit
+
+
+FINE = [
+    pa.array([1000, 1001], pa.time64("ns")),
+    pa.array([[1000], [1001]], pa.list_(pa.time64("ns"))),
+    pa.array([{"t": None}, {"t": [1001]}], pa.struct([("t", pa.large_list(pa.time64("ns")))])),
+    pa.array([[], [("a", 1001)]], pa.map_(pa.string(), pa.time64("ns"))),
+    pa.array([1000, 1001], pa.time64("ns")).dictionary_encode(),
+]
+
+
+@pytest.mark.parametrize("column", FINE, ids=lambda column: str(column.type))
+def test_a_time_of_the_day_that_python_would_cut_is_refused_with_row_and_column(column: pa.Array) -> None:
+    batch = pa.record_batch({"n": [7, 8], "t": column})
+    seen: list[Any] = []
+
+    def keep(record: dict[str, Any]) -> dict[str, Any]:
+        seen.append(record["n"])
+        return {"n": record["n"]}
+
+    step = MapStep("keep", call(Per.RECORD, OnError.DEAD_LETTER), keep, NUMBERS)
+    found = run(step, batch)
+    assert (values(found["main"]), seen) == ([7], [7])
+    [letter] = found["dead-letter"]
+    assert letter.num_rows == 1
+    with pytest.raises(UserCodeError) as error:
+        run(MapStep("keep", call(Per.RECORD), keep, NUMBERS), batch)
+    said = f"column 't' ({column.type}) cannot be read as a Python value: 00:00:00.000001001 is finer than us"
+    assert said in str(error.value)
+
+
+def test_a_time_of_the_day_in_nanoseconds_that_python_holds_is_read() -> None:
+    batch = pa.record_batch({"t": pa.array([1000, None, 86_399_999_999_000], pa.time64("ns"))})
+    found = run(MapStep("keep", call(Per.RECORD), lambda record: record, batch.schema), batch)
+    assert found["main"] == [batch]

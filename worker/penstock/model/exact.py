@@ -27,11 +27,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.model.python_values import first_finer, python_values
 
 Take = Callable[[Any], Any]
 
 VALUE_CHARS_MAX = 80  # a refused value in an error text is cut to this length
 _US_OF_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+_NS_OF_US = 1_000
 
 
 def exact_array(values: Sequence[Any], kind: pa.DataType, what: str) -> pa.Array:
@@ -117,9 +119,10 @@ def taker(kind: pa.DataType) -> Take:
     for fits, rule in rules:
         if fits(kind):
             return rule
-    if t.is_time(kind) or t.is_duration(kind):
-        step_us = _US_OF_UNIT[kind.unit]
-        return _time_taker(step_us) if t.is_time(kind) else _duration_taker(step_us)
+    if t.is_time(kind):
+        return _time_taker(kind.unit)
+    if t.is_duration(kind):
+        return _duration_taker(kind.unit)
     return _nested_taker(kind)
 
 
@@ -293,25 +296,30 @@ def _of_numpy(value: np.datetime64) -> dt.datetime:
     return found
 
 
-def _time_taker(step_us: int) -> Take:
+def _time_taker(unit: str) -> Take:
+    step_us = _US_OF_UNIT[unit]
+
     def take(value: Any) -> dt.time:
         if not isinstance(value, dt.time):
             raise TypeError(f"it is no time but {type(value).__name__}")
         if value.tzinfo is not None:
             raise ValueError("its time zone would be lost")
         if value.microsecond % step_us:
-            raise ValueError("it is finer than the unit")
+            raise ValueError(f"it is finer than {unit}")
         return value.replace(fold=0)
 
     return take
 
 
-def _duration_taker(step_us: int) -> Take:
+def _duration_taker(unit: str) -> Take:
+    step_us = _US_OF_UNIT[unit]
+
     def take(value: Any) -> dt.timedelta:
         if not isinstance(value, dt.timedelta):
             raise TypeError(f"it is no timedelta but {type(value).__name__}")
-        if value.microseconds % step_us:
-            raise ValueError("it is finer than the unit")
+        nanoseconds: int = getattr(value, "nanoseconds", 0)  # of a Timedelta of pandas
+        if value.microseconds % step_us or (nanoseconds and unit != "ns"):
+            raise ValueError(f"it is finer than {unit}")
         return value
 
     return take
@@ -385,7 +393,7 @@ def exact_cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
     if not pa.types.is_null(array.type) and _family(array.type) != _family(kind):
         raise TypeError(f"{what} is {kind}, and cannot be made of {array.type}")
     if not _cast_is_exact(array.type, kind):
-        return exact_array(array.to_pylist(), kind, what)
+        return exact_array(_python_values(array, kind, what), kind, what)
     try:
         cast = array.cast(kind)
     except pa.ArrowException as error:
@@ -396,11 +404,22 @@ def exact_cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
 
 def _value_by_value(array: pa.Array, kind: pa.DataType, what: str, refused: Exception) -> pa.Array:
     """Convert value by value what Arrow's cast refuses: it also refuses some exact values."""
+    if pa.types.is_temporal(array.type) and getattr(array.type, "unit", None) == "ns":
+        # Python would cut it. The cast to a coarser unit refuses nothing that is exact.
+        value = first_finer(array, _US_OF_UNIT[kind.unit] * _NS_OF_US)
+        raise ValueError(f"{what} cannot hold {value} as {kind}: it is finer than {kind.unit}") from None
     try:
         values = array.to_pylist()
     except (ValueError, OverflowError):  # a time that no class of Python can hold
         raise ValueError(f"{what} ({kind}): {refused}") from None
     return exact_array(values, kind, what)
+
+
+def _python_values(array: pa.Array, kind: pa.DataType, what: str) -> list[Any]:
+    try:
+        return python_values(array)
+    except ValueError as error:
+        raise ValueError(f"{what} ({kind}): {error}") from None
 
 
 def _cast_is_exact(found: pa.DataType, kind: pa.DataType) -> bool:

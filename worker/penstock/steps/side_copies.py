@@ -23,6 +23,7 @@ from penstock.model.rows import RowCodec
 from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import Emit, KeyedState, PlainStep, StateSchema, split_hidden
 from penstock.steps.keyed import KeyColumns, OpenState
+from penstock.steps.user_calls import records_of
 
 _ROW, _ONE = "row", 1
 _MODULUS = 1 << 64
@@ -92,8 +93,9 @@ class SideCopy:
 
     def _show(self, rows: pa.RecordBatch, values: pa.Array) -> None:
         """Let functions see rows, and add them to the digest. ``values`` are their bytes."""
+        records = records_of(rows)
         keys = list(zip(*(column.to_pylist() for column in self._keys.of(rows)), strict=True))
-        for key, row, value in zip(keys, rows.to_pylist(), values.to_pylist(), strict=True):
+        for key, row, value in zip(keys, records, values.to_pylist(), strict=True):
             short = key[0] if len(key) == 1 else key
             self._rows[short] = MappingProxyType(row)
             hashed = int.from_bytes(blake2b(value, digest_size=8).digest())

@@ -21,6 +21,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
 from penstock.model.arrays import Int32s, fixed, fixed_array, pack_validity
 from penstock.model.exact import Take, exact_array, exact_cast, taken, taker
+from penstock.model.python_values import python_values
 from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import KeyedState
 
@@ -236,7 +237,7 @@ class BatchState:
 
     def records(self, rules: "RecordRules") -> "list[RecordState]":
         """Return the state of each key as a dict that the function may change."""
-        columns = [_listed(self[name]) for name in self._fields]
+        columns = [_listed(self[name], field.label) for name, field in self._fields.items()]
         rows = zip(*columns, strict=True) if columns else ((),) * self.keys
         return [RecordState(rules, row) for row in rows]
 
@@ -251,8 +252,13 @@ class BatchState:
         self._deleted |= np.fromiter(deleted, np.bool_, self.keys)
 
 
-def _listed(values: Any) -> list[Any]:
-    listed: list[Any] = values.to_pylist() if isinstance(values, pa.Array) else values.tolist()
+def _listed(values: Any, what: str) -> list[Any]:
+    if isinstance(values, pa.Array):
+        try:
+            return python_values(values)
+        except ValueError as error:
+            raise ValueError(f"{what} cannot be read as a Python value: {error}") from None
+    listed: list[Any] = values.tolist()
     return listed
 
 

@@ -33,6 +33,7 @@ from penstock.base.user_code import named, shortened
 from penstock.base.values import replace
 from penstock.contract.graph import Call, OnError
 from penstock.model.exact import exact_cast
+from penstock.model.python_values import python_values, refuse_cut
 from penstock.steps.bad_values import BadValues
 from penstock.steps.base import Locate
 from penstock.steps.dead_letters import DeadLetters, Refused
@@ -354,12 +355,14 @@ def _value_text(value: pa.Scalar) -> str:
 def records_of(part: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return rows as dicts. Raises ValueError with the column that Python cannot represent."""
     try:
+        for column in part.columns:
+            refuse_cut(column)
         records: list[dict[str, Any]] = part.to_pylist()
     except (ValueError, OverflowError):
         for field, column in zip(part.schema, part.columns, strict=True):
             try:
-                column.to_pylist()
-            except (ValueError, OverflowError) as error:
+                python_values(column)
+            except ValueError as error:
                 what = f"column {field.name!r} ({field.type}) cannot be read as a Python value"
                 raise ValueError(f"{what}: {error}") from None  # the cause has frames of pyarrow only
         raise

@@ -1,12 +1,13 @@
 """A source of rows in a list, with markers that say when the input ends, dies or waits."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,8 +19,10 @@ from penstock.contract.ids import Epoch, SplitId
 from penstock.contract.manifest import SplitState
 from penstock.graph.arguments import ColumnsLike, columns_of
 from penstock.graph.arrow import arrow_schema
-from penstock.model.declared.record_types import RecordType, record_type
+from penstock.model.declared.record_types import record_type
+from penstock.model.exact import exact_array, exact_cast
 from penstock.ports import Read
+from penstock.steps.typed.arrow_types import arrow_of
 from penstock.steps.typed.record_writer import RecordWriter
 
 
@@ -32,6 +35,8 @@ class Marker(Enum):
 
 
 EOF, ABORT, PAUSE = Marker.EOF, Marker.ABORT, Marker.PAUSE
+
+_UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 Item: TypeAlias = "Mapping[str, Any] | pa.RecordBatch | Marker | object"
 
@@ -48,12 +53,13 @@ class ListSource:
       begins again from its newest checkpoint.
     - ``PAUSE`` stops there until the run is told to go on; ``ps.run`` takes a checkpoint and goes on.
 
-    ``columns`` are the columns with their types; found from the rows when left out. With
+    ``columns`` are the columns with their types; found from the rows when left out. A value that its column does not
+    hold exactly is refused, as one that a function gives. A whole number is a time, in the unit of its column. With
     ``ends=False`` the source has no end, and more rows may be pushed to it.
     """
 
     def __init__(self, *partitions: Iterable[Item], columns: ColumnsLike = None, ends: bool = True) -> None:
-        """Keep the rows. Raises ConfigError for rows that do not fit the columns."""
+        """Keep the rows. Raises ConfigError for a row that does not fit the columns, counted from 0 in its list."""
         items = [list(partition) for partition in partitions] or [[]]
         self.bounded = ends
         given = columns_of(columns)
@@ -142,21 +148,21 @@ class _Partition:
         given = list(items)
         if given and self.ended:
             raise ConfigError("the list has been read to its end: make it with ends=False")
-        rows: list[Mapping[str, Any]] = []
-        for item in given:
-            if isinstance(item, Mapping):
-                rows.append(item)
-                continue
-            if (record := record_type(type(item))) is not None:
-                rows.append(_row(record, item))
-                continue
-            self._append(_batch(rows, schema))
-            rows = []
+        for kind, group in groupby(given, _kind):
+            alike: list[Any] = list(group)
+            if kind is dict:
+                self._append(_batch(alike, schema, self.rows))
+            elif kind is not None:
+                self._append(_batch_of_records(alike, schema, self.rows))
+            else:
+                self._add_others(alike, schema)
+
+    def _add_others(self, items: Sequence[Any], schema: pa.Schema) -> None:
+        for item in items:
             if isinstance(item, Marker):
                 self.marks.append(_Mark(self.rows, item))
             else:
                 self._append(_checked(item, schema))
-        self._append(_batch(rows, schema))
 
     def _append(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
@@ -225,6 +231,13 @@ class ListReader:
         """Hold nothing."""
 
 
+def _kind(item: Item) -> type | None:
+    """Return ``dict`` for any mapping, the class of a record, and None for anything else."""
+    if isinstance(item, Mapping):
+        return dict
+    return None if record_type(type(item)) is None else type(item)
+
+
 def _found(items: Sequence[Item]) -> pa.Schema:
     """Find the columns from the first batch, or from all rows."""
     for item in items:
@@ -241,24 +254,83 @@ def _found(items: Sequence[Item]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, first: int) -> pa.RecordBatch:
+    """Make a batch of dicts. The first one is row ``first`` of the list."""
     for row in rows:
-        for name in row:
-            if name not in schema.names:
-                raise ConfigError(f"row {dict(row)}: {unknown('column', name, schema.names)}")
-    try:
-        return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=schema)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"rows do not fit the columns of the list: {error}") from error
+        _check_names(row, dict(row), schema)
+
+    def column(start: int, stop: int, field: pa.Field) -> pa.Array:
+        values = [row.get(field.name) for row in rows[start:stop]]
+        return _column(values, field.type, f"column {field.name!r}")
+
+    return _exact(len(rows), schema, column, first)
 
 
-def _row(record: RecordType, item: object) -> dict[str, Any]:
-    """Return the fields of a record as Arrow takes them. Raises ConfigError for one that does not fit its hint."""
+def _column(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:
+    """Make a column as :func:`exact_array` does. A whole number is a time as well: it counts the unit of the column."""
+    numbers = [value if isinstance(value, int | np.integer) else None for value in values]
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind) or not any(n is not None for n in numbers):
+        return exact_array(values, kind, what)
+    others = [value if number is None else None for value, number in zip(values, numbers, strict=True)]
+    times = exact_array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64(), what).view(kind)
+    return pc.coalesce(times, exact_array(others, kind, what))
+
+
+def _batch_of_records(records: Sequence[object], schema: pa.Schema, first: int) -> pa.RecordBatch:
+    """Make a batch of objects of one ``ps.record``. The first one is row ``first`` of the list."""
+    record = record_type(type(records[0]))
+    assert record is not None, "the caller asked"
     names = [field.name for field in record.fields]
+    _check_names(names, records[0], schema)
+    own = pa.schema([pa.field(field.name, arrow_of(field.kind)) for field in record.fields])
+    writer = RecordWriter(record, own)
+    given = writer.batch([_values(writer, each) for each in records])
+
+    def column(start: int, stop: int, field: pa.Field) -> pa.Array:
+        if field.name not in names:
+            return pa.nulls(stop - start, field.type)
+        values = given.column(field.name).slice(start, stop - start)
+        return exact_cast(_as_time(values, field.type), field.type, f"column {field.name!r}")
+
+    return _exact(len(records), schema, column, first)
+
+
+def _check_names(names: Iterable[str], row: object, schema: pa.Schema) -> None:
+    for name in names:
+        if name not in schema.names:
+            raise ConfigError(f"row {row}: {unknown('column', name, schema.names)}")
+
+
+def _values(writer: RecordWriter, item: object) -> Sequence[Any]:
+    """Return the fields of a record as Arrow takes them. Raises ConfigError for one that does not fit its hint."""
     try:
-        return dict(zip(names, RecordWriter(record, pa.schema([])).values(item), strict=True))
+        return writer.values(item)
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{item!r}: {error}") from error
+
+
+def _as_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the times of a ``ps.Time``, which are microseconds of UTC, as a column without or with a zone has them."""
+    if not pa.types.is_timestamp(values.type):
+        return values
+    numbers = values.cast(pa.int64())
+    return numbers.view(pa.timestamp("us", kind.tz)) if pa.types.is_timestamp(kind) else numbers
+
+
+def _exact(
+    rows: int, schema: pa.Schema, column: Callable[[int, int, pa.Field], pa.Array], first: int
+) -> pa.RecordBatch:
+    """Make a batch of columns of so many rows. ``column`` makes one of rows of a range, exactly or with an error."""
+    try:
+        return pa.RecordBatch.from_arrays([column(0, rows, field) for field in schema], schema=schema)
+    except _UNFIT as unfit:
+        for row in range(rows):
+            for field in schema:
+                try:
+                    column(row, row + 1, field)
+                except _UNFIT as error:
+                    raise ConfigError(f"row {first + row} does not fit the columns of the list: {error}") from None
+        raise ConfigError(f"rows do not fit the columns of the list: {unfit}") from unfit
 
 
 def _checked(item: Any, schema: pa.Schema) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -305,6 +306,15 @@ def test_an_object_that_is_not_a_source_or_sink_is_refused() -> None:
     lines = job.source("b", ps.parquet("x"), columns={"line": "string"})
     with pytest.raises(ps.ConfigError, match=r"test_user_api.*step 'o': str is not a sink: it lacks"):
         lines.sink("o", "data/out")
+
+
+@pytest.mark.parametrize("tasks", [0, -1, 4097, "2", 2.0, True])
+def test_a_number_of_tasks_that_no_step_can_have_is_refused_with_its_place(tasks: Any) -> None:
+    lines = ps.Job().source("lines", ps.parquet("x"), columns=LINES, parallelism=4096)
+    with pytest.raises(ConfigError, match=r"test_user_api\.py:\d+: parallel: tasks=.* a whole number from 1 to 4,096"):
+        lines.parallel(tasks)
+    with pytest.raises(ConfigError, match=r"test_user_api\.py:\d+: step 'b': parallelism=.* a whole number from 1 to"):
+        ps.Job().source("b", ps.parquet("x"), columns=LINES, parallelism=tasks)
 
 
 def test_a_new_input_column_changes_the_fingerprint_only_if_it_is_sent() -> None:

@@ -97,8 +97,14 @@ def test_a_farm_of_a_pipeline_with_a_farm_inside() -> None:
         (lambda: ps.Pipeline(Clean), "is no part of a pattern: it must be an object"),
         (lambda: ps.Farm(ps.Farm(Clean(), 2), 2), "begins with a farm"),
         (lambda: ps.Farm(ps.Pipeline(ps.Farm(Clean()), Work()), 2), "begins with a farm"),
+        (lambda: ps.Farm(Clean(), 0), "farm: workers=0: it must be a whole number from 1"),
+        (lambda: ps.Farm(Clean(), -1), "farm: workers=-1: it must be"),
+        (lambda: ps.Farm(Clean(), "2"), "farm: workers='2': it must be"),  # type: ignore[arg-type]
     ],
-    ids=["nothing", "a number", "a class", "a farm", "a pipeline that begins with a farm"],
+    ids=[
+        *("nothing", "a number", "a class", "a farm", "a pipeline that begins with a farm"),
+        *("no worker", "less than none", "a text"),
+    ],
 )
 def test_what_is_no_pattern_is_refused_with_its_place(build: Callable[[], object], message: str) -> None:
     with pytest.raises(ps.ConfigError, match=message) as refused:

@@ -13,6 +13,7 @@ HASH_SEED = 42  # the seed of xxhash64 in Spark SQL
 # --- Size of a job --------------------------------------------------------------------------
 WORKERS_MAX = 1024
 JOB_NAME_CHARS_MAX = 40
+STAGE_TASKS_MAX = 4096  # tasks that a job may ask for in one stage
 STEPS_MAX = 256
 SPLITS_TOLD_MAX = 64  # splits whose pending rows a status and the metrics of a worker name; a step has the sum of all
 SPLITS_MAX = 40_000  # each split of Parquet files takes up to 290 bytes in the message to the leader

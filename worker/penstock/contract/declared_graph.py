@@ -333,7 +333,12 @@ class DeclaredStep(Fields):
     ] = ()
     parallelism: Annotated[
         int | None,
-        Field("parallelism", "number of tasks; one per worker when left out", minimum=1, maximum=4096),
+        Field(
+            "parallelism",
+            "number of tasks; one per worker when left out",
+            minimum=1,
+            maximum=limits.STAGE_TASKS_MAX,
+        ),
     ] = None
     source: Annotated[Source | None, SOURCE] = None
     map: Annotated[Map | None, MAP] = None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from penstock.base import limits
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import NOT_BUILT
 from penstock.base.user_code import caller_place
@@ -55,6 +56,14 @@ def event_time_of(
             "is missing"
         )
     return None
+
+
+def tasks_of(about: str, tasks: int) -> int:
+    """Return a number of tasks. Raises ConfigError with the user's place."""
+    if type(tasks) is not int or not 1 <= tasks <= limits.STAGE_TASKS_MAX:
+        must = f"it must be a whole number from 1 to {limits.STAGE_TASKS_MAX:,}"
+        raise ConfigError(f"{caller_place()}: {about}{tasks!r}: {must}")
+    return tasks
 
 
 def on_of(place: str, step: str, on: OnLike) -> dict[str, str]:

@@ -68,6 +68,7 @@ from penstock.graph.arguments import (
     how_of,
     on_of,
     pairs_call_of,
+    tasks_of,
 )
 from penstock.graph.connect import check_user_connector
 from penstock.graph.draft import CALL, CONNECTOR, GraphDraft, label, partition_role, side_inputs
@@ -118,7 +119,8 @@ class Job:
         time = event_time_of(name, event_time, time_unit, out_of_orderness, idle_after)
         place = self._connect(name, connector, Role.SOURCE)
         parameters = Source(connector_of(connector), columns_of(columns), time, batch_rows)
-        return self._add(Step(name, parameters, (), parallelism), place)
+        tasks = None if parallelism is None else tasks_of(f"step {name!r}: parallelism=", parallelism)
+        return self._add(Step(name, parameters, (), tasks), place)
 
     def run(
         self,
@@ -220,8 +222,8 @@ class Stream:
         return Stream(self.job, tuple(inputs), functions, self.parallelism)
 
     def parallel(self, tasks: int) -> "Stream":
-        """Run the next step with ``tasks`` tasks in total instead of one per worker."""
-        return type(self)(self.job, self.inputs, self.partitioners, tasks)
+        """Run the next step with ``tasks`` tasks in total instead of one per worker. Raises ConfigError for none."""
+        return type(self)(self.job, self.inputs, self.partitioners, tasks_of("parallel: tasks=", tasks))
 
     def union(self, *others: "Stream") -> "Stream":
         """Join streams with equal columns. Rows of different streams come in any order."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import caller_place
-from penstock.graph.arguments import ColumnsLike, OnErrorLike, PerLike
+from penstock.graph.arguments import ColumnsLike, OnErrorLike, PerLike, tasks_of
 from penstock.graph.builder import Stream
 from penstock.steps.seq_node import SeqNode, check_node
 
@@ -60,8 +60,8 @@ class Farm:
         """Let ``workers`` tasks run the part. None means one per worker.
 
         ``on`` names key columns: rows with equal keys go to the same task, and keep their order. Without it, batches
-        go to the tasks in turn, and the order per key is lost. Raises ConfigError for a part that begins with a
-        farm, because the tasks of the outer one would run nothing.
+        go to the tasks in turn, and the order per key is lost. Raises ConfigError for a number of workers below 1, and
+        for a part that begins with a farm, because the tasks of the outer one would run nothing.
         """
         self.part = _part(part)
         if _begins_with_farm(self.part):
@@ -69,7 +69,7 @@ class Farm:
                 f"{caller_place()}: the part of a farm begins with a farm, so the outer tasks would run nothing: "
                 "write one farm, or put a node before the inner one"
             )
-        self.workers = workers
+        self.workers = None if workers is None else tasks_of("farm: workers=", workers)
         self.keys = () if on is None else (on,) if isinstance(on, str) else tuple(on)
 
     def on(self, stream: Stream) -> Stream:

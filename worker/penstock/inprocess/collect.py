@@ -10,6 +10,7 @@ from penstock.base.errors import StateError
 from penstock.contract.codec import parsed
 from penstock.contract.ids import Attempt, Epoch, TaskId
 from penstock.contract.manifest import SinkHandle
+from penstock.inprocess.shown_rows import shown_rows
 from penstock.ports import Pending, SinkPublisher, SinkWriter
 
 EXACTLY_ONCE = "exactly-once"
@@ -17,13 +18,13 @@ Shown = dict[str, tuple[pa.RecordBatch, ...]]
 
 
 class Rows(list[dict[str, Any]]):
-    """Rows as dicts, which are also there as an Arrow table."""
+    """Rows as dicts, which are also there as an Arrow table. For times that Python does not have see ``shown_rows``."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> None:
         """Show ``batches``; of no batch, ``schema`` has the columns."""
         none = pa.schema([]) if schema is None else schema
         self._table = pa.Table.from_batches(batches, batches[0].schema if batches else none)
-        super().__init__(self._table.to_pylist())
+        super().__init__(shown_rows(self._table))
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as they were collected."""

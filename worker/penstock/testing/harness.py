@@ -8,13 +8,15 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.suggest import unknown
+from penstock.contract.chosen_rows import Top, WindowTop
 from penstock.contract.event_time import EventTime as EventTimeRule
-from penstock.contract.graph import Session, Source, Window
+from penstock.contract.graph import RIGHT, AsOf, Enrich, Join, Lookup, Session, Source, Window
 from penstock.graph.compiled import CompiledStep
 from penstock.inprocess.collect import Rows, Shown
 from penstock.inprocess.list_source import Item, Marker
 from penstock.inprocess.prepare import Inputs, JobLike, Prepared, prepare
 from penstock.inprocess.run import Result, positive, result_of, resume, rows_of, stopped_at
+from penstock.inprocess.shown_rows import shown_rows
 from penstock.inprocess.tasks import InProcessTasks, Stored
 from penstock.steps.typed.state_contents import state_objects
 from penstock.testing.clock import EventTime, EvenWork, StandingClock, event_time_us
@@ -165,21 +167,27 @@ class Run:
 
         Of a window the key is followed by its start. Values are dicts of the state columns, or of the
         computed ones. Of a function with types they are objects of its ``ps.state``: ``state["A"].total``.
+        A step that may keep several rows of a key has lists of them: ``top``, the best row first; a join by an
+        interval or by event time, with side and times of each bucket of rows; rows that wait for an answer.
         Raises ConfigError for a step that keeps nothing.
         """
-        keys = self._keys(step)
+        keys, several = self._keys(step), any(_keeps_several(node.parameters) for node in self._nodes(step))
         state: State = {}
         for batch in self._tasks.state(step):
-            names = batch.select(keys).to_pylist()
+            names = shown_rows(batch.select(keys)) if keys else [{}] * batch.num_rows
             for key, values in zip(names, self._values(step, batch.drop_columns(keys)), strict=True):
                 found = tuple(key.values())
-                state[found[0] if len(keys) == 1 else found] = values
+                own = found[0] if len(keys) == 1 else found
+                if several:
+                    state.setdefault(own, []).append(values)
+                else:
+                    state[own] = values
         return state
 
     def _values(self, step: str, batch: pa.RecordBatch) -> list[Any]:
         types = next((node.types for node in self._nodes(step)), None)
         if types is None or types.state is None:
-            rows: list[Any] = batch.to_pylist()
+            rows: list[Any] = shown_rows(batch)
             return rows
         return state_objects(types.state, batch)
 
@@ -187,17 +195,33 @@ class Run:
         return [node for stage in self._prepared.job.stages for node in stage.nodes if node.name == step]
 
     def _keys(self, step: str) -> list[str]:
-        nodes = self._nodes(step)
-        windowed = [n for node in nodes for n in ("window_start",) if _is_window(node)]
-        return [key for node in nodes for key in node.keys] + windowed
+        keys: list[str] = []
+        for node in self._nodes(step):
+            keys += node.side(RIGHT).keys if _is_table(node.parameters) else node.keys
+            keys += ["window_start"] * _has_windows(node.parameters)
+        return keys
 
     def result(self) -> Result:
         """Return the visible rows and the counts of late rows and dead letters until now."""
         return result_of(self._prepared, self._tasks, complete=self._finished)
 
 
-def _is_window(node: object) -> bool:
-    return isinstance(getattr(node, "parameters", None), Window | Session)
+def _has_windows(parameters: object) -> bool:
+    """Return whether a step keeps windows, so that a key has several."""
+    joins = isinstance(parameters, Join) and parameters.within_us is not None
+    return joins or isinstance(parameters, Window | Session)
+
+
+def _is_table(parameters: object) -> bool:
+    """Return whether a step keeps the newest row of each key of its right side, in the columns of that side."""
+    return isinstance(parameters, Join) and parameters.as_of is AsOf.NOW
+
+
+def _keeps_several(parameters: object) -> bool:
+    """Return whether a step may show several rows of a key that nothing tells apart."""
+    if isinstance(parameters, Join):
+        return parameters.within_us is None and not _is_table(parameters)
+    return isinstance(parameters, Top | WindowTop | Enrich | Lookup)
 
 
 def run(

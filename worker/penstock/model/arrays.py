@@ -40,6 +40,15 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
+def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column in another type, as Arrow's safe cast does. Of that, only texts and bytes become a dictionary."""
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
+        column = column.cast(kind.value_type).dictionary_encode()
+    return column.cast(kind)
+
+
 def view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
     """Return a view of ``count`` items of a buffer from item ``start`` on; a copy if misaligned."""
     if buffer is None or count == 0:

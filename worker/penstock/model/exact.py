@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.model.arrays import as_type
 from penstock.model.python_values import first_finer, python_values
 
 Take = Callable[[Any], Any]
@@ -52,7 +53,7 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, what: str) -> pa.Array
     take = taker(kind)
     kept = [None if v is None else taken(take, v, kind, what) for v in values]
     try:
-        return pa.array(kept, kind)
+        return as_type(pa.array(kept, kind.value_type if pa.types.is_dictionary(kind) else kind), kind)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise ValueError(f"{what} ({kind}): {error}") from None
 
@@ -389,7 +390,7 @@ def exact_cast(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         return exact_cast(array.dictionary_decode(), kind, what)
     if pa.types.is_dictionary(kind):
-        return exact_cast(array, kind.value_type, what).cast(kind)
+        return as_type(exact_cast(array, kind.value_type, what), kind)
     if not pa.types.is_null(array.type) and _family(array.type) != _family(kind):
         raise TypeError(f"{what} is {kind}, and cannot be made of {array.type}")
     if not _cast_is_exact(array.type, kind):

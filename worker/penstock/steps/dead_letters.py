@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.limits import SLICED_ROWS_MAX
+from penstock.model.arrays import as_type
 from penstock.steps.base import Locate
 
 ERROR_FIELDS = (
@@ -65,7 +66,7 @@ class DeadLetters:
 def unplaced(step: str, schema: pa.Schema, known: Mapping[str, pa.Array], errors: Sequence[str]) -> pa.RecordBatch:
     """Return dead letters that were made from no row of an input: of the columns of ``schema`` only some are known."""
     count = len(errors)
-    columns = [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in schema]
+    columns = [as_type(known[f.name], f.type) if f.name in known else pa.nulls(count, f.type) for f in schema]
     unknown = [_texts([None] * count), _texts([None] * count), pa.nulls(count, pa.int64())]
     named = [_texts([step] * count), _texts(errors), *unknown]
     return pa.RecordBatch.from_arrays([*columns, *named], schema=pa.schema([*schema, *ERROR_FIELDS]))

@@ -26,6 +26,7 @@ from penstock.model.arrays import (
     NO_BYTES,
     Int32s,
     Int64s,
+    as_type,
     bits,
     fixed,
     fixed_array,
@@ -438,7 +439,7 @@ class RunningAggregate(PlainStep):
         """Return the keys of state rows and their values so far."""
         keys = self._keys.codec.columns(self._state.keys_of(rows))
         columns = [*keys, *self._aggregates.results(self._state, rows)]
-        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._output, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._output)
 
     def counters(self) -> dict[str, int]:

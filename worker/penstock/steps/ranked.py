@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.contract.graph import OP
-from penstock.model.arrays import Bytes, Int32s, Int64s, variable
+from penstock.model.arrays import Bytes, Int32s, Int64s, as_type, variable
 from penstock.model.kernels import joins, ranks
 from penstock.model.rows import RowCodec
 from penstock.model.table_columns import BYTES, Value
@@ -150,7 +150,7 @@ class RankedStep(PlainStep):
         if not self._ranking.leaving:
             changed, kinds = changed[kinds == ranks.ENTERS], kinds[kinds == ranks.ENTERS]
         columns = [_OPS.take(pa.array(kinds)), *self._columns(keys, rows, changed)]
-        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._output, strict=True)]
         emitted = pa.RecordBatch.from_arrays(cast, schema=self._output)
         self._emit(with_hidden(emitted, pa.array(np.full(emitted.num_rows, NO_BOUND, np.int64))))
 
@@ -166,7 +166,7 @@ class RankedStep(PlainStep):
         kept = self._stored(rows)
         columns = self._columns(self._key_columns(rows), kept, np.arange(len(kept.slots), dtype=np.int32))
         output = pa.schema([field for field in self._output if field.name != OP])
-        cast = [c.cast(f.type) for c, f in zip(columns, output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, output, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=output)
 
     def counters(self) -> dict[str, int]:

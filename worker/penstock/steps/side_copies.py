@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import SIDE_ROWS_MAX
 from penstock.contract.manifest import CopyDigest, step_of
-from penstock.model.arrays import text, variable_array
+from penstock.model.arrays import as_type, text, variable_array
 from penstock.model.rows import RowCodec
 from penstock.model.table_columns import BYTES, Value
 from penstock.steps.base import Emit, KeyedState, PlainStep, StateSchema, split_hidden
@@ -112,7 +112,7 @@ class SideCopy:
         values = self.state.read_bytes(_ROW, found)
         ends, data = text(values)[:2]
         columns = self._codec.decode(data, ends[:-1].astype(np.int64))
-        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._schema, strict=True)]
         self._show(pa.RecordBatch.from_arrays(cast, schema=self._schema), values)
 
     def digest(self) -> CopyDigest:

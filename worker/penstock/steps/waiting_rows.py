@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.model.arrays import Int32s, Int64s, UInt64s, fixed, flat, text, variable_array
+from penstock.model.arrays import Int32s, Int64s, UInt64s, as_type, fixed, flat, text, variable_array
 from penstock.model.keys import Keys
 from penstock.model.rows import RowCodec
 from penstock.model.table_columns import BYTES, Value
@@ -79,7 +79,7 @@ class WaitingRows:
         """Return the rows without their hidden column."""
         encoded = text(self.state.read_bytes(_ROW, found))
         columns = self._codec.decode(encoded[1], encoded[0][:-1].astype(np.int64))
-        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
     def as_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model.arrays import Bytes, Int32s, Int64s, fixed_array, variable_array
+from penstock.model.arrays import Bytes, Int32s, Int64s, as_type, fixed_array, variable_array
 from penstock.model.kernels import joins
 from penstock.steps.base import NO_BOUND, Emit, split_hidden, with_hidden
 from penstock.steps.joins.pair_function import PairFunction
@@ -162,7 +162,7 @@ class PairBatches:
         sources += [(column, picked.right) for column in rows[1]]
         sources += [(column, of_side) for of_side in picked.windows_by_side for column in keys]
         columns = [sources[number][0].take(sources[number][1]) for number in self._picked]
-        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._output, strict=True)]
         batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
         self._emit(with_hidden(batch, bounds))
 

@@ -17,7 +17,7 @@ from penstock.base.limits import FIRED_ROWS_MAX
 from penstock.contract.graph import Compute, Function
 from penstock.contract.keygroups import Share
 from penstock.contract.window_parts import merged_of, parts_of
-from penstock.model.arrays import Int32s, Int64s, fixed, fixed_array, flat
+from penstock.model.arrays import Int32s, Int64s, as_type, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.base import NO_BOUND, NOTHING_DUE, PlainStep, StateSchema, reached, split_hidden, with_hidden
 from penstock.steps.keyed import Aggregates, KeyColumns, OpenState
@@ -53,7 +53,7 @@ class PartsStep(PlainStep):
         until = np.repeat(slices, covers) + np.tile(np.arange(covers), len(slices)) * self._shape.step_us
         times = (fixed_array(TIME, each) for each in (until - self._shape.size_us, until))
         columns = [*times, *(column.take(of_windows) for column in parts)]
-        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._output, strict=True)]
         emitted = pa.RecordBatch.from_arrays(cast, schema=self._output)
         self._emit(with_hidden(emitted, pa.array(np.full(emitted.num_rows, NO_BOUND, np.int64))))
 
@@ -138,7 +138,7 @@ class AllKeysStep(PlainStep):
         keys = self._keys.codec.window_columns(self._state.keys_of(rows))
         merged = iter(self._aggregates.results(self._state, rows))
         columns = [*keys, *(_finished(each.function, merged) for each in self._compute)]
-        cast = [c.cast(f.type) for c, f in zip(columns, self._output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(columns, self._output, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._output)
 
     def on_groups_gained(self, share: Share, fired_us: int) -> None:

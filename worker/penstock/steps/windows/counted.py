@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.limits import FIRED_ROWS_MAX
-from penstock.model.arrays import Int32s, Int64s
+from penstock.model.arrays import Int32s, Int64s, as_type
 from penstock.model.kernels import joins
 from penstock.model.table_columns import Value
 from penstock.steps.base import NO_BOUND, NOTHING_DUE, PlainStep, StateSchema, reached, split_hidden, with_hidden
@@ -96,7 +96,7 @@ class CountStep(PlainStep):
         return self._rows(keys, self._aggregates.results(self._state, rows))
 
     def _rows(self, keys: Sequence[pa.Array], computed: Sequence[pa.Array]) -> pa.RecordBatch:
-        cast = [c.cast(f.type) for c, f in zip([*keys, *computed], self._output, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip([*keys, *computed], self._output, strict=True)]
         batch = pa.RecordBatch.from_arrays(cast, schema=self._output)
         return with_hidden(batch, pa.array(np.full(batch.num_rows, NO_BOUND, np.int64)) if self._timed else None)
 

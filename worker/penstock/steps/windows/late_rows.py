@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.base.values import hot_dataclass
 from penstock.contract.keygroups import Share
-from penstock.model.arrays import Int32s, Int64s, UInt64s, fixed, fixed_array, flat
+from penstock.model.arrays import Int32s, Int64s, UInt64s, as_type, fixed, fixed_array, flat
 from penstock.model.kernels import windows
 from penstock.steps.base import NO_BOUND, split_hidden, with_hidden
 from penstock.steps.keyed import KeyColumns
@@ -144,6 +144,6 @@ def window_rows(
     A window's row is made from many rows, so it has no bound, and later steps never find it late.
     """
     columns = [*keys, *(fixed_array(TIME, each) for each in times), *computed]
-    cast = [c.cast(f.type) for c, f in zip(columns, output, strict=True)]
+    cast = [as_type(c, f.type) for c, f in zip(columns, output, strict=True)]
     batch = pa.RecordBatch.from_arrays(cast, schema=output)
     return with_hidden(batch, pa.array(np.full(batch.num_rows, NO_BOUND, np.int64)))

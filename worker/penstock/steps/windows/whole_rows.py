@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.base.errors import StateError
 from penstock.base.limits import WHOLE_ROWS_MAX, WHOLE_SLICE_BUCKETS, WHOLE_SLICE_BYTES, WHOLE_SLICE_ROWS
 from penstock.contract.manifest import child_state
-from penstock.model.arrays import Int32s, Int64s, fixed, flat
+from penstock.model.arrays import Int32s, Int64s, as_type, fixed, flat
 from penstock.steps.base import FixedColumns
 from penstock.steps.joins.bucket_rows import BucketRows, Buckets, StoredRows, Units
 from penstock.steps.joins.sides import timed_side
@@ -112,7 +112,7 @@ class WholeRows(Aggregates):
         columns = dict(zip(self._side.kept, self._side.decoded(stored.data, stored.starts), strict=True))
         columns |= {place: key.take(of) for place, key in zip(self._side.keys.places, keys, strict=True)}
         shown = [columns[place] for place in range(len(self._shown))]
-        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(shown, self._shown, strict=True)]
+        cast = [as_type(c, f.type) for c, f in zip(shown, self._shown, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._shown)
 
 

@@ -114,13 +114,22 @@ def test_a_file_that_came_later_does_not_say_the_columns(tmp_path: Path, later: 
         assert rest(ParquetSource(str(tmp_path), declared).open(state), 9) == [(0, ["x", "y"])]
 
 
-@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_other_kinds_of_text_become_strings(tmp_path: Path, kind: pa.DataType) -> None:
     pq.write_table(pa.table({"line": pa.array(["x", "y"]).cast(kind)}), tmp_path / "a.parquet")
     source = ParquetSource(str(tmp_path), LINE)
     read = source.open(source.splits()[0]).read(10)
     assert read is not None
     assert read.batch.schema == source.schema
+
+
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.binary_view()])
+def test_other_kinds_of_bytes_are_read_as_the_declared_one(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"line": pa.array([b"x", None, b"y" * 30], kind)}), tmp_path / "a.parquet")
+    source = ParquetSource(str(tmp_path), (Column("line", "binary"),))
+    read = source.open(source.splits()[0]).read(10)
+    assert read is not None
+    assert read.batch.column("line").equals(pa.array([b"x", None, b"y" * 30]))
 
 
 @pytest.mark.parametrize("columns", [(), (Column("at", "timestamp[us]"),)])

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.graph.arrow import arrow_type, check_type
+from penstock.graph.arrow import arrow_type, check_type, check_views
 
 KINDS = [
     pa.list_(pa.int64()),
@@ -58,3 +58,20 @@ def test_a_type_that_cannot_pass_through_a_job_is_refused_with_advice(kind: pa.D
 def test_an_unknown_type_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="unknown column type"):
         arrow_type(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        (pa.string_view(), "string"),
+        (pa.binary_view(), "binary"),
+        (pa.list_(pa.string_view()), "string"),
+        (pa.struct([("x", pa.int64()), ("y", pa.map_(pa.string(), pa.binary_view()))]), "binary"),
+        (pa.dictionary(pa.int32(), pa.string_view()), "string"),
+    ],
+    ids=str,
+)
+def test_a_view_is_refused_at_any_depth_with_what_to_declare(kind: pa.DataType, instead: str) -> None:
+    for check in (check_type, check_views):
+        with pytest.raises(ConfigError, match=rf"{instead}_view cannot pass through a job: declare {instead}$"):
+            check(kind)

@@ -122,6 +122,27 @@ def test_a_time_zone_must_be_declared_as_it_is_in_the_file(folder: Path) -> None
         check("timestamp[us, tz=UTC]", "ts")
 
 
+VIEWS = pa.table({"c": pa.array(["a" * 30], pa.string_view()), "b": pa.array([b"a" * 30], pa.binary_view())})
+DISTINCT = '.key_by("c").distinct("own")'
+
+
+def test_views_are_refused_where_they_are_declared_or_found(folder: Path) -> None:
+    pq.write_table(VIEWS, folder / "a.parquet")
+    text = "column 'c': columns of type string_view cannot pass through a job: declare string"
+    for source in ("", 'columns={"c": "string_view"}'):
+        assert f"types.yaml:12: step 'src': {text}" in complaint(folder, DISTINCT, source)
+    steps = '.map("own", print, columns={"c": "list<item: binary_view>"})'
+    text = "step 'own': column 'c': columns of type binary_view cannot pass through a job: declare binary"
+    assert f"types.yaml:13: {text}" in complaint(folder, steps, 'columns={"c": "string"}')
+
+
+def test_columns_of_views_in_files_are_read_as_what_is_declared(folder: Path) -> None:
+    pq.write_table(VIEWS, folder / "a.parquet")
+    columns = 'columns={"c": "string", "b": "binary"}'
+    validate(job_file(folder, DISTINCT, columns), quiet=True)
+    assert schema_at(compiled(folder, DISTINCT, columns), "own").types == [pa.string(), pa.binary()]
+
+
 @pytest.mark.parametrize(
     ("kind", "per", "why"),
     [

@@ -515,13 +515,17 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether every value of the type ``found`` is also a value of the type ``wanted``."""
     if found == wanted or pa.types.is_null(found):
         return True  # a column of the type null has nulls only
-    texts = (pa.string(), pa.large_string(), pa.string_view())
-    if found in texts and wanted in texts:
-        return True
+    for alike in (_TEXTS, _BYTES):
+        if found in alike and wanted in alike:
+            return True
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         # A time in UTC reads the same without a zone; in another zone it does not. A zone is never
         # guessed. Losing digits raises an error later.

@@ -25,6 +25,7 @@ _SIMPLE = {
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), ?(-?\d+)\)")
 _BYTES = re.compile(r"fixed_size_binary\[(\d+)\]")
+_VIEWS = {"string_view": "string", "binary_view": "binary"}
 _NOT_NULL = " not null"
 _OPENING, _CLOSING = "<([", ">)]"
 
@@ -52,8 +53,18 @@ def arrow_type(text: str) -> pa.DataType:
     return found
 
 
+def check_views(kind: pa.DataType) -> None:
+    """Raise ConfigError for a view, also within a type: Arrow selects no rows of columns of views."""
+    inner = [kind.value_type] if pa.types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
+    for each in inner:
+        check_views(each)
+    if (instead := _VIEWS.get(str(kind))) is not None:
+        raise ConfigError(f"columns of type {kind} cannot pass through a job: declare {instead}")
+
+
 def check_type(kind: pa.DataType) -> None:
     """Raise ConfigError if columns of this type cannot pass through a job."""
+    check_views(kind)
     try:
         if arrow_type(str(kind)) != kind:
             pa.array([], kind).cast(arrow_type(str(kind)))

@@ -183,10 +183,10 @@ class _DraftColumnFinder:
     def type_problem(self, column: Column) -> str | None:
         if self.inspector is None:
             return None
-        from penstock.graph.arrow import arrow_type  # noqa: PLC0415  Arrow stays out of the CLI
+        from penstock.graph.arrow import arrow_type, check_views  # noqa: PLC0415  Arrow stays out of the CLI
 
         try:
-            arrow_type(column.type)
+            check_views(arrow_type(column.type))
         except ConfigError as error:
             return str(error)
         return None

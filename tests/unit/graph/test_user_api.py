@@ -333,3 +333,14 @@ def test_a_new_input_column_changes_the_fingerprint_only_if_it_is_sent() -> None
     both = EmptyInputs(), Wider()
     assert len({compiled_with(inputs, narrow=True) for inputs in both}) == 1
     assert len({compiled_with(inputs, narrow=False) for inputs in both}) == 2
+
+
+def test_a_step_that_a_stream_does_not_have_is_named_with_what_to_write() -> None:
+    rows: Any = ps.Job().source("rows", ps.parquet("none"), columns={"k": "string"})
+    with pytest.raises(AttributeError, match=r"process keeps state for each key: write \.key_by\(\.\.\.\)\.process"):
+        rows.process("p", lambda row, state: [])
+    with pytest.raises(AttributeError, match="unknown name 'flatmap': did you mean 'flat_map'"):
+        rows.flatmap("f", lambda row: [])
+    with pytest.raises(AttributeError, match="unknown name 'windows': did you mean 'window'"):
+        rows.key_by("k").windows("w", "1m")
+    assert not hasattr(rows, "__array__")

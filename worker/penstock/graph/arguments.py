@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
-from penstock.base.suggest import NOT_BUILT
+from penstock.base.suggest import NOT_BUILT, unknown
 from penstock.base.user_code import caller_place
 from penstock.contract.call_types import CompileChoice
 from penstock.contract.codec import ABSENT
@@ -56,6 +56,14 @@ def event_time_of(
             "is missing"
         )
     return None
+
+
+def no_step(name: str, keyed: bool, known: Iterable[str]) -> str:
+    """Say why a stream does not have an attribute. ``known`` are those of a keyed stream."""
+    steps = [step for step in known if not step.startswith("_")]
+    if name in steps and not keyed:
+        return f"{name} keeps state for each key: write .key_by(...).{name}(...)"
+    return f"a stream has no such step: {unknown('name', name, steps)}"
 
 
 def tasks_of(about: str, tasks: int) -> int:

@@ -13,7 +13,7 @@ records the steps and the place of each call. ``validate`` and ``flow`` check th
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NoReturn, overload
 
 from penstock.base import limits
 from penstock.base.errors import ConfigError
@@ -66,6 +66,7 @@ from penstock.graph.arguments import (
     event_time_of,
     flat_map_of,
     how_of,
+    no_step,
     on_of,
     pairs_call_of,
     tasks_of,
@@ -169,6 +170,12 @@ class Stream:
         self.inputs = inputs
         self.partitioners = partitioners
         self.parallelism = parallelism
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say what a step needs that a stream does not have. Raises AttributeError."""
+        from penstock.graph.keyed_stream import KeyedStream  # noqa: PLC0415  it is a Stream itself
+
+        raise AttributeError(no_step(name, isinstance(self, KeyedStream), dir(KeyedStream)))
 
     # --- How the next step gets the rows ------------------------------------------------------
 

@@ -135,3 +135,15 @@ def test_what_is_no_readable_file_is_said() -> None:
     with pytest.raises(ConfigError, match=r"folder\.py: cannot be read"):
         read_job_file(Path("folder.py"))
     assert "null byte" in refused("x = 1\0\n")
+
+
+@pytest.mark.parametrize("name", ["json.py", "queue.py", "types.py", "penstock.py"])
+def test_a_file_that_would_hide_a_standard_module_is_named(name: str) -> None:
+    Path(name).touch()
+    with pytest.raises(
+        ConfigError, match=rf"{name}: it would hide the module {name[:-3]} from Python: give it another"
+    ):
+        load_job(read(GRAPH), inspector=None)
+    Path(name).rename("mine.py")
+    Path("test.py").touch()
+    load_job(read(GRAPH), inspector=None)

@@ -13,11 +13,18 @@ from penstock.base.user_code import user_line, user_traceback
 
 SCRIPT_MODULE = "penstock_job_script"
 SCRIPT_FUNCTION = "job"
+_TAKEN = sys.stdlib_module_names - {"test"} | {"penstock"}  # nobody needs Python's own tests
 
 
 def add_folders(folders: Sequence[Path]) -> None:
-    """Put folders at the beginning of the search path of imports, in this order."""
+    """Put folders at the beginning of the search path of imports, in this order.
+
+    Raises ConfigError for a file there that has the name of a standard module, which would be imported instead of it.
+    """
     for folder in reversed(folders):
+        for file in sorted(folder.glob("*.py")):
+            if file.stem in _TAKEN:
+                raise ConfigError(f"{file}: it would hide the module {file.stem} from Python: give it another name")
         text = str(folder)
         if text in sys.path:
             sys.path.remove(text)

@@ -409,3 +409,23 @@ def test_a_run_that_is_over_at_the_first_look_says_what_is_passed_over() -> None
     seen = InputSeen("in", 1, passed=1, passed_names=("x (sub-folder)",), step="lines")
     screen.show(status(2, 10, state=JobState.FINISHED, inputs=(seen,)))
     assert "input of lines: passed over: x (sub-folder)" in out.getvalue()
+
+
+def drawn(now: JobStatus, columns: int) -> str:
+    output = io.StringIO()
+    Console(file=output, width=columns).print(draw(None, now))
+    return output.getvalue()
+
+
+def test_no_number_is_cut_on_a_narrow_terminal() -> None:
+    now = status(12, 1_980_000, checkpoint=EPOCH)
+    many = replace(now.steps[1], late_rows=271, state_keys=12_345, pending_rows=2_690)
+    now = replace(now, steps=(now.steps[0], many))
+    wide, narrow, least = (drawn(now, columns) for columns in (140, 80, 60))
+    assert "█" in wide
+    assert "queued" in wide
+    for text in (narrow, least):
+        assert "…" not in text
+        assert {"271", "12.3k", "2.69k", "50%"} <= set(text.split())
+    assert "rows in" in narrow
+    assert "rows in" not in least

@@ -1,9 +1,11 @@
 """The live table of a terminal, with rich: rates, backpressure, watermark lag, last epoch."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -46,6 +48,9 @@ _RARE: tuple[tuple[str, Callable[[StepStatus], int]], ...] = (  # columns, where
     ("dead", lambda step: step.dead_rows),
     ("shed", lambda step: step.shed_rows),
 )
+_WIDEST = 10_000  # columns of a terminal
+_BUSY = "busy, held back"
+_SPARED = ("queued", "tasks", "rows out", "rows in")  # columns, the first one first, where a line is too short for all
 _STATE_STYLE = {
     JobState.RUNNING: "bold green",
     JobState.FINISHED: "bold green",
@@ -94,7 +99,7 @@ def draw(before: JobStatus | None, now: JobStatus) -> RenderableType:
     """Return the picture of a status; rates are against the one before."""
     parts: list[RenderableType] = [_title(now)]
     if now.steps:
-        parts.append(_steps(step_rates(before, now)))
+        parts.append(_Steps(step_rates(before, now)))
     parts.append(_footer(now))
     facts = (pending_text, guarantee_text, varying_text, schemes_text, balance_text, left_out_text)
     said = (text_of(now) for text_of in facts)
@@ -136,36 +141,62 @@ def _title(now: JobStatus) -> Text:
     return text
 
 
-def _steps(rates: tuple[StepRate, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
-    timed = any(r.lag_s is not None for r in rates)
-    pending = any(_pending(r.step) for r in rates)
-    counted = [(name, read) for name, read in _RARE if any(read(r.step) for r in rates)]
-    table.add_column("step", no_wrap=True)
-    for name in ("tasks", "in/s", "out/s", "rows in", "rows out", "queued"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("busy, held back", no_wrap=True)
-    for name in [*(["lag"] if timed else []), *(["pending"] if pending else []), *(name for name, _ in counted)]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for rate in rates:
-        rare = [_if_any(read(rate.step), read(rate.step)) for _, read in counted]
-        seen = [*([_lag(rate)] if timed else []), *([_pending(rate.step)] if pending else [])]
-        table.add_row(*_cells(rate), *seen, *rare)
-    return table
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The table of the steps. Where a line has no room for it, it has fewer columns, and no number is cut."""
+
+    rates: tuple[StepRate, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns, unbounded = _columns(self.rates, bars=True), options.update(width=_WIDEST)
+        table = self._table(columns)
+        for left_out in ("", *_SPARED):
+            if Measurement.get(console, unbounded, table).maximum <= options.max_width:
+                break
+            columns = [c for c in columns if c.name != left_out] if left_out else _columns(self.rates, bars=False)
+            table = self._table(columns)
+        yield table
+
+    def _table(self, columns: "list[_Column]") -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
+        for column in columns:
+            left = column.name in {"step", _BUSY}
+            table.add_column(column.name, justify="left" if left else "right", no_wrap=True)
+        for rate in self.rates:
+            table.add_row(*(column.cell(rate) for column in columns))
+        return table
 
 
-def _cells(rate: StepRate) -> list[RenderableType]:
-    step = rate.step
-    return [
-        step.name,
-        str(step.tasks),
-        _if_any(step.rows_in, rate.rows_in_per_s),
-        _if_any(step.rows_out, rate.rows_out_per_s),
-        _if_any(step.rows_in, step.rows_in),
-        _if_any(step.rows_out, step.rows_out),
-        short_bytes(step.queue_bytes),
-        _bar(step.busy, step.blocked),
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    cell: Callable[[StepRate], RenderableType]
+
+
+def _columns(rates: tuple[StepRate, ...], *, bars: bool) -> list[_Column]:
+    """Return the columns that have something to show; ``bars``: shares of time are drawn, too."""
+    always = [
+        _Column("step", lambda rate: rate.step.name),
+        _Column("tasks", lambda rate: str(rate.step.tasks)),
+        _Column("in/s", lambda rate: _if_any(rate.step.rows_in, rate.rows_in_per_s)),
+        _Column("out/s", lambda rate: _if_any(rate.step.rows_out, rate.rows_out_per_s)),
+        _Column("rows in", lambda rate: _if_any(rate.step.rows_in, rate.step.rows_in)),
+        _Column("rows out", lambda rate: _if_any(rate.step.rows_out, rate.step.rows_out)),
+        _Column("queued", lambda rate: short_bytes(rate.step.queue_bytes)),
+        _Column(_BUSY, lambda rate: _shares(rate.step, bars)),
     ]
+    timed = [_Column("lag", _lag)] if any(rate.lag_s is not None for rate in rates) else []
+    pending = [_Column("pending", lambda rate: _pending(rate.step))] if any(_pending(r.step) for r in rates) else []
+    counted = [_counted(name, read) for name, read in _RARE if any(read(rate.step) for rate in rates)]
+    return [*always, *timed, *pending, *counted]
+
+
+def _counted(name: str, read: Callable[[StepStatus], int]) -> _Column:
+    return _Column(name, lambda rate: _if_any(read(rate.step), read(rate.step)))
+
+
+def _shares(step: StepStatus, bars: bool) -> Text:
+    return _bar(step.busy, step.blocked) if bars else Text(f"{step.busy:>4.0%} {step.blocked:>4.0%}")
 
 
 def _if_any(rows: int, value: float) -> str:

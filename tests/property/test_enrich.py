@@ -49,7 +49,7 @@ def tasks_of(declared: Enrich, folder: Path) -> AskingTasks[EnrichStep]:
 def place_of(tasks: AskingTasks[EnrichStep], number: int) -> int:
     """Return the place of the call for a row."""
     asks: list[Any] = [ask for _, _, ask in tasks.calls.open]
-    return next(place for place, ask in enumerate(asks) if ask.args[-1]["n"] == number)
+    return next(place for place, ask in enumerate(asks) if ask.args[1]["n"] == number)
 
 
 def batch(first: int, whos: list[str]) -> pa.RecordBatch:

@@ -68,7 +68,8 @@ def later(t: ps.Time, key: Any, s: WithTimer, out: ps.Out[First]) -> None:
 def job(function: Any = distinct, on_timer: Any = None, time: str | None = "at") -> ps.Job:
     job = ps.Job()
     columns = {"who": "string", "n": "int64", "at": "timestamp[us]"}
-    rows = job.source("rows", ps.parquet("x"), columns=columns, event_time=time, out_of_orderness="5us").key_by("who")
+    late = "0s" if time is None else "5us"
+    rows = job.source("rows", ps.parquet("x"), columns=columns, event_time=time, out_of_orderness=late).key_by("who")
     found = rows.process("keep", function, on_timer=on_timer, on_error="dead-letter")
     found.sink("out", ps.discard())
     found.dead_letter.sink("bad", ps.discard())

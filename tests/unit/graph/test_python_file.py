@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ConfigError, StorageError
+from penstock.cli.preflight import parameter_lines
 from penstock.graph import JobFile, keep_job_file, load_job, read_job_file
 
 GRAPH = """\
@@ -147,3 +148,26 @@ def test_a_file_that_would_hide_a_standard_module_is_named(name: str) -> None:
     Path(name).rename("mine.py")
     Path("test.py").touch()
     load_job(read(GRAPH), inspector=None)
+
+
+@pytest.mark.parametrize(
+    ("look", "asked"),
+    [
+        ('params["rate"]', {"rate"}),
+        ('params.integer("rate", 3)', {"rate"}),
+        ('params.get("speed", "3")', {"speed"}),
+        ('"speed" in params', {"speed"}),
+        ("dict(params)", {"rate", "rat"}),
+        ("None", set()),
+    ],
+)
+def test_a_parameter_that_the_job_has_not_asked_for_is_named(look: str, asked: set[str]) -> None:
+    text = GRAPH.replace('int(params.get("rows", "5"))', "5").replace("    job = ", f"    {look}\n    job = ")
+    given = {"rate": "1", "rat": "2"}
+    compiled = load_job(read(text, *(f"job.parameters.{n}={v}" for n, v in given.items())), inspector=None)
+    assert compiled.asked == frozenset(asked)
+    unasked = sorted(given.keys() - asked)
+    said = parameter_lines(compiled, given)
+    assert [line.partition("built: ")[2].partition(" (")[0] for line in said] == (
+        [", ".join(unasked)] if unasked else []
+    )

@@ -43,8 +43,8 @@ def validate(  # noqa: PLR0917  typer passes by name
     drop_state: DropStateOption = [],  # noqa: B006  typer reads the default, nobody writes it
 ) -> None:
     """Check a job file, its code, the columns of its inputs, and that stored state fits."""
+    from penstock.cli import preflight  # noqa: PLC0415
     from penstock.cli.function_lines import function_lines  # noqa: PLC0415  needs LLVM
-    from penstock.cli.preflight import CHANGE, Begins, Detail, check_outside, check_schemes, input_lines  # noqa: PLC0415
     from penstock.cli.record import keep_record, record_of  # noqa: PLC0415
     from penstock.connectors.open_connectors import ConnectorInspector  # noqa: PLC0415  needs Arrow
     from penstock.graph import load_job, read_job_file  # noqa: PLC0415
@@ -53,22 +53,24 @@ def validate(  # noqa: PLR0917  typer passes by name
         raise ConfigError("--against: not together with --restore, --cluster or --quiet")
     read = read_job_file(file, set_, cluster=cluster)
     job = load_job(read, None if cluster else ConnectorInspector())
-    check_schemes(job, read)
+    preflight.check_schemes(job, read)
     fits: list[str] = []
     if not cluster:
-        check_outside(job, first=first)
+        preflight.check_outside(job, first=first)
         if describe is not None:
             keep_record(describe, record_of(job, read))
-        begins = Begins(directory, restore if against is None else against, tuple(drop_state))
-        detail = Detail.FIELDS if against is not None else Detail.CHANGES if quiet else Detail.STEPS
+        begins = preflight.Begins(directory, restore if against is None else against, tuple(drop_state))
+        changes = preflight.Detail.CHANGES if quiet else preflight.Detail.STEPS
+        detail = changes if against is None else preflight.Detail.FIELDS
         fits = _fits(read.job, job.plan, begins, detail)
+    fits += preflight.parameter_lines(job, read.job.spec.job.parameters)
     if quiet:
         for line in fits:
-            print(CHANGE + line, file=sys.stderr)
+            print(preflight.CHANGE + line, file=sys.stderr)
         return
     steps, stages = len(job.graph.steps), len(job.plan.stages)
     print(f"{file}: {job.name}: {steps} steps in {stages} stages, all well")
-    for line in (*fits, *function_lines(job), *(() if cluster else input_lines(job))):
+    for line in (*fits, *function_lines(job), *(() if cluster else preflight.input_lines(job))):
         print(line)
 
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -313,6 +313,17 @@ def input_problem(path: Path, connector: Connector) -> str | None:
         return nothing_to_read(list_input(path, kind, by), kind, by) if path.is_dir() else None
     except OSError as error:
         return f"cannot be listed: {error.strerror}"
+
+
+def parameter_lines(job: "CompiledJob", given: Collection[str]) -> list[str]:
+    """Name the parameters that are given, and that the function which built the job has not asked for."""
+    unasked = [] if job.asked is None else sorted(set(given) - job.asked)
+    if not unasked:
+        return []
+    asked = ", ".join(sorted(job.asked or ())) or "none"
+    return [
+        f"parameters that the job has not asked for as it was built: {', '.join(unasked)} (it has asked for {asked})"
+    ]
 
 
 def input_lines(job: "CompiledJob") -> list[str]:

@@ -156,7 +156,8 @@ class CompiledEdge:
 class CompiledJob:
     """A job that is ready to run. An engine builds its tasks from it without further look-ups.
 
-    ``places`` says for each step in which file and line the user wrote it.
+    ``places`` says for each step in which file and line the user wrote it. ``asked`` has the parameters that a function
+    has asked for as it built the job; None if no function was called.
     """
 
     name: str
@@ -167,6 +168,7 @@ class CompiledJob:
     stages: tuple[CompiledStage, ...]
     edges: tuple[CompiledEdge, ...]
     places: Mapping[str, str] = field(default_factory=dict)
+    asked: frozenset[str] | None = None
 
     @property
     def prompt_edges(self) -> frozenset[int]:

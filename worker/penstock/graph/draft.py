@@ -23,7 +23,8 @@ class GraphDraft:
     ``functions`` has functions and connector objects by (step, role), ``types`` the types of a step's function if it
     has any. Of a step with a function for each of two inputs, ``types`` has what both write, and ``side_types`` the
     types of each function by (step, side). ``earlier`` has the state that MIGRATE converts. ``places`` says for each
-    step in which file and line it was written.
+    step in which file and line it was written. ``asked`` has the parameters that a function has asked for as it built
+    the job; None if no function was called.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -32,6 +33,7 @@ class GraphDraft:
     side_types: dict[tuple[str, str], FunctionTypes] = field(default_factory=dict)
     earlier: dict[str, StateType] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    asked: frozenset[str] | None = None
 
     def graph(self, job: str) -> LogicalGraph:
         """Return the steps as the logical graph of ``job``."""

@@ -115,6 +115,7 @@ def run_function(function: Callable[..., object], parameters: Parameters, place:
         raise ConfigError(f"{place}: building the job failed: {entrypoint.error_with_traceback(error)}") from error
     if not isinstance(job, Job):
         raise ConfigError(f"{place}: the function returned {type(job).__name__}; it must return the ps.Job")
+    job.draft.asked = parameters.asked
     return job.draft
 
 
@@ -141,6 +142,7 @@ def compile_draft(file: JobFile, draft: GraphDraft, inspector: Inspector | None)
         stages=tuple(CompiledStage(p, wiring.nodes(s.steps)) for p, s in zip(plan.stages, layout.stages, strict=True)),
         edges=tuple(wiring.edge(e) for e in layout.edges),
         places=dict(draft.places),
+        asked=draft.asked,
     )
 
 

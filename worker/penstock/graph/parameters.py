@@ -16,9 +16,16 @@ class Parameters(Mapping[str, str]):
 
     def __init__(self, values: Mapping[str, str], args: tuple[str, ...] = ()) -> None:
         self._values = dict(values)
+        self._asked: set[str] = set()
         self.args = args
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names that the job has asked for, whether they are set or not."""
+        return frozenset(self._asked)
+
     def __getitem__(self, name: str) -> str:
+        self._asked.add(name)
         if name not in self._values:
             raise ConfigError(
                 f"{caller_place()}: {unknown('parameter', name, self._values)}; "
@@ -27,16 +34,19 @@ class Parameters(Mapping[str, str]):
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
+        self._asked |= self._values.keys()  # whoever goes through all of them has seen all
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __contains__(self, name: object) -> bool:
+        self._asked.add(str(name))
         return name in self._values
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
         """Return a parameter as text, or ``default`` if it is not set."""
+        self._asked.add(name)
         return self._values.get(name, default)
 
     def integer(self, name: str, default: int | None = None) -> int:

@@ -34,6 +34,9 @@ class StepBalance(Message, tag="StepBalance"):
         return f"{self.step}: {groups} moved, {now} instead of {_percent(self.before, self.rows)}"
 
 
+_NOTHING_TO_MOVE = "no key group moved: each step has one task, or the last checkpoint counted no rows with keys"
+
+
 class Balance(Message, tag="Balance"):
     """What came of the request ``nonce``, for each step whose rows were counted."""
 
@@ -47,7 +50,7 @@ class Balance(Message, tag="Balance"):
 
     def __str__(self) -> str:
         """Spell it for people."""
-        return "; ".join(map(str, self.steps)) or "no key group moved: the last checkpoint counted no rows with keys"
+        return "; ".join(map(str, self.steps)) or _NOTHING_TO_MOVE
 
 
 def _percent(part: int, rows: int) -> str:

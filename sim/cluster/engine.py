@@ -28,7 +28,7 @@ from sim.cluster.ports import Cluster
 from sim.cluster.task import SimTask
 from sim.cluster.task_files import Token, publications, staged_name
 from sim.cluster.task_scheduler import POLL_US, SimTaskScheduler
-from sim.kernel.calls import ClaimOutput, Get, Op, Reply, Unstage
+from sim.kernel.calls import ClaimOutput, Get, Op, Reply, Sweep, Unstage
 from sim.kernel.kernel import SimCrash
 from sim.kernel.messages import (
     Answered,
@@ -183,8 +183,8 @@ class EngineNode(SimTaskScheduler):
             case em.SweepStaging():
                 for made in self.tasks.values():
                     made.open_sinks()
-            case em.ClearStaging():
-                self.core.cleared(action)  # files of workers that left are not simulated
+            case em.ClearStaging(attempt):
+                self.call(Sweep(None, attempt + 1), action)
             case em.WatchInputs():
                 pass  # the simulated input is all there from the beginning
 
@@ -247,6 +247,8 @@ class EngineNode(SimTaskScheduler):
                 self.tasks[token.task].replied(token, reply)
         elif isinstance(token, em.PublishFor):
             self._published_one(token, reply)
+        elif isinstance(token, em.ClearStaging):
+            self.core.cleared(token)  # also after an error: the product warns, and goes on
         elif reply.error in {"failed", "unknown"}:
             self.call(reply.op, token)
         elif isinstance(token, em.ClaimOutput):

@@ -291,10 +291,10 @@ class Service:
                 del disk.files[name]
         return why
 
-    def _sweep(self, sink: str, attempt: int) -> None:
+    def _sweep(self, sink: str | None, attempt: int) -> None:
         for name in [n for n in self.disk.files if n.startswith(STAGING)]:
             _, of_attempt, of_sink, _ = name.split("/", 3)
-            if of_sink == sink and int(of_attempt) < attempt:
+            if sink in {None, of_sink} and int(of_attempt) < attempt:
                 self._unstage(BlobName(name))
 
     def _unstage(self, name: BlobName) -> None:

@@ -111,9 +111,9 @@ class Unstage:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Remove the files that attempts older than ``attempt`` have staged for a sink."""
+    """Remove the files that attempts older than ``attempt`` have staged for a sink (None: for every one)."""
 
-    sink: str
+    sink: str | None
     attempt: int
 
 

@@ -104,7 +104,7 @@ MUTANTS = {
             "held = accepted.given_up not in {None, Reason.ROLLED_BACK}",
             "held = accepted.given_up is not None",
         ),
-        0,
+        736,
         steps=120,
         habits=("upgrade", "image", "load"),
     ),

@@ -236,3 +236,35 @@ def test_a_function_that_emits_must_return_nothing() -> None:
         assert [row["error"] for row in t.rows("bad")] == [
             "TypeError: the function returned int; emit records by out.emit(...)"
         ]
+
+
+@ps.record
+class Whole:
+    n: int
+
+
+def cubed(r: Whole, out: ps.Out[Whole]) -> None:
+    """Divide by zero for 0, and overflow in machine code for 10 million: Python runs that record."""
+    out.emit(Whole(r.n * r.n * r.n // (r.n * r.n)))
+
+
+def no_two(r: Whole) -> Whole:
+    if r.n == 2:
+        raise ValueError("two")
+    return Whole(r.n)
+
+
+def test_rows_of_records_that_python_runs_are_in_their_place() -> None:
+    job = ps.Job()
+    rows = job.source("rows", ps.parquet("x"), columns={"n": "int64"})
+    cubes = rows.flat_map("cubed", cubed, compiled="require", on_error="dead-letter")
+    kept = cubes.map("no two", no_two, compiled="never", on_error="dead-letter")
+    kept.sink("out", ps.discard())
+    for name, step in (("zero", cubes), ("two", kept)):
+        step.dead_letter.sink(name, ps.discard())
+    with ps.testing.run(job) as t:
+        t.push("rows", [{"n": n} for n in (3, 0, 10_000_000, 2, 5)])
+        t.checkpoint()
+        assert [row["n"] for row in t.rows("out")] == [3, 10_000_000, 5]
+        assert [row["error_offset"] for row in t.rows("zero")] == [1]
+        assert [row["error_offset"] for row in t.rows("two")] == [3]

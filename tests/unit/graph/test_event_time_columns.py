@@ -8,6 +8,8 @@ import pytest
 
 import penstock as ps
 from penstock.base.errors import ConfigError
+from penstock.contract.graph import Input, Step
+from penstock.graph.flow import Flow, input_flow
 
 COLUMNS = {"k": "string", "at": "timestamp[us]", "b": "timestamp[us]"}
 
@@ -114,3 +116,11 @@ def test_no_row_is_late_for_a_distinct_without_end() -> None:
     rows = source(ps.Job(), "a").key_by("k")
     with pytest.raises(ConfigError, match="step 'd': without within no row is late"):
         rows.distinct("d", allowed_lateness="1m")
+
+
+def test_two_outputs_of_one_step_are_compared_too() -> None:
+    rows = source(ps.Job(), "a")
+    merged = rows.map("m", lambda batch: batch, columns=COLUMNS)
+    flow = {("a", "main"): Flow(None, "at"), ("a", "other"): Flow(None)}
+    inputs = (Input("a", "main"), Input("a", "other"))
+    assert input_flow(Step("w", merged.job.draft.steps[1].parameters, inputs), flow).time is None

@@ -149,10 +149,10 @@ def input_flow(step: Step, flows: Flows, side: str | None = None) -> Flow:
     """
     first = next(i for i in step.inputs if side in (None, i.side))
     flow = flows[first.step, first.output]
-    times = {i.step: flows[i.step, i.output].time for i in step.inputs if i.side == first.side}
-    if len(set(times.values())) == 1:
+    times = [(i.step, flows[i.step, i.output].time) for i in step.inputs if i.side == first.side]
+    if all(time == flow.time for _, time in times):
         return flow
-    told = ", ".join(f"{name} has {'none' if time is None else repr(time)}" for name, time in times.items())
+    told = ", ".join(f"{name} has {'none' if time is None else repr(time)}" for name, time in times)
     return replace(flow, time=None, without_time=f"its inputs have different ones ({told})")
 
 
@@ -304,7 +304,7 @@ class _Tracer:
         return self._with_time(columns, before)
 
     def _with_time(self, columns: Columns, before: Flow) -> Flow:
-        """Return the flow of rows that a function has made: they keep the event time if its column is one still."""
+        """Return the flow of rows that a function has made. They keep event time while its column keeps the type."""
         column = None if before.time is None else find(columns, before.time)
         if column is None:
             return Flow(columns, without_time=before.without_time)

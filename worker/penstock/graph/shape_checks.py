@@ -113,9 +113,9 @@ def _check_keys(step: Step, problems: Problems) -> None:
     if len({len(i.keys) for i in step.inputs if i.side in PARTITIONED}) > 1:
         problems.at(step, "its inputs are keyed by different numbers of columns")
     for side in () if isinstance(step.parameters, Sink) else step.sides:
-        keys = {i.step: i.keys for i in step.inputs if i.side == side}
-        if len(set(keys.values())) > 1:
-            told = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in keys.items() if columns)
+        keys = [(i.step, i.keys) for i in step.inputs if i.side == side]
+        if any(columns != keys[0][1] for _, columns in keys):
+            told = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in keys if columns)
             problems.at(step, f"its inputs are keyed by different columns ({told}): call key_by behind the union")
     for entry in step.inputs:
         if len(set(entry.keys)) != len(entry.keys):

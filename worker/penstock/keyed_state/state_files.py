@@ -400,9 +400,9 @@ class SnapshotFiles:
         groups: Share,
         keep_tombstones: bool,
     ) -> Iterator[RowsCopy]:
-        """Merge by ranges of key groups (slabs), so that only one slab is in memory at a time, and copies of few rows.
+        """Merge one range of key groups (slab) at a time, so that only one slab is in memory.
 
-        The copies are in the order of key groups.
+        The rows of a slab are copied in parts, in the order of key groups.
         """
         for slab in slabs(readers, groups, self.cut.max_key_groups):
             table = HotTable(schema)

@@ -45,7 +45,7 @@ from penstock.model.elements import Active, Control, Credit, Data, EndOfStream, 
 
 CHARGE_MAX = ELEMENT_BYTES_MAX + ELEMENT_FIXED_CHARGE_BYTES
 
-# So many control elements make a channel full. Those that cannot be refused, as barriers, have as much room again.
+# A channel with so many control elements is full. The other half is for those that cannot be refused, as barriers.
 _CONTROLS_FULL = CONTROLS_WAITING_MAX // 2
 _PROGRESS = (Watermark, Idle, Active)
 _LARGE_SHARE = 4  # a batch of a quarter of the buffer travels alone: joining would only copy it
@@ -234,7 +234,7 @@ class SendChannel(Generic[P]):
         self._open_bytes = 0
 
     def _put_progress(self, queue: "deque[Fill[P] | Control]", element: Watermark | Idle | Active) -> None:
-        """Queue an element in place of the unsent ones directly before it that it supersedes: two at most."""
+        """Queue an element, and drop the unsent ones directly before it that it supersedes."""
         mark: Watermark | None = None
         while queue and isinstance(queue[-1], _PROGRESS):
             before = queue.pop()

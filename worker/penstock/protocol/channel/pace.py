@@ -94,7 +94,7 @@ class Pace:
         self._decide()
 
     def bound(self, rows_per_s: float) -> None:
-        """Take no pace for faster than this, whatever calls cost: see :class:`AnswerRate`."""
+        """Limit the pace to so many rows per second, whatever calls cost: see :class:`AnswerRate`."""
         self._most = rows_per_s
         self._decide()
 
@@ -175,8 +175,9 @@ class AnswerRate:
     def seen(self, full: bool, rows: int, now: float) -> bool:
         """Take a look: do the steps take no rows now, and how many have they taken? Returns whether the rate is new."""
         self._full = self._full or full
-        if self._began is None or now - self._began < ANSWER_RATE_S:
-            self._began, self._rows = (now, rows) if self._began is None else (self._began, self._rows)
+        if self._began is None:
+            self._began, self._rows = now, rows
+        if now - self._began < ANSWER_RATE_S:
             return False
         rate = (rows - self._rows) / (now - self._began) if self._full else inf
         self._began, self._rows, self._full = now, rows, full

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.base.limits import SINK_STAGED_BYTES_MAX
+from penstock.base.limits import ANSWER_RATE_S, SINK_STAGED_BYTES_MAX
 from penstock.contract.ids import ChannelId, Epoch, SplitId, TaskId, Version
 from penstock.contract.manifest import SinkHandle
 from penstock.engine.task_effects import TaskStopped
@@ -75,6 +76,7 @@ class Chain:
     def __init__(self, sink: SinkSlot) -> None:
         self.on_batch = sink.write
         self.times: list[int] = []
+        self.full = self.asks = False
 
     def entry(self, edge: int) -> Any:
         return self.on_batch
@@ -89,7 +91,7 @@ class Chain:
     def ticks_in_s(self) -> None:
         """Return None: nothing is due by the clock."""
 
-    waiting = ready = full = asks = False
+    waiting = ready = False
 
     def ask_through(self, calls: Any) -> None:
         """Asks nobody."""
@@ -153,6 +155,7 @@ class Task:
     broken: list[tuple[TaskId, BaseException]] = field(default_factory=list)
     cleared: list[tuple[tuple[SinkHandle, ...], bool]] = field(default_factory=list)
     sequence: dict[ChannelId, int] = field(default_factory=dict)
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         wakeup = Wakeup()
@@ -162,7 +165,7 @@ class Task:
         parts = TaskParts(self.core, cast(Any, self.chain), (), {"out": self.slot}, None, self.source)
         host = SimpleNamespace(
             clock=FakeClock(),
-            work_clock=float,
+            work_clock=lambda: self.seconds,
             input=lambda _: self.input,
             output=self.outputs.of,
             changed=lambda: None,
@@ -199,6 +202,23 @@ def test_a_full_sink_stops_the_rows_in_front_of_it() -> None:
     task.writer.full = False
     task.passes()
     assert task.writer.batches == [BATCH]
+
+
+def test_what_waits_follows_the_rows_that_steps_take_as_answers_come() -> None:
+    task = Task(rig(OUT).core)
+    task.chain.asks = True
+    task.arrive(to_out(0, 0), ROWS)
+    task.passes()
+    task.chain.full = True
+    task.passes()
+    task.seconds = ANSWER_RATE_S
+    task.passes()
+    assert task.input._pace._most == ROWS.rows / ANSWER_RATE_S
+    task.chain.full = False
+    for _ in range(2):
+        task.seconds += ANSWER_RATE_S
+        task.passes()
+    assert task.input._pace._most == inf
 
 
 def test_a_full_sink_takes_the_end_of_a_stream_that_a_rescale_ends() -> None:

@@ -168,5 +168,9 @@ def test_old_workers_that_do_not_end_are_told() -> None:
     assert status.pending.deadline is None  # the new workers have theirs when they begin
     seen = with_status(seen, replace(status, last_stable=LastStable(1, digest_of(old))))
     assert stalled(replace(seen, now=NOW_S + LEAVING_S - 1)).status is Truth.FALSE
+    begun = decide(replace(seen, pods=())).status
+    assert begun is not None
+    assert begun.pending is not None
+    assert begun.pending.deadline == stamp(NOW_S + 600)
     found = stalled(replace(seen, now=NOW_S + LEAVING_S + 1))
     assert (found.reason, "wc-worker-0" in found.message) == ("UpgradeFailed", True)
